@@ -15,7 +15,7 @@ from glidepath._wire import loads
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
-from glidepath.ask.usage import fees, settled
+from glidepath.ask.usage import believable, fees, settled
 from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
@@ -30,16 +30,15 @@ from glidepath.events import (
 )
 from glidepath.execute import (
     clear,
-    crashed,
     end_specially,
     first_step,
-    heeded_by,
-    keep_back,
+    heeded,
+    kept_back,
     misfits,
     text_of,
     written_down,
 )
-from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
 from glidepath.ledger import Reservation
@@ -52,7 +51,7 @@ from glidepath.tools import ArgumentsError, ToolContext, ToolResult
 from glidepath.tools.density import ORDINARY_ID, result_tokens
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
 __all__ = ["DELIVERED", "cruise"]
 
@@ -60,23 +59,36 @@ DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run."""
 
 
+def _parts(run: Run) -> tuple[Any, ...]:
+    work = run.work
+    parts = (run.transcript, run.turn, run.answer, run.spend, run.descent, run.voice, work)
+    return (run.plan, run.watch, run.meter, run.journal, *parts)
+
+
+def _settings(plan: Plan) -> tuple[Any, ...]:
+    model = (plan.model, plan.model_name, plan.tools, plan.ordinary_tools)
+    cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
+    return (plan.health, plan.specs, plan.context_window, cap, fixed, price, *model)
+
+
+def _listeners(run: Run) -> tuple[Any, ...]:
+    """Who hears what happens; the last: whether one of them, or a wait for the journal, may stop what is about to start."""
+    voice = run.voice
+    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks)
+    return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, voice.audience is not None or run.journal is not None)
+
+
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
     """Fly turn after turn while they are ordinary.
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
-    plan, watch, meter, journal = run.plan, run.watch, run.meter, run.journal
-    health, specs, window, above = plan.health, plan.specs, plan.context_window, meter.parent
-    cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
-    want = plan.first_output_tokens if cap is None else cap
+    plan, watch, meter, journal, transcript, turn, answer, spend, descent, voice, work = _parts(run)
+    health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
+    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, heeds = _listeners(run)
+    before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    transcript, turn, answer, spend, work = run.transcript, run.turn, run.answer, run.spend, run.work
-    descent, voice, before, after = run.descent, run.voice, run.guards.before, run.guards.after
-    run_id, parent_id, now, time, number = run.run_id, voice.parent_id, voice.now, watch.time, voice.next_number
-    model, model_name, tools, ordinary_tools = plan.model, plan.model_name, plan.tools, plan.ordinary_tools
-    tell: Any = voice.tell_all
-    outbox = voice.outbox
-    heeds = voice.audience is not None or journal is not None  # whoever hears of a start, or a wait, may stop it
     request: Any = None
     sent: Any = None  # the view that the request shows
     if turn.allowed is not None or spend.first_call is not None:
@@ -104,15 +116,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + weight, size)
+        estimate = fixed + weight
+        booking = Booking(held, count, want, cap, price, estimate, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
-        if tell is not None:
-            at = now()
-            tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+        iteration = turn.iterations + 1
         if journal is not None:
+            if tell is not None:
+                tell(TurnStarted(run_id, parent_id, number(), now(), iteration))
             await noted(run, booking)
-            at = now()
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
@@ -127,9 +139,16 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             ):
                 request = turn.send(request_for(run, specs, view, cap))
         if tell is not None:
+            at = now()
+            if journal is None:  # else it was told before the call was written down
+                tell(TurnStarted(run_id, parent_id, number(), at, iteration))
             money = held.money if price is not None else None
-            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
-            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
+            tell_some(
+                (
+                    BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap),
+                    StreamStarted(run_id, parent_id, number(), at, model_name, 1, False),
+                )
+            )
         attempt = Attempt()
         if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
@@ -146,31 +165,40 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         end = attempt.end
         if attempt.calls and time() >= watch.window_at:
             watch.open_window()
-        usage = settled(run, None if end is None else end.usage, booking, view, attempt)
-        given = usage.input
-        spent = given + usage.output
+        usage = None if end is None else end.usage
+        plain = believable(usage, estimate, attempt.size)
+        if not plain:
+            usage = settled(run, usage, booking, view, attempt)
+        given, written = usage.input, usage.output  # type: ignore[union-attr]
+        spent = given + written
         if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
         paid = 0
         if price is not None:
-            paid = price.cost(usage)
+            paid = price.cost(usage)  # type: ignore[arg-type]
             if price.web_search:
                 paid += fees(price, attempt)
         held.settle(spent, paid)
-        spend.pay(usage, paid)
-        if not usage.estimated:
+        if plain:
+            spend.pay_plain(given, written, paid)
             transcript.learn(given - weight)
+        else:
+            spend.pay(usage, paid)  # type: ignore[arg-type]
+            if not usage.estimated:  # type: ignore[union-attr]
+                transcript.learn(given - weight)
         if tell is not None:
             at = now()
-            if voice.chunks:
+            if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
             refunded = held.tokens - spent if held.tokens > spent else 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = ordinary_reply(attempt, usage, ordinary_tools, transcript.call_ids, model_name)
-        if ordinary is None or answer.parts:
+        ordinary = None
+        if not answer.parts:
+            ordinary = ordinary_reply(attempt, usage, ordinary_tools, transcript.call_ids, model_name)
+        if ordinary is None:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
@@ -191,17 +219,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_MODEL)
             turn.start_tools()
         # --- the guards first: what they keep back does not run (execute)
-        step = Step((call,), tools)
-        verdict = None
-        for guard in before:
-            try:
-                verdict = guard.before(step)
-            except BaseException as error:
-                verdict = crashed(run, guard.name, error)
-            if verdict is not None:
-                keep_back(run, guard.name, verdict)
-                break
-        if verdict is not None:
+        new = circles is not None and not tool.polling and circles.is_new(call)
+        if not new and before and kept_back(run, Step((call,), tools)):
             await _close(run)
             continue
         # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
@@ -234,12 +253,12 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 job.not_started(run)
             else:
                 content = first_step(run, job, call_id, tool, bound)
-                if content.__class__ is not str:
-                    content = await text_of(run, job, content)
-        if content is None or len(content) > ALWAYS_KEPT or work.spawned:
+                if content is None:
+                    content = await text_of(run, job)
+        if content is None or work.spawned:
             if content is not None and job.result is None:
                 job.result = ToolResult(content)
-            if await end_specially(run, job, step):
+            if await end_specially(run, job, Step((call,), tools)):
                 turn.end_tools(AFTER_MODEL)
                 run.close_turn()
                 return DELIVERED
@@ -255,39 +274,40 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         else:
             at = now() if tell is not None else 0.0
             result, bad = job.result, job.result.is_error
+            new = new and not bad and content.isascii()
             details, narration = result.details, result.narration
             message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, origins)
         tokens = result_tokens(name, content) if len(call_id) <= 48 else plan.size_of(message)  # noqa: PLR2004 - ORDINARY_ID
         results = (message,)
-        if tell is not None:
-            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
         transcript.join(message, tokens)
         turn.answer_alone(results, bad)
         if tell is not None:
-            tell(MessageAdded(run_id, parent_id, number(), at, message))
+            seconds = time() - began
+            tell_some(
+                (
+                    ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback),
+                    MessageAdded(run_id, parent_id, number(), at, message),
+                )
+            )
         if answer.rescued and not bad:
             run.forget_rescues()
         # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
-        landing = None
-        for guard in after:
-            try:
-                verdict = guard.after(step, results)
-            except BaseException as error:
-                verdict = crashed(run, guard.name, error)
-            if verdict is not None:
-                touchdown = heeded_by(run, guard.name, verdict)
-                landing = landing or touchdown
-        if landing is not None:
-            raise landing
+        if new and circles.keep_new(name, content):
+            if errors is not None and errors.streaks:
+                errors.new_run()
+        elif after:
+            landing = heeded(run, Step((call,), tools), results, after)
+            if landing is not None:
+                raise landing
         if watch.interrupt is not None:
             raise run.interrupted()
         if meter.attention or descent.verdict is not None:
             turn.end_tools(AFTER_TOOLS)
             await judge(run, AFTER_TOOLS)
             at = now()
-        turn.close(AFTER_TOOLS)
+        turn.close()
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
+            tell(TurnEnded(run_id, parent_id, number(), at, iteration, reply, results))
     return None
 
 

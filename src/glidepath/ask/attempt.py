@@ -182,7 +182,7 @@ class Attempt(Record, gc=False):
         except TypeError:
             self.count()
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
-            text, self.garbled = "".join(self.parts), True
+            text, self.garbled, self.odd = "".join(self.parts), True, True
             self.counted = self.told = len(self.parts)
             self.weighed = min(self.weighed, self.counted)
         self.text = text if text.isascii() else clean(text)
@@ -366,12 +366,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         _say(run.voice, attempt)
         attempt.gather()
         raise
-    if chunks:
-        _say(run.voice, attempt)
+    if chunks and not attempt.dead:  # as `_say` does it
+        told = attempt.told
+        attempt.told = len(parts)
+        run.voice.say(parts[told:] if told else parts)
     attempt.gather()
     if not over:
         await finish(run, stream, attempt)
-    if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
+    if not over or not size or attempt.odd or attempt.end.stop_reason in FAILED:  # type: ignore[union-attr]
         attempt.complain()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["fees", "settled"]
+__all__ = ["believable", "fees", "settled"]
 
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
@@ -31,6 +31,26 @@ _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's diff
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
+
+
+def believable(reported: Any, estimate: int, size: int) -> bool:
+    """True for what most reports are: input and output alone, both as they can be. `settled` looks at any other."""
+    if reported.__class__ is not Usage:
+        return False
+    given = reported.input
+    written = reported.output
+    return (
+        given.__class__ is int
+        and written.__class__ is int
+        and estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
+        and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
+        and written > 0
+        and given
+        and reported.cache_read is _NONE
+        and reported.cache_write is _NONE
+        and reported.reasoning is _NONE
+        and reported.estimated is False
+    )
 
 
 def settled(
@@ -49,32 +69,23 @@ def settled(
         if isinstance(reported, Usage):
             return _examined(run, reported, booking, view, attempt, system_prompt)
         return Usage(booking.input, attempt.metered(), estimated=True)
-    given = reported.input
-    written = reported.output
-    size = attempt.size
-    estimate = booking.estimate
+    if believable(reported, booking.estimate, attempt.size):
+        return reported  # type: ignore[return-value]
+    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate  # type: ignore[union-attr]
     if (
-        reported.cache_read is not _NONE
-        or reported.cache_write is not _NONE
-        or reported.reasoning is not _NONE
+        reported.cache_read is not _NONE  # type: ignore[union-attr]
+        or reported.cache_write is not _NONE  # type: ignore[union-attr]
+        or reported.reasoning is not _NONE  # type: ignore[union-attr]
         or given.__class__ is not int
-        or reported.estimated.__class__ is not bool
+        or reported.estimated.__class__ is not bool  # type: ignore[union-attr]
     ):
-        return _examined(run, reported, booking, view, attempt, system_prompt)
-    if (
-        estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
-        and written.__class__ is int
-        and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
-        and written > 0
-        and given
-    ):
-        return reported
+        return _examined(run, reported, booking, view, attempt, system_prompt)  # type: ignore[arg-type]
     input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
     if input_ok and given < estimate * _SURELY:
         input_ok = given >= _least_input(run, view, system_prompt)
     output_ok = written.__class__ is int and size <= (written + 4) * _CHARS_PER_TOKEN_AT_MOST and (written or not size)
     if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
-        return reported if input_ok else Usage(booking.input, written, estimated=True)
+        return reported if input_ok else Usage(booking.input, written, estimated=True)  # type: ignore[return-value]
     return Usage(given if input_ok else booking.input, attempt.metered(), estimated=True)
 
 

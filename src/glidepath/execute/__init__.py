@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown
@@ -12,8 +12,8 @@ from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
-from glidepath.execute.guarding import apply, crashed, fatal_verdict, heeded, heeded_by, objection, stuck
-from glidepath.execute.job import Job
+from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
+from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
@@ -34,7 +34,6 @@ __all__ = [
     "answer_open_calls",
     "clear",
     "close_batch",
-    "crashed",
     "end_specially",
     "execute",
     "fatal_verdict",
@@ -43,8 +42,7 @@ __all__ = [
     "fly_jobs",
     "follow_up",
     "heeded",
-    "heeded_by",
-    "keep_back",
+    "kept_back",
     "misfits",
     "objection",
     "pend",
@@ -56,8 +54,6 @@ __all__ = [
     "written_down",
 ]
 
-Begun: TypeAlias = tuple[Any, Any, Place, Any]
-"""A call that waits: its coroutine, what that waits for, its place, and what was there before."""
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
@@ -71,7 +67,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     turn.start_tools()
     step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
     # Guards first: what they keep back must not run, be counted or be asked about.
-    if _kept_back(run, step):
+    if kept_back(run, step):
         turn.end_tools(turn.checkpoint)
         return False
     jobs = prepare(run, calls)
@@ -84,11 +80,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
     ready = [] if stopped and watch.halted() else admitted(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        if run.journal is not None:
-            await written_down(run, ready[0])
-        begun = _begin_alone(run, ready[0])
-        if begun is not None:
-            await _end_alone(run, ready[0], *begun)
+        await _run_alone(run, ready[0])
     elif ready:
         await _together(run, ready)
     if run.work.spawned or run.hooks.after_tool_call:
@@ -103,14 +95,15 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     return done and count_votes(jobs, plan.terminal_tools)
 
 
-async def text_of(run: Run, job: Job, begun: Begun | None) -> str | None:
-    """Wait for the only call of an ordinary turn, where it waits; its result, when that is a text and nothing else."""
-    if begun is not None:
-        await _end_alone(run, job, *begun)
+async def text_of(run: Run, job: Job) -> str | None:
+    """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
+    if job.waits is not None:
+        await _end_alone(run, job)
     result = job.result
-    if result is None or result.content.__class__ is not str or result.terminate:
+    if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
-    return result.content if job.fatal is None and job.trial is None else None  # type: ignore[return-value]
+    plain = not result.terminate and job.fatal is None and job.trial is None
+    return result.content if plain else None  # type: ignore[return-value]
 
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
@@ -231,13 +224,13 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
 # --- guards -----------------------------------------------------------------------------------------------------
 
 
-def _kept_back(run: Run, step: Step) -> bool:
+def kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
     found = objection(run, step, run.guards.before)
-    return found is not None and keep_back(run, *found)
+    return found is not None and _keep_back(run, *found)
 
 
-def keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
+def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
     apply(run, name, verdict)
     answer_open_calls(
@@ -272,11 +265,7 @@ def _learn(run: Run, step: Step) -> None:
 async def fly_jobs(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        if run.journal is not None:
-            await written_down(run, ready[0])
-        begun = _begin_alone(run, ready[0])
-        if begun is not None:
-            await _end_alone(run, ready[0], *begun)
+        await _run_alone(run, ready[0])
     elif ready:
         await _together(run, ready)
 
@@ -320,37 +309,40 @@ async def written_down(run: Run, job: Job) -> None:
         raise
 
 
-def _begin_alone(run: Run, job: Job) -> Begun | None:
-    """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
+async def _run_alone(run: Run, job: Job) -> None:
+    """Run a single inline call inside the run's own task."""
     watch, voice, call = run.watch, run.voice, job.call
+    if run.journal is not None:
+        await written_down(run, job)
     job.started_at = watch.time()
     if voice.tell_all is not None:
         number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
         voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
-        return None
-    begun = first_step(run, job, call.id, job.tool, job.bound)
-    if begun.__class__ is not str:
-        return begun  # type: ignore[return-value]
-    job.result = ToolResult(begun)  # type: ignore[arg-type]
-    return None
+        return
+    text = first_step(run, job, call.id, job.tool, job.bound)
+    if text is not None:
+        job.result = ToolResult(text)
+    elif job.waits is not None:
+        await _end_alone(run, job)
 
 
-def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> Begun | str | None:
-    """Call the tool, inside the run's own task: a text that can be shown as it is, or what the call waits for.
+def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
+    """Call the tool, inside the run's own task: its result, when that is a short text that can be shown as it is.
 
-    None when it has ended in any other way: `job` knows.
+    None when the call waits, or has ended in any other way: `job` knows.
     """
     inside = Place(run, call_id, job)
     before = INSIDE.set(inside)
     try:
         work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
         try:
-            return work, work.send(None), inside, before
+            job.waits = (work, work.send(None), inside, before)
+            return None
         except StopIteration as done:
             value = done.value
-        if value.__class__ is not str or not value or not value.isascii():
+        if value.__class__ is not str or not value or len(value) > 200 or not value.isascii():  # noqa: PLR2004 - ALWAYS_KEPT
             job.returned(value)
             value = None
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
@@ -361,8 +353,9 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> Begun
     return value  # type: ignore[no-any-return]
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: Any, inside: Place, before: Any) -> None:
+async def _end_alone(run: Run, job: Job) -> None:
     """Wait for a single inline call; no task is made for it."""
+    (work, waiting, inside, before), job.waits = job.waits, None
     try:
         job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:

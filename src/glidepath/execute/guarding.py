@@ -27,8 +27,6 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
     for guard in guards:
         try:
             found = guard.before(step)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
             found = crashed(run, guard.name, error)
         if found is not None:
@@ -42,8 +40,6 @@ def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards:
     for guard in guards:
         try:
             verdict = guard.after(step, results)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
             verdict = crashed(run, guard.name, error)
         if verdict is not None:

@@ -102,7 +102,6 @@ class RepetitionGuard:
         "_limit",
         "_pairs",
         "_parts",
-        "_plain",
         "_results",
         "_runs",
         "_same",
@@ -126,7 +125,6 @@ class RepetitionGuard:
         self._known: list[str] = []
         self._signature = ""
         self._again = False  # these calls are among the last ones
-        self._plain = False  # one call, which is not among them, and nothing is counted: nearly always
         self._pairs = _ALONE
         self._state = state
         if self._hot:
@@ -164,15 +162,12 @@ class RepetitionGuard:
         call = calls[0]
         tool = step.tools.get(call.name)
         self._seen = step
-        self._plain = False
         if len(calls) == 1 and tool is not None and not tool.polling:
             self._counted = calls
             if self._known != [call.name]:  # most steps use the tool of the one before
                 self._known = [call.name]
             self._signature = signature = call_signature(call)
-            self._again = again = signature in self._calls
-            if not again and not self._hot and not self._batches:
-                self._plain = True
+            self._again = signature in self._calls
             return
         self._counted = found = counted(step)
         self._known = sorted({call.name for call in found if call.name in step.tools})
@@ -199,19 +194,6 @@ class RepetitionGuard:
         """Count the repeats; nudge when there are too many."""
         if self._seen is not step:
             self._read(step)
-        if self._plain and len(results) == 1:
-            outcome, past, tools, known = result_signature(results[0]), self._results, self._tools, self._known
-            if not past or past[-1] != outcome or tools[-1] != known:  # nothing repeats: it is only kept
-                self._seen = None
-                if self._same[1]:
-                    self._same[1] = 0
-                past.append(outcome)
-                tools.append(known)
-                calls = self._calls
-                calls.append(self._signature)
-                if len(calls) > self._span:
-                    del calls[0], past[0], tools[0]
-                return None
         found = self._counted
         if not found:
             return None
@@ -231,6 +213,38 @@ class RepetitionGuard:
         if self._same[1]:
             self._same[1] = 0
         return self._note(step, outcome)
+
+    # --- the same in short, for what nearly every step is: see `cruise` -----------------------------------------
+
+    def is_new(self, call: ToolCall) -> bool:
+        """`before` for one call of a known tool that is not polled: True when it repeats nothing that is kept."""
+        if self._hot or self._batches:
+            return False
+        try:
+            signature = f"{call.name} {_canonical(_loads(stored_arguments(call))).decode()}"
+        except Exception:  # `call_signature` tells it apart all the same
+            return False
+        if len(signature) > SHORT or not signature.isascii() or signature in self._calls:
+            return False
+        self._signature = signature
+        return True
+
+    def keep_new(self, name: str, answer: str) -> bool:
+        """`after` for the same call, and an answer in ASCII that is no error: False when it takes a closer look."""
+        past, tools, known = self._results, self._tools, self._known
+        if known != [name]:
+            self._known = known = [name]
+        if len(answer) > SHORT or (past and past[-1] == answer and tools[-1] == known):
+            return False
+        if self._same[1]:
+            self._same[1] = 0
+        past.append(answer)
+        tools.append(known)
+        calls = self._calls
+        calls.append(self._signature)
+        if len(calls) > self._span:
+            del calls[0], past[0], tools[0]
+        return True
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what came of it; the verdict on it, if any."""

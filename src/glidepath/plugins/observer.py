@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
@@ -279,6 +279,11 @@ class Audience:
             self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
+
+    def tell_some(self, events: Iterable[Event]) -> None:
+        """Tell everybody of these, one after the other."""
+        for event in events:
+            self(event)
 
     def notes(self) -> dict[str, str]:
         """What they want the journal to keep about the run, by name; who fails has nothing to say."""

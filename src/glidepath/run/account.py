@@ -98,6 +98,16 @@ class Spending(Record, eq=False, kw_only=True):
         if usage.estimated:
             account.estimated = True
 
+    def pay_plain(self, given: int, written: int, money: int) -> None:
+        """`pay` for input and output alone."""
+        account = self.account
+        account.calls += 1
+        account.input += given
+        account.output += written
+        if money:
+            self.money += money
+            account.money += money
+
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
         """A call that somebody else made is paid, under a name of its own."""
         self.money += money

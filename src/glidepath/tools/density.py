@@ -78,7 +78,9 @@ def short_tokens(text: str) -> int:
 
 def result_tokens(tool_name: str, text: str) -> int:
     """Tokens of a tool's result that is a text, with an ordinary call id: every turn has one."""
-    return MESSAGE_TOKENS + (len(tool_name) + 2) // 3 + short_tokens(text)
+    size = len(text)
+    least = (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - as `short_tokens`
+    return least + (len(tool_name) + 2) // 3 + 8  # MESSAGE_TOKENS
 
 
 def opaque_tokens(text: str) -> int:
