@@ -120,10 +120,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         booking = Booking(held, count, want, cap, price, estimate, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
-        iteration = turn.iterations + 1
         if journal is not None:
             if tell is not None:
-                tell(TurnStarted(run_id, parent_id, number(), now(), iteration))
+                tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
             await noted(run, booking)
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
@@ -141,11 +140,12 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if tell is not None:
             at = now()
             if journal is None:  # else it was told before the call was written down
-                tell(TurnStarted(run_id, parent_id, number(), at, iteration))
-            money = held.money if price is not None else None
+                tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
             tell_some(
                 (
-                    BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap),
+                    BudgetReserved(
+                        run_id, parent_id, number(), at, held.tokens, None if price is None else held.money, cap
+                    ),
                     StreamStarted(run_id, parent_id, number(), at, model_name, 1, False),
                 )
             )
@@ -190,7 +190,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
             if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
-            refunded = held.tokens - spent if held.tokens > spent else 0
+            refunded = held.tokens - spent
+            if refunded < 0:
+                refunded = 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
@@ -307,7 +309,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
         turn.close()
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), at, iteration, reply, results))
+            tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
     return None
 
 

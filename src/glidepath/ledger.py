@@ -88,7 +88,7 @@ class _Tree:
     """What all meters of a tree share: the lock and the queue.
 
     `source` (`ask/source.py`) is where a tree draws from whose root holds a part of a budget that is kept elsewhere.
-    `shared`: it has more than one meter. One that has not belongs to one run alone, which needs no lock.
+    `shared`: it has more than one meter, or had a queue. Before that it belongs to one run alone, which needs no lock.
     """
 
     __slots__ = ("lock", "queue", "shared", "source")
@@ -321,9 +321,8 @@ class Meter:
 
         `trading` is a reservation to be given up for the new one. `queued` is true for the head of the queue.
         """
-        tree = self.tree
-        # Alone, without a queue, is the ordinary case: one look, no lock, no loop over a lineage of one.
-        if not tree.shared and not tree.queue:
+        # Alone is the ordinary case: one look, no lock, no loop over a lineage of one.
+        if not self.tree.shared:
             promised = self.reserved_tokens + tokens
             started = self.turns + turns
             if (
@@ -336,6 +335,7 @@ class Meter:
                 if money:
                     self.reserved_money += money
                 return Reservation(self, tokens, money)
+        tree = self.tree
         more_tokens, more_money = tokens, money
         if trading is not None:
             more_tokens -= trading.tokens
@@ -428,6 +428,7 @@ class Meter:
         """Take a place at the end of the queue."""
         waiting = Waiting()
         with self.tree.lock:
+            self.tree.shared = True
             self.tree.queue = queue = self.tree.queue or []
             queue.append(waiting)
             if queue[0] is waiting:
@@ -527,8 +528,7 @@ class Reservation(Record, gc=False):
             return
         self.open = False
         meter = self.meter
-        tree = meter.tree
-        if not tree.shared:  # as it is below, for a lineage of one
+        if not meter.tree.shared:  # as it is below, for a lineage of one
             meter.reserved_tokens -= self.tokens
             meter.tokens = spent = meter.tokens + tokens
             if self.money or money:
@@ -536,9 +536,8 @@ class Reservation(Record, gc=False):
                 meter.money += money
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
                 meter.attention = True
-            if tree.queue:
-                tree.queue[0].wake()
             return
+        tree = meter.tree
         node: Meter | None = meter
         with tree.lock:
             while node is not None:

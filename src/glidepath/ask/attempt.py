@@ -61,6 +61,7 @@ FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its c
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
+_ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
@@ -178,7 +179,7 @@ class Attempt(Record, gc=False):
                 self.count()
             else:  # as most are, and none is counted yet
                 self.size += len(text)
-                self.counted = len(parts)
+                self.counted = _ALL
         except TypeError:
             self.count()
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
@@ -368,7 +369,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         raise
     if chunks and not attempt.dead:  # as `_say` does it
         told = attempt.told
-        attempt.told = len(parts)
+        attempt.told = _ALL
         run.voice.say(parts[told:] if told else parts)
     attempt.gather()
     if not over:

@@ -178,7 +178,7 @@ class RunStream(Generic[OutputT]):
                     self._raise_failure(task)
                     return
                 await self._ring_for_me()
-            if outbox and batch is self._batch:  # else the consumer has read ahead, by `anext`
+            if batch is self._batch:  # else the consumer has read ahead, by `anext`
                 self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
                 outbox.clear()
                 if self._room is not None:

@@ -135,6 +135,7 @@ class Watch(TaskBound):
         "_longest_patience",
         "_patience_at",
         "_patient",
+        "_strict",
         "_times",
         "above",
         "base",
@@ -190,6 +191,7 @@ class Watch(TaskBound):
         self.scope_at = inf
         self._patience_at = inf
         self._longest_patience = MAX_PATIENCE
+        self._strict = False  # one of these two was changed
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
         self.sentry: Any = None  # looks at the kill switches, where there are any
@@ -207,7 +209,7 @@ class Watch(TaskBound):
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
         """
         self.scope_hit = False
-        self._longest_patience = patience
+        self._longest_patience, self._strict = patience, True
         self._patient = None
         if seconds is None:
             self.scope_at = inf
@@ -441,7 +443,7 @@ class Watch(TaskBound):
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
-        now = self.time()
+        now, self._strict = self.time(), True
         # At most half of the time that is left: the run must come down in the other half.
         self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
         if self._patience_at < self._handle_at:
@@ -459,9 +461,10 @@ class Watch(TaskBound):
 
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
-        self._patience_at = self.scope_at = inf
-        self._longest_patience = MAX_PATIENCE
+        self.scope_at = inf
         self._patient = self.before_wait = None
+        if self._strict:
+            self._patience_at, self._longest_patience, self._strict = inf, MAX_PATIENCE, False
         self.showing = ()
         if self.wanted and self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
