@@ -48,7 +48,7 @@ from glidepath.run import HIGH_WATER, interruptible
 from glidepath.run.origins import heard_in
 from glidepath.spi import Step
 from glidepath.tools import ArgumentsError, ToolContext, ToolResult
-from glidepath.tools.density import ORDINARY_ID, result_tokens
+from glidepath.tools.density import result_tokens
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
@@ -60,22 +60,27 @@ DELIVERED: Final[Any] = object()
 
 
 def _parts(run: Run) -> tuple[Any, ...]:
-    work = run.work
-    parts = (run.transcript, run.turn, run.answer, run.spend, run.descent, run.voice, work)
+    """The parts of the run that a turn reads and writes."""
+    parts = (run.transcript, run.turn, run.answer, run.spend, run.descent, run.work)
     return (run.plan, run.watch, run.meter, run.journal, *parts)
 
 
 def _settings(plan: Plan) -> tuple[Any, ...]:
-    model = (plan.model, plan.model_name, plan.tools, plan.ordinary_tools)
+    """What does not change from turn to turn; `cruise` is left when another plan takes over."""
     cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
+    model = (plan.model, plan.model_name, plan.tools, plan.ordinary_tools)
     return (plan.health, plan.specs, plan.context_window, cap, fixed, price, *model)
 
 
 def _listeners(run: Run) -> tuple[Any, ...]:
-    """Who hears what happens; the last: whether one of them, or a wait for the journal, may stop what is about to start."""
+    """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
+
+    That is whoever hears of it, or anybody while the journal writes it down.
+    """
     voice = run.voice
     told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks)
-    return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, voice.audience is not None or run.journal is not None)
+    heeds = voice.audience is not None or run.journal is not None
+    return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
 
 
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
@@ -83,7 +88,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
-    plan, watch, meter, journal, transcript, turn, answer, spend, descent, voice, work = _parts(run)
+    plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, heeds = _listeners(run)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
@@ -165,17 +170,17 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         end = attempt.end
         if attempt.calls and time() >= watch.window_at:
             watch.open_window()
-        usage = None if end is None else end.usage
+        usage: Any = None if end is None else end.usage
         plain = believable(usage, estimate, attempt.size)
         if not plain:
             usage = settled(run, usage, booking, view, attempt)
-        given, written = usage.input, usage.output  # type: ignore[union-attr]
+        given, written = usage.input, usage.output
         spent = given + written
         if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
         paid = 0
         if price is not None:
-            paid = price.cost(usage)  # type: ignore[arg-type]
+            paid = price.cost(usage)
             if price.web_search:
                 paid += fees(price, attempt)
         held.settle(spent, paid)
@@ -183,15 +188,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             spend.pay_plain(given, written, paid)
             transcript.learn(given - weight)
         else:
-            spend.pay(usage, paid)  # type: ignore[arg-type]
-            if not usage.estimated:  # type: ignore[union-attr]
+            spend.pay(usage, paid)
+            if not usage.estimated:
                 transcript.learn(given - weight)
         if tell is not None:
             at = now()
             if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
             refunded = held.tokens - spent
-            if refunded < 0:
+            if refunded < 0:  # noqa: PLR1730 - quicker
                 refunded = 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)

@@ -471,7 +471,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         size = _piece(attempt, arguments)
     else:
         attempt.loose, size = [arguments], len(arguments)
-        if size < LEAST:
+        if size < LEAST:  # noqa: PLR1730 - quicker
             size = LEAST
         attempt.size += size
     try:

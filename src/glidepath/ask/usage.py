@@ -44,8 +44,7 @@ def believable(reported: Any, estimate: int, size: int) -> bool:
         and written.__class__ is int
         and estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
         and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
-        and written > 0
-        and given
+        and written > 0 < given
         and reported.cache_read is _NONE
         and reported.cache_write is _NONE
         and reported.reasoning is _NONE
@@ -70,22 +69,22 @@ def settled(
             return _examined(run, reported, booking, view, attempt, system_prompt)
         return Usage(booking.input, attempt.metered(), estimated=True)
     if believable(reported, booking.estimate, attempt.size):
-        return reported  # type: ignore[return-value]
-    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate  # type: ignore[union-attr]
+        return reported
+    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
     if (
-        reported.cache_read is not _NONE  # type: ignore[union-attr]
-        or reported.cache_write is not _NONE  # type: ignore[union-attr]
-        or reported.reasoning is not _NONE  # type: ignore[union-attr]
+        reported.cache_read is not _NONE
+        or reported.cache_write is not _NONE
+        or reported.reasoning is not _NONE
         or given.__class__ is not int
-        or reported.estimated.__class__ is not bool  # type: ignore[union-attr]
+        or reported.estimated.__class__ is not bool
     ):
-        return _examined(run, reported, booking, view, attempt, system_prompt)  # type: ignore[arg-type]
+        return _examined(run, reported, booking, view, attempt, system_prompt)
     input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
     if input_ok and given < estimate * _SURELY:
         input_ok = given >= _least_input(run, view, system_prompt)
     output_ok = written.__class__ is int and size <= (written + 4) * _CHARS_PER_TOKEN_AT_MOST and (written or not size)
     if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
-        return reported if input_ok else Usage(booking.input, written, estimated=True)  # type: ignore[return-value]
+        return reported if input_ok else Usage(booking.input, written, estimated=True)
     return Usage(given if input_ok else booking.input, attempt.metered(), estimated=True)
 
 

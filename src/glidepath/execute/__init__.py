@@ -103,7 +103,7 @@ async def text_of(run: Run, job: Job) -> str | None:
     if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
     plain = not result.terminate and job.fatal is None and job.trial is None
-    return result.content if plain else None  # type: ignore[return-value]
+    return result.content if plain else None
 
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:

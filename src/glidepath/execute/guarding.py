@@ -27,6 +27,8 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
     for guard in guards:
         try:
             found = guard.before(step)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             found = crashed(run, guard.name, error)
         if found is not None:
@@ -40,6 +42,8 @@ def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards:
     for guard in guards:
         try:
             verdict = guard.after(step, results)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             verdict = crashed(run, guard.name, error)
         if verdict is not None:
@@ -59,9 +63,7 @@ def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
 
 
 def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
-    """A guard that fails brings the run down. Call it where the error is caught: Ctrl-C is none of the guard's."""
-    if isinstance(error, KeyboardInterrupt):
-        raise
+    """A guard that fails brings the run down."""
     reason = f"the guard failed: {told(error)}"
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)

@@ -63,7 +63,7 @@ class Job(Record, eq=False):
     took: float | None = None
     """Seconds it took, in a batch: the others may still be running."""
     waits: Any = None
-    """While it waits in the run's own task: its coroutine, what that waits for, its place, and what was there before."""
+    """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None

@@ -173,16 +173,19 @@ class RunStream(Generic[OutputT]):
             batch = self._batch
             for event in batch:
                 yield event
+            if batch is not self._batch:  # the consumer has read ahead, by `anext`
+                continue
             if not outbox:
                 if task.done():
                     self._raise_failure(task)
                     return
                 await self._ring_for_me()
-            if batch is self._batch:  # else the consumer has read ahead, by `anext`
-                self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
-                outbox.clear()
-                if self._room is not None:
-                    self._make_room()
+                if batch is not self._batch:
+                    continue
+            self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
+            outbox.clear()
+            if self._room is not None:
+                self._make_room()
 
     def _next_batch(self) -> bool:
         outbox = self.outbox

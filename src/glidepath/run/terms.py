@@ -103,7 +103,7 @@ class RunGuards(Record, eq=False):
         before = tuple([guard for guard in guards if guard.before is not None])
         after = tuple([guard for guard in guards if guard.after is not None])
         circles, *others = guards or (None,)
-        short = hasattr(circles, "keep_new") and all([hasattr(guard, "streaks") for guard in others])
+        short = hasattr(circles, "keep_new") and all(hasattr(guard, "streaks") for guard in others)
         if short and len(others) <= 1:
             return cls(before, after, stops, home, circles, *others)
         return cls(before, after, stops, home)

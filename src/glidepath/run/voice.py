@@ -54,7 +54,7 @@ class Voice(Record, eq=False, kw_only=True):
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
-    make_chunks: Callable[..., Iterator[StreamChunk]] = iter  # type: ignore[assignment]
+    make_chunks: Callable[..., Iterator[StreamChunk]] = iter
     """Makes them of numbers, times and texts."""
 
     @classmethod

@@ -10,7 +10,15 @@ follows another is then a shift, an `and` and a count of bits.
 
 from __future__ import annotations
 
-__all__ = ["MESSAGE_TOKENS", "ORDINARY_ID", "dense_tokens", "opaque_tokens", "result_tokens", "short_tokens", "text_tokens"]
+__all__ = [
+    "MESSAGE_TOKENS",
+    "ORDINARY_ID",
+    "dense_tokens",
+    "opaque_tokens",
+    "result_tokens",
+    "short_tokens",
+    "text_tokens",
+]
 
 MESSAGE_TOKENS = 8  # what a message costs beside its text
 ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
@@ -71,7 +79,7 @@ def text_tokens(text: str) -> int:
 
 
 def short_tokens(text: str) -> int:
-    """`text_tokens` of a text that is short and plain, as arguments and results are in most turns; of any other, too."""
+    """`text_tokens`, quicker for what is short and plain, as arguments and results are in most turns."""
     size = len(text)
     return (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
 
