@@ -158,19 +158,11 @@ class RepetitionGuard:
 
     def _read(self, step: Step) -> None:
         """Work out the calls that count, and their signature; once for each step."""
-        calls = step.calls
-        call = calls[0]
-        tool = step.tools.get(call.name)
         self._seen = step
-        if len(calls) == 1 and tool is not None and not tool.polling:
-            self._counted = calls
-            if self._known != [call.name]:  # most steps use the tool of the one before
-                self._known = [call.name]
-            self._signature = signature = call_signature(call)
-            self._again = signature in self._calls
-            return
         self._counted = found = counted(step)
-        self._known = sorted({call.name for call in found if call.name in step.tools})
+        known = sorted({call.name for call in found if call.name in step.tools})
+        if self._known != known:  # most steps use the tool of the one before
+            self._known = known
         signatures = sorted([call_signature(call) for call in found])
         self._signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
         self._again = self._signature in self._calls
