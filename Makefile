@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
+unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package anew
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
 
@@ -42,7 +44,8 @@ test: venv lint ## lint, then the whole suite under coverage, then the coverage 
 	@sh scripts/install_test_programs.sh
 	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory deck-build || echo "the flight deck could not be built: its tests are skipped"; fi
 	@mkdir -p build
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --cov --cov-report=json:build/coverage.json
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python scripts/run_tests.py -n $(JOBS) -m "not slow" --cov --cov-report=json:build/coverage.json
 	$(BIN)/python scripts/check_coverage.py build/coverage.json
 
 test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
@@ -72,7 +75,7 @@ bench: venv ## CPU time against a hand-written loop
 
 probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
 	$(BIN)/python bench/probes/run.py
-	$(BIN)/python bench/probes/pages.py
+	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
 
 bench-peers: venv ## the same beside other frameworks, each in an environment of its own (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Burn", "svg_burndown", "text_burndown"]
+__all__ = ["Burn", "some_places", "svg_burndown", "text_burndown"]
 
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
@@ -36,7 +36,7 @@ def text_burndown(burns: Sequence[Burn], *, rows: int = _ROWS) -> list[str]:
             lines += [f"{burn.name}: {_figure(burn.used[-1])}, no limit", ""]
             continue
         lines.append(f"{burn.name}: {_figure(burn.used[-1])} of {_figure(burn.limit)} ({burn.share:.0%})")
-        for turn in _some(len(burn.used), rows):
+        for turn in some_places(len(burn.used), rows):
             left = max(burn.limit - burn.used[turn], 0.0)
             bar = "#" * round(_BAR * left / burn.limit)
             lines.append(f"  turn {turn + 1:>4} |{bar:<{_BAR}}| {_figure(left)} left")
@@ -61,7 +61,8 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
         limit = burn.limit or 1.0
         color = _COLORS[number % len(_COLORS)]
         points = [(0.0, 1.0)] + [
-            ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit)) for turn in _some(len(burn.used), 200)
+            ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit))
+            for turn in some_places(len(burn.used), 200)
         ]
         line = " ".join(f"{_LEFT + wide * x:.1f},{bottom - _HIGH * y:.1f}" for x, y in points)
         row = bottom + 30 + _LINE * number
@@ -80,8 +81,8 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
     )
 
 
-def _some(count: int, most: int) -> list[int]:
-    """Places, the first and the last among them."""
+def some_places(count: int, most: int) -> list[int]:
+    """At most so many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

@@ -1,6 +1,7 @@
 """The built-in limits, each a constraint of its own. `DefaultResourceConstraint` is all of them, made from `Limits`.
 
-Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port.
+Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port. A new kind
+of limit is a field of `Limits` and a class here that names it as its `limit`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ FOREVER = 10**15  # of anything that is counted, seconds included
 
 
 class _BuiltIn(ResourceConstraint):
+    limit: ClassVar[str] = ""
+    """The field of `Limits` that it enforces; "" for what no field sets."""
+    metered: ClassVar[bool] = False
+    """Whether the ledger or the watch says when to ask; otherwise it is asked at every checkpoint."""
+
+    @classmethod
+    def made(cls, limits: Any, landing_seconds: float) -> _BuiltIn:  # noqa: ARG003 - for those that need the time
+        """The constraint for the field of these limits, which is set."""
+        return cls(getattr(limits, cls.limit))  # type: ignore[call-arg]  # each takes the value of its limit
+
     def check(self, context: ResourceContext) -> ResourceValidation:
         """Say whether the limit holds."""
         raise NotImplementedError
@@ -71,6 +82,7 @@ def _positive(value: Any, field: str) -> None:
 class MaxIterationConstraint(_BuiltIn):
     """At most this many model turns, those of descendants included; graceful."""
 
+    limit, metered = "max_iterations", True
     state: ClassVar[AgentState] = AgentState.MAX_STEPS
 
     def __init__(self, max_iterations: int) -> None:
@@ -92,6 +104,8 @@ class MaxIterationConstraint(_BuiltIn):
 class TokenBudgetConstraint(_BuiltIn):
     """At most this many tokens, those of descendants included; graceful."""
 
+    limit, metered = "max_tokens", True
+
     def __init__(self, max_tokens: int) -> None:
         _positive(max_tokens, "max_tokens")
         self.max_tokens = max_tokens
@@ -109,6 +123,8 @@ class TokenBudgetConstraint(_BuiltIn):
 
 class CostLimitConstraint(_BuiltIn):
     """At most this many dollars, those of descendants included; graceful."""
+
+    limit, metered = "max_cost", True
 
     def __init__(self, max_cost: Decimal | str | int) -> None:
         try:
@@ -134,6 +150,7 @@ class CostLimitConstraint(_BuiltIn):
 class ToolCallLimitConstraint(_BuiltIn):
     """At most this many tool calls, those of descendants included; graceful."""
 
+    limit, metered = "max_tool_calls", True
     state: ClassVar[AgentState] = AgentState.MAX_STEPS
 
     def __init__(self, max_tool_calls: int) -> None:
@@ -154,6 +171,7 @@ class ToolCallLimitConstraint(_BuiltIn):
 class TimeoutConstraint(_BuiltIn):
     """At most this many seconds: graceful when the landing window opens, an emergency at the deadline."""
 
+    limit, metered = "timeout", True
     state: ClassVar[AgentState] = AgentState.TIMED_OUT
 
     def __init__(self, timeout: float, landing_seconds: float = 0.0) -> None:
@@ -162,6 +180,11 @@ class TimeoutConstraint(_BuiltIn):
             _positive(landing_seconds, "landing_seconds")
         self.timeout = timeout
         self.landing_seconds = landing_seconds
+
+    @classmethod
+    def made(cls, limits: Any, landing_seconds: float) -> TimeoutConstraint:
+        """The constraint for these limits, whose landing window opens that long before the deadline."""
+        return cls(limits.timeout, landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:
         """Violated when the landing window is open."""
@@ -286,17 +309,11 @@ class DefaultResourceConstraint(_BuiltIn):
         return ResourceAction.GRACEFUL_EXIT
 
 
+LIMIT_KINDS: tuple[type[_BuiltIn], ...] = tuple(kind for kind in _BuiltIn.__subclasses__() if kind.limit)
+"""Every kind of limit, in the order in which they are asked."""
+
+
 def built_in(limits: Any, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
     """One constraint for each limit that is set."""
-    parts: list[_BuiltIn] = []
-    if limits.max_iterations is not None:
-        parts.append(MaxIterationConstraint(limits.max_iterations))
-    if limits.max_tokens is not None:
-        parts.append(TokenBudgetConstraint(limits.max_tokens))
-    if limits.max_cost is not None:
-        parts.append(CostLimitConstraint(limits.max_cost))
-    if limits.max_tool_calls is not None:
-        parts.append(ToolCallLimitConstraint(limits.max_tool_calls))
-    if limits.timeout is not None:
-        parts.append(TimeoutConstraint(limits.timeout, landing_seconds))
-    return tuple(parts)
+    chosen = [kind for kind in LIMIT_KINDS if getattr(limits, kind.limit) is not None]
+    return tuple([kind.made(limits, landing_seconds) for kind in chosen])

@@ -78,7 +78,7 @@ def _listeners(run: Run) -> tuple[Any, ...]:
     That is whoever hears of it, or anybody while the journal writes it down.
     """
     voice = run.voice
-    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks)
+    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks, voice.turns)
     heeds = voice.audience is not None or run.journal is not None
     return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
 
@@ -90,8 +90,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     """
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
-    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, heeds = _listeners(run)
+    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, turns, heeds = _listeners(run)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    burnt = spend.burnt.extend
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     request: Any = None
@@ -126,8 +127,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
         if journal is not None:
-            if tell is not None:
+            if turns:
                 tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
+            elif tell is not None:
+                number()  # nobody wants it, and the others have the numbers they always have
             await noted(run, booking)
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
@@ -144,8 +147,12 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 request = turn.send(request_for(run, specs, view, cap))
         if tell is not None:
             at = now()
-            if journal is None:  # else it was told before the call was written down
+            if journal is not None:
+                pass  # it was told before the call was written down
+            elif turns:
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+            else:
+                number()
             tell_some(
                 (
                     BudgetReserved(
@@ -168,7 +175,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- settle: `_Call.settle` in ask
         watch.calm()
         end = attempt.end
-        if attempt.calls and time() >= watch.window_at:
+        arrived = time()
+        if attempt.calls and arrived >= watch.window_at:
             watch.open_window()
         usage: Any = None if end is None else end.usage
         plain = believable(usage, estimate, attempt.size)
@@ -213,6 +221,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             return await ask(run, begun=failed)
         # --- it joins the transcript (land.take, Run.add)
         reply, call, tool, tokens = ordinary
+        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         text = attempt.text
         if text[:1].isalnum() or visible(text):
@@ -314,7 +323,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
         turn.close()
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
+            if turns:
+                tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
+            else:
+                number()
     return None
 
 

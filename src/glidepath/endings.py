@@ -42,6 +42,7 @@ def take(run: Run, reply: Reply) -> None:
         run.answer.replace_text(text)  # the best so far
     if run.plan.fallback is not None:
         _look_for_delivery(run, reply)
+    run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message, reply.size)
     if reply.cut:
         tokens, _ = run.meter.room_for(None, now=True)

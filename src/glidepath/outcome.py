@@ -18,6 +18,7 @@ __all__ = [
     "TRANSITIONS",
     "AbandonedWork",
     "AgentState",
+    "BurnPoint",
     "Charge",
     "ConfigurationChange",
     "LoopOutcome",
@@ -318,6 +319,16 @@ class Spend(Value, frozen=True, kw_only=True):
     cost: Decimal | None = None
 
 
+class BurnPoint(Value, frozen=True, gc=False, array_like=True):
+    """What a run had used after one of its replies, its children included."""
+
+    turns: int
+    tokens: int
+    picodollars: int
+    tool_calls: int
+    seconds: float
+
+
 class Charge(Value, frozen=True, kw_only=True):
     """What one model or child has cost so far, money exactly."""
 
@@ -510,6 +521,10 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
+    limits: Mapping[str, float] = {}
+    """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`."""
+    burn: tuple[BurnPoint, ...] = ()
+    """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
@@ -562,19 +577,22 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
 
     def _burndown(self) -> str:
-        """What was left of the limits after each turn, as far as this result knows them: the one that ended the run."""
+        """What was left of each limit after each reply, as a drawing; empty without limits."""
         from glidepath.burndown import Burn, svg_burndown
 
-        known = {} if self.cause is None else self.cause.metrics
-        replies = [message for message in self.new_messages if message.role == "assistant"]
-        tokens, used = 0, []
-        for message in replies:
-            tokens += 0 if message.usage is None else message.usage.total
-            used.append(float(tokens))
-        burns = [
-            Burn("turns", [float(turn) for turn in range(1, len(replies) + 1)], _number(known.get("max_iterations"))),
-            Burn("tokens", used, _number(known.get("max_tokens"))),
-        ]
+        burn, limits = self.burn, self.limits
+        money = limits.get("picodollars")
+        burns = (
+            Burn("turns", [point.turns for point in burn], limits.get("turns")),
+            Burn("tokens", [point.tokens for point in burn], limits.get("tokens")),
+            Burn(
+                "dollars",
+                [float(dollars(point.picodollars)) for point in burn],
+                None if money is None else float(dollars(int(money))),
+            ),
+            Burn("tool calls", [point.tool_calls for point in burn], limits.get("tool_calls")),
+            Burn("seconds", [point.seconds for point in burn], limits.get("seconds")),
+        )
         return svg_burndown(burns)
 
     def unwrap(self) -> Any:
@@ -582,8 +600,3 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output
-
-
-def _number(value: object) -> float | None:
-    """A limit among a cause's figures, if it is one."""
-    return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

@@ -153,3 +153,35 @@ def test_whoever_handles_ctrl_c_already_goes_on_doing_so():
         signal.signal(signal.SIGINT, before)
     assert (result.text, seen) == ("Done.", [1])
     assert issubclass(RunInterrupted, KeyboardInterrupt)
+
+
+def test_ctrl_c_in_run_sync_inside_a_running_loop_lands_too(tmp_path):
+    """As in a notebook, whose kernel has a loop of its own and leaves Ctrl-C to Python."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import asyncio, os, signal
+            from glidepath import Agent, Limits
+            from glidepath.events import StreamChunk
+            from glidepath.testing import ScriptedModel, hang
+
+            def press(event):
+                if isinstance(event, StreamChunk) and "answer" in event.text:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            model = ScriptedModel([hang("Half of the answer")])
+            agent = Agent(model=model, limits=Limits(timeout=60), event_sink=press)
+
+            async def cell():
+                try:
+                    agent.run_sync("go")
+                except KeyboardInterrupt as stopped:
+                    print(type(stopped).__name__, "|", stopped, "|", stopped.result.outcome.name)
+
+            asyncio.new_event_loop().run_until_complete(cell())
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "RunInterrupted | Half of the answer | CANCELLED", done.stderr

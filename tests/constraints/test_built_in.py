@@ -12,9 +12,12 @@ from glidepath import (
     Limits,
     LoopOutcome,
     ResourceAction,
+    ResourceConstraint,
     ResourceContext,
+    ResourceValidation,
 )
 from glidepath.constraints import (
+    LIMIT_KINDS,
     CostLimitConstraint,
     DefaultResourceConstraint,
     MaxIterationConstraint,
@@ -228,3 +231,34 @@ async def test_a_call_that_does_not_fit_any_more_is_a_violation_of_the_budget():
     result, recorder = await fly(limits=Limits(max_tokens=1500, max_iterations=90), turns=90, guardrails=guardrails)
     assert causes(result)[:3] == (AgentState.BUDGET_EXCEEDED, LoopOutcome.WRAPPED_UP, "TokenBudgetConstraint")
     assert [event.constraint for event in recorder.of(ConstraintViolated)] == ["TokenBudgetConstraint"]
+
+
+# --- a new kind of limit ------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_limit_names_a_field_of_limits():
+    assert [kind.limit for kind in LIMIT_KINDS if kind.limit not in Limits.__struct_fields__] == []
+
+
+@pytest.mark.parametrize("limit", [kind.limit for kind in LIMIT_KINDS])
+def test_every_kind_of_limit_bounds_a_run(limit):
+    assert Limits(**{limit: 5}).bounded
+    assert not Limits().bounded
+
+
+@virtual
+async def test_a_kind_of_limit_that_the_ledger_does_not_count_is_asked_at_every_checkpoint(monkeypatch):
+    asked = []
+
+    class Depth(ResourceConstraint):
+        limit, metered = "max_depth", False
+
+        def validate(self, context):
+            asked.append(context.checkpoint)
+            return ResourceValidation.violation("too deep") if len(asked) > 4 else ResourceValidation.ok()
+
+    Depth.made = classmethod(lambda cls, limits, landing_seconds: cls())
+    monkeypatch.setattr("glidepath.constraints.LIMIT_KINDS", (*LIMIT_KINDS, Depth))
+    result, _ = await fly(limits=Limits(max_iterations=9))
+    assert result.cause.source == "Depth"
+    assert asked[:5] == ["pre_flight", "after_model", "after_tools", "pre_flight", "after_model"]

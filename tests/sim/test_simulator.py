@@ -224,13 +224,13 @@ def test_a_first_leg_that_never_gets_to_its_kill_does_not_hold_up_the_simulator(
 
         def before_tool_call(self, context):
             if os.getpid() != here:
-                time.sleep(60)
+                time.sleep(600)
 
     here = os.getpid()
-    monkeypatch.setattr(crash, "PATIENCE", 0.5)
+    monkeypatch.setattr(crash, "PATIENCE", 4)  # long enough to get there on a busy machine
     began = time.monotonic()
     (flight,) = simulate(agent(plugins=[Blocks()]), only=["killed_in_tool"]).flights
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 200
     assert (flight.outcome, flight.problems) == ("DONE", ())
 
 

@@ -58,7 +58,9 @@ def assemble(
     )
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
     ours = _built_in(config)
-    constraints = (*ours, *_parts(config.constraints))
+    metered = tuple(one for one in ours if one.metered)
+    asked = (*(one for one in ours if not one.metered), *config.constraints)
+    constraints = (*metered, *_parts(asked))
     plan = Plan(
         agent_name=config.agent_name,
         model=model,
@@ -129,8 +131,8 @@ def assemble(
         deps_needed=_deps_needed(config, tools),
         deps_factory=config.deps_factory,
         constraints=constraints,
-        built_in=len(ours),
-        custom=config.constraints,
+        built_in=len(metered),
+        custom=asked,
         own_guards=bool(config.guards),
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),

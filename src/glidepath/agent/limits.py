@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Annotated
 
 from glidepath._wire import Settings, asdict, replace, settle_field
+from glidepath.constraints import LIMIT_KINDS
 from glidepath.errors import ConfigurationError, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
-from glidepath.setting import FREE, HIGHER, LOWER, Setting, check_fields
+from glidepath.setting import FREE, HIGHER, LOWER, Setting, check_fields, declared
 from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits"]
@@ -71,13 +72,17 @@ class Limits(Settings, frozen=True, kw_only=True):
             given: object = getattr(self, field)
             if isinstance(given, str | timedelta):
                 settle_field(self, field, seconds_of(f"Limits.{field}", given))
-        if isinstance(self.max_cost, float):
-            settle_field(self, "max_cost", Decimal(repr(self.max_cost)))  # 0.1 is ten cents, as in a file
+        money = [field for field, setting in declared(Limits).items() if setting.kind == "money?"]
+        for field in money:
+            if isinstance(given := getattr(self, field), float):
+                settle_field(self, field, Decimal(repr(given)))  # 0.1 is ten cents, as in a file
         check_fields(self, "Limits.")
-        if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
-            raise ConfigurationError(
-                f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"
-            )
+        for field in money:
+            amount = getattr(self, field)
+            if amount is not None and pico(amount, field=f"Limits.{field}") <= 0:
+                raise ConfigurationError(
+                    f"Limits.{field} must be greater than 0 dollars, or None for no limit; got {amount!r}"
+                )
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
@@ -92,8 +97,7 @@ class Limits(Settings, frozen=True, kw_only=True):
     @property
     def bounded(self) -> bool:
         """True when at least one limit ends a run."""
-        limits = (self.max_iterations, self.max_tokens, self.max_cost, self.timeout, self.max_tool_calls)
-        return any(limit is not None for limit in limits)
+        return any(getattr(self, kind.limit) is not None for kind in LIMIT_KINDS)
 
     @property
     def landing_time(self) -> float:

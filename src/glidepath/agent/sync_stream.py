@@ -12,6 +12,7 @@ from typing import Any, Generic, Self
 from glidepath.events import Event
 from glidepath.outcome import OutputT, RunResult
 from glidepath.run import CancelToken, RunStream
+from glidepath.run.stream import SpokenText
 
 __all__ = ["SyncStream"]
 
@@ -56,6 +57,14 @@ class SyncStream(Generic[OutputT]):
                 self._join()
                 return
             yield event
+
+    def text(self) -> Iterator[str]:
+        """The text of the model's replies as it is written, as `RunStream.text` gives it."""
+        spoken = SpokenText()
+        for event in self:
+            piece = spoken.of((event,))
+            if piece:
+                yield piece
 
     def close(self) -> None:
         """Stop the run if it is still flying, and wait for its landing."""

@@ -19,7 +19,7 @@ __all__ = ["Blocks", "MarkupBlock", "plain", "renderable"]
 
 _FENCE = re.compile(r" {0,12}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
-_CODE_LINES, _ITEMS, _LINES, _ROWS = 30, 15, 60, 80
+_CODE_LINES, _ITEMS, _LINES, _ROWS = 60, 30, 60, 80
 _THEME = "ansi_dark"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from glidepath.guards.guardrails_config import GuardrailsConfig
 from glidepath.guards.own import is_stop_guard, own_guards
 from glidepath.guards.repetition import RepetitionGuard
-from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
+from glidepath.guards.stops import STOP_GUARDS, EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.guards.truncation import MaxTokensRecovery, TokenScaling, stitch
 from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE, GracefulTurnLimit
@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 
-_STOPS = frozenset(guard.name for guard in (TruncationGuard, PrematureEndGuard, EmptyAnswerGuard))
+_WATCHING = tuple(guard for guard in STOP_GUARDS if not guard.bad_ends_only)
+_STOPS = frozenset(guard.name for guard in STOP_GUARDS)
 
 
 def make_guards(
@@ -70,12 +71,10 @@ def make_stop_guards(
     """The guards of a run's end, made when an end looks bad; their state as that of the others."""
     home = _dict(metadata, "guardrails")
     guards: list[Any] = []
-    if limit := config.max_tokens_recoveries:
-        guards.append(TruncationGuard(limit, _dict(home, TruncationGuard.name), texts))
-    if limit := config.max_premature_end_recoveries:
-        guards.append(PrematureEndGuard(limit, _dict(home, PrematureEndGuard.name), texts))
-    # an empty answer is never a success, however this is set
-    guards.append(EmptyAnswerGuard(config.max_empty_recoveries or 0, _dict(home, EmptyAnswerGuard.name), texts))
+    for kind in STOP_GUARDS:
+        times = getattr(config, kind.setting) or 0
+        if times or kind.always:
+            guards.append(kind(times, _dict(home, kind.name), texts))
     made = tuple(guards) if resumed else _forgetful(guards)
     return (*made, *own_guards(own, home, stops=True)) if own else made
 
@@ -88,10 +87,11 @@ def known_stop_guards(
     texts: Texts | None = None,
     own: tuple[Any, ...] = (),
 ) -> tuple[StopGuard, ...] | None:
-    """The same at the beginning of a run, when an earlier one has needed them or the application has its own."""
+    """The same at the beginning of a run, when an earlier one has needed them or one looks at every answer."""
     home = metadata.get("guardrails")
     counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
-    if not counted and not any(map(is_stop_guard, own)):
+    watching = any(getattr(config, kind.setting) for kind in _WATCHING)
+    if not counted and not watching and not any(map(is_stop_guard, own)):
         return None
     return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
 

@@ -1,4 +1,7 @@
-"""Bad ends: a truncated answer, silence after an error, silence."""
+"""Bad ends: a truncated answer, silence after an error, silence.
+
+A new guard is a line in `guardrails_config.py` and a class here that names it as its `setting`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from typing import Any
 from glidepath.spi import Recovery, Stop
 from glidepath.texts import Texts
 
-__all__ = ["EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"]
+__all__ = ["STOP_GUARDS", "EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"]
 
 
 class _StopGuard:
     name = ""
+    setting = ""  # of `GuardrailsConfig`: how often it may try
+    always = False  # whether it has a say when it may not try at all
+    bad_ends_only = False  # whether a whole answer that shows something is none of its business
     __slots__ = ("_limit", "_state", "_texts")
 
     def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
@@ -49,7 +55,8 @@ class _StopGuard:
 class TruncationGuard(_StopGuard):
     """Asks for the rest of an answer that was cut off."""
 
-    name = "max_tokens_recovery"
+    name, setting = "max_tokens_recovery", "max_tokens_recoveries"
+    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
@@ -64,7 +71,8 @@ class TruncationGuard(_StopGuard):
 class PrematureEndGuard(_StopGuard):
     """Does not let a run end in silence right after a tool has failed."""
 
-    name = "premature_end"
+    name, setting = "premature_end", "max_premature_end_recoveries"
+    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
@@ -77,7 +85,9 @@ class PrematureEndGuard(_StopGuard):
 class EmptyAnswerGuard(_StopGuard):
     """Asks again after an empty answer, and never lets one pass for a success."""
 
-    name = "empty_answer"
+    name, setting = "empty_answer", "max_empty_recoveries"
+    always = True  # an empty answer is never a success
+    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
@@ -87,3 +97,7 @@ class EmptyAnswerGuard(_StopGuard):
         if self._use():
             return Recovery(reason=self.name, message=self._texts.fill("empty_answer"))
         return Recovery(reason=self.name, fail="the model's answer was empty")
+
+
+STOP_GUARDS: tuple[type[_StopGuard], ...] = tuple(_StopGuard.__subclasses__())
+"""Every stop guard, in the order in which they are asked."""

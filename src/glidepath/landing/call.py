@@ -36,6 +36,7 @@ async def landing_call(run: Run, verdict: Verdict) -> bool:
     except ModelError:
         return False
     run.turn.take_landing(reply.message)
+    run.spend.mark(watch.time(), run.meter)
     run.add(reply.message)
     answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer

@@ -373,6 +373,8 @@ class Run(Record, eq=False, kw_only=True):
             unknown_effects=work.unknown_effects,
             undelivered=tuple(transcript.untold()),
             changes=self.terms.changes,
+            limits=self._own_limits(),
+            burn=self.spend.burn(self.terms.started_at, self.watch.time(), self.meter),
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result

@@ -9,21 +9,42 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future, get_running_loop
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from glidepath.events import Event
+from glidepath.events import Event, StreamChunk, StreamStarted
 from glidepath.outcome import AgentState, OutputT, RunResult
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HIGH_WATER", "RunStream"]
+__all__ = ["HIGH_WATER", "RunStream", "SpokenText"]
 
 _NOTHING: Iterator[Event] = iter(())
 HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
+
+
+class SpokenText:
+    """The text of a run's replies, taken from its events. Every reply but the first begins after an empty line."""
+
+    __slots__ = ("_again", "_said")
+
+    def __init__(self) -> None:
+        self._said = self._again = False
+
+    def of(self, events: Iterable[Event]) -> str:
+        """The text that these events add."""
+        parts: list[str] = []
+        for event in events:
+            if isinstance(event, StreamChunk):
+                if event.text and not event.thinking:
+                    parts += ("\n\n", event.text) if self._again else (event.text,)
+                    self._said, self._again = True, False
+            elif isinstance(event, StreamStarted):
+                self._again = self._said
+        return "".join(parts)
 
 
 class RunStream(Generic[OutputT]):
@@ -155,6 +176,18 @@ class RunStream(Generic[OutputT]):
                 return
             else:
                 await self._ring_for_me()
+
+    async def text(self) -> AsyncIterator[str]:
+        """The text of the model's replies as it is written, without its thinking: `async for piece in stream.text()`.
+
+        Every reply but the first begins after an empty line, also one that is asked for again because the first
+        attempt failed: `AttemptDiscarded` among the events tells which. `result.text` is the answer alone.
+        """
+        spoken = SpokenText()
+        async for events in self.batches():
+            piece = spoken.of(events)
+            if piece:
+                yield piece
 
     def _take_off(self) -> asyncio.Task[RunResult]:
         if not self._entered:

@@ -56,6 +56,8 @@ class Voice(Record, eq=False, kw_only=True):
     """Somebody wants `StreamChunk` events."""
     make_chunks: Callable[..., Iterator[StreamChunk]] = iter
     """Makes them of numbers, times and texts."""
+    turns: bool = False
+    """Somebody wants `TurnStarted` or `TurnEnded`."""
 
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
@@ -68,11 +70,12 @@ class Voice(Record, eq=False, kw_only=True):
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
             audience.outbox = outbox
-            self.tell_all, self.tell_some = audience, audience.tell_some
+            self.tell_all, self.tell_some = audience.tell, audience.tell_some
         elif outbox is not None:
             self.tell_all, self.tell_some = outbox.append, outbox.extend
         self.listening = self.tell_all is not None
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
+        self.turns = outbox is not None or (audience is not None and audience.wants_turns)
         if self.chunks:
             self.make_chunks = partial(map, StreamChunk, repeat(self.run_id), repeat(self.parent_id))
 

@@ -70,8 +70,7 @@ class Bubblewrap(Value, frozen=True):
         In the workspace, `fixed` folders cannot be moved away, `readonly` paths cannot be changed, and `writable` paths
         in those can. `home` is a folder that is shown, to be read; without it HOME is empty.
         """
-        if root == Path("/"):
-            raise ToolError("the workspace is the whole system, which no sandbox can hold: use a folder below it")
+        not_the_whole_system(root)
         words = [self.program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         words += ["--size", str(_SHARED_SIZE), "--tmpfs", "/dev/shm"]  # noqa: S108
         for place in ("/tmp", "/var/tmp"):  # noqa: S108
@@ -186,3 +185,9 @@ def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
         return sandbox, ""
     said = (done.stderr + done.stdout).decode(errors="replace").strip().splitlines()
     return None, f"bubblewrap is installed, but does not work here ({said[0][:200] if said else f'status {status}'})"
+
+
+def not_the_whole_system(root: Path) -> None:
+    """Raise `ToolError` when the workspace is the root of the file system."""
+    if root == Path("/"):
+        raise ToolError("the workspace is the whole system, which no sandbox can hold: use a folder below it")

@@ -25,7 +25,7 @@ from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Bubblewrap, search_path
+from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
 from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
@@ -80,6 +80,8 @@ async def run_command(
         raise ToolError("the command is empty, or contains a NUL character")
     if len(command.encode(errors="replace")) > _MOST_COMMAND:
         raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
+    if sandbox is not None:
+        not_the_whole_system(workspace.root)  # before the survey, which would take minutes there
     limits = ShellLimits() if limits is None else limits
     before = None if sandbox is None else await _aside(lambda: survey(workspace))
     boxed = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -57,6 +57,10 @@ Screen { layout: vertical; }
 _WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
 
 
+def _nothing() -> None:
+    pass
+
+
 class ChatApp(App[int]):
     """Shows a `Talk`. Its return value is the exit code."""
 
@@ -70,9 +74,10 @@ class ChatApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
 
-    def __init__(self, talk: Talk, resume: str | None = None) -> None:
+    def __init__(self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = _nothing) -> None:
         super().__init__()
         self.talk = talk
+        self._between_turns = between_turns
         self._begin_with = resume
         self._hint = ""
         self._always: set[str] = set()
@@ -300,6 +305,7 @@ class ChatApp(App[int]):
     async def _turns(self, text: str) -> None:
         while True:
             await self._turn(text)
+            self._between_turns()
             if not self._waiting or not self.is_running:
                 return
             text = self._waiting.pop(0)

@@ -50,9 +50,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
     import asyncio
-    import gc
 
     from glidepath.cli.chat.app import ChatApp
+    from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk
     from glidepath.cli.stores import keep_sessions
 
@@ -61,8 +61,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wanted = options.resume
     if options.go_on or options.last:
         wanted = asyncio.run(talk.last_one(anywhere=options.last))
-    gc.freeze()  # what was imported stays: collecting it again and again would be felt in the keys
-    code = ChatApp(talk, wanted).run() or 0
+    keep_heap()
+    code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
     talk.remember()
     if options.name and talk.session.messages:
         asyncio.run(talk.rename(options.name))

@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
 
 _MOST_STDIN = 10_000_000
-_LIMITS = {
-    "MaxIterationConstraint": ("limits.max_iterations", "--max-turns"),
-    "GracefulTurnLimit": ("limits.max_iterations", "--max-turns"),
-    "TokenBudgetConstraint": ("limits.max_tokens", "--max-tokens"),
-    "CostLimitConstraint": ("limits.max_cost", "--max-budget-usd"),
-    "TimeoutConstraint": ("limits.timeout", "--timeout"),
-    "ToolCallLimitConstraint": ("limits.max_tool_calls", "--max-tool-calls"),
-}
 _EXAMPLES = """\
 examples:
   glidepath run 'what does this project do?'
@@ -350,9 +342,14 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
     """Twice the limit that ended the run, as a flag."""
     if result is None or result.cause is None:
         return []
-    key, flag = _LIMITS.get(result.cause.source, ("", ""))
-    limit = settings.get(key) if key else None
-    if limit is None:
+    from glidepath.cli.setting_rows import ROWS
+    from glidepath.constraints import LIMIT_KINDS
+
+    fields = {kind.__name__: kind.limit for kind in LIMIT_KINDS} | {"GracefulTurnLimit": "max_iterations"}
+    key = f"limits.{fields.get(result.cause.source)}"
+    flag = next((row.flag for row in ROWS if row.key == key), None)
+    limit = settings.get(key) if flag else None
+    if flag is None or limit is None:
         return []
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 

