@@ -92,7 +92,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, turns, heeds = _listeners(run)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
-    burnt = spend.burnt.extend
+    burnt, nested = spend.burnt.extend, watch.above is not None
+    starts = turns and journal is None  # else it is told before the call is written down
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     request: Any = None
@@ -147,11 +148,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 request = turn.send(request_for(run, specs, view, cap))
         if tell is not None:
             at = now()
-            if journal is not None:
-                pass  # it was told before the call was written down
-            elif turns:
+            if starts:
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
-            else:
+            elif journal is None:
                 number()
             tell_some(
                 (
@@ -162,7 +161,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 )
             )
         attempt = Attempt()
-        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
         failed = None
@@ -220,10 +219,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (land.take, Run.add)
-        reply, call, tool, tokens = ordinary
+        reply, text, call, call_id, name, tool, tokens = ordinary
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
-        text = attempt.text
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
         transcript.join(reply, tokens)
@@ -247,12 +245,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             misfits(run, job, error)
         if (meter.attention and meter.short_of_calls(1)) or (above is not None and meter.short_of_calls(1)):
             await clear(run, [job])
-        content: Any = None
-        call_id = call.id
-        name = call.name
-        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
-            pass  # it does not begin: `end_specially` says why
-        elif job.result is None:
+        if (nested or watch.interrupt is not None or watch.called_off is not None) and watch.halted():
+            content = began = None  # it does not begin: `end_specially` says why
+        elif job.result is not None:
+            content = began = None
+        else:
             # --- the tool runs (execute._begin_alone)
             turn.count_call()
             if tool.counts_toward_limit:
@@ -262,16 +259,18 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             if journal is not None:
                 await written_down(run, job)
                 at = now()
-            job.started_at = began = time()
+            began = time()
             if tell is not None:
                 tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, loads(bound.data)))
             if heeds and watch.halted():
+                content = None
                 job.not_started(run)
             else:
                 content = first_step(run, job, call_id, tool, bound)
                 if content is None:
                     content = await text_of(run, job)
         if content is None or work.spawned:
+            job.started_at = began
             if content is not None and job.result is None:
                 job.result = ToolResult(content)
             if await end_specially(run, job, Step((call,), tools)):

@@ -272,10 +272,11 @@ class Attempt(Record, gc=False):
 
 def ordinary_reply(
     attempt: Attempt, usage: Usage, tools: Mapping[str, Tool], seen: dict[str, None], model_name: str
-) -> tuple[AssistantMessage, ToolCall, Tool, int] | None:
+) -> tuple[AssistantMessage, str, ToolCall, str, str, Tool, int] | None:
     """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that runs in the line.
 
-    Returns the message, its call, the tool and the size in tokens; None for any other, which is left as it is.
+    Returns the message, its text, its call with id and name, the tool and the size in tokens. None for any other, which
+    is left as it is.
     """
     end: Any = attempt.end
     try:
@@ -295,7 +296,8 @@ def ordinary_reply(
     call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
     kept: Any = Two(TextBlock(text), call) if text else packed((call,))
     size = text_tokens(text) + short_tokens(arguments) + (MESSAGE_TOKENS + CALL_OVERHEAD)
-    return AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info), call, tool, size
+    message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
+    return message, text, call, call_id, name, tool, size
 
 
 def _fresh(call_id: str, seen: Collection[str]) -> str:

@@ -87,8 +87,7 @@ class Voice(Record, eq=False, kw_only=True):
     def say(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]
-        numbers: Any = self.next_number
-        chunks = self.make_chunks(islice(numbers.__self__, len(said)), repeat(self.now()), said)
+        chunks = self.make_chunks(islice(self.next_number.__self__, len(said)), repeat(self.now()), said)  # type: ignore[attr-defined]
         audience = self.audience
         if audience is None or not audience.wants_chunks:
             self.outbox.extend(chunks)  # type: ignore[union-attr] # else nobody wants them

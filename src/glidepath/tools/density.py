@@ -62,16 +62,15 @@ def text_tokens(text: str) -> int:
     size = len(text)
     if size <= _CHUNK and text.isascii():
         least = (size + 2) // BYTES_PER_TOKEN
+        data = text.encode()
+        if size > _SMALL:
+            prose = len(data.translate(None, _PLAIN)) * _PLAIN_SHARE < size  # as `_is_prose` knows it, too
+            return least if prose and (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
         if size <= _SHORT:
             return least
-        data = text.encode()
-        others = len(data.translate(None, _PLAIN))
-        if size <= _SMALL:  # no closer look: it costs more than it is worth
-            tokens = others + (size - others) // 10
-            return tokens if tokens > least else least  # noqa: FURB136 - quicker
-        if others * _PLAIN_SHARE < size and (data.count(b" ") + data.count(b"\n")) * _WORD > size:
-            return least  # prose, as `_is_prose` knows it, too
-        return _tokens(data)
+        others = len(data.translate(None, _PLAIN))  # no closer look: it costs more than it is worth
+        tokens = others + (size - others) // 10
+        return tokens if tokens > least else least  # noqa: FURB136 - quicker
     if size <= _CHUNK:
         return _tokens(text.encode("utf-8", "surrogatepass"))
     starts = range(0, size, _CHUNK)
