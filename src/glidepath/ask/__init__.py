@@ -83,7 +83,6 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
                 watch.showing = attempt.parts
-                watch.scope_hit = False
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
@@ -380,7 +379,6 @@ class _Call(Record, eq=False, gc=False):
         attempt.let_go()
         if stopped.let_go:
             self._abandoned(stopped)
-            run.voice.leave_outbox()
         if stopped.why is Why.INTERRUPT:
             self._keep(attempt)
             raise run.interrupted() from None

@@ -53,6 +53,8 @@ class Job(Record, eq=False):
     started_at: float | None = None
     took: float | None = None
     """Seconds it took, in a batch: the others may still be running."""
+    waits: Any = None
+    """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None

@@ -11,7 +11,8 @@ from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
-from glidepath.run.watch import Stopped, Why, interruptible_within
+from glidepath.run.interrupting import interruptible_within
+from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
