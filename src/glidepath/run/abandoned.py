@@ -137,6 +137,7 @@ def closable(
                 if ends is None:
                     # Not at once: code that cleans up after a cancellation is given the time for it.
                     asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
+                # The timer above has rung: this cancellation is its own. A little slack, since timers may ring early.
                 elif loop.time() + 0.01 >= ends.when():
                     coroutine.close()
                     raise

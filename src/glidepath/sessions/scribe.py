@@ -104,6 +104,7 @@ class Scribe(JournalWriter):
         now, digest = fingerprint(plan)
         if not self.number:
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
+            # First of all: whoever reads the journal learns the schema before the first record that needs it.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -189,6 +190,7 @@ class Scribe(JournalWriter):
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
+        # Before the child does anything: a crash must not leave effects that no journal leads to.
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
@@ -200,6 +202,7 @@ class Scribe(JournalWriter):
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
@@ -283,6 +286,7 @@ class Scribe(JournalWriter):
             self.time = now = self._now()
             later = self.add(items, now, summary, last=last)
         except KeyboardInterrupt as error:
+            # Nothing may follow a commit of unknown fate: the chain would have two ends.
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
@@ -314,9 +318,11 @@ class Scribe(JournalWriter):
         return tick(self._run)
 
     def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
+        # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
         if self.durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
+        # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
         durability = "full" if last and self.durability == "async" else self.durability
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
@@ -343,6 +349,7 @@ class Scribe(JournalWriter):
     async def _see_through(self, task: asyncio.Task[None]) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is no use to anybody."""
         watch = self._run.watch
+        # A child writes through this scribe from a task that the watch of this run does not own.
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
             return
