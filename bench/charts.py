@@ -2,6 +2,7 @@
 
 import math
 from html import escape
+from textwrap import wrap
 
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, SOFT, RULE, PAPER = "#1f2933", "#52606d", "#d9dee3", "#ffffff"
@@ -61,14 +62,22 @@ def panel(
     return parts
 
 
-def bars(title: str, panels: list[tuple[str, list[tuple[str, float, bool]]]], *, shared: bool = False) -> str:
+def bars(
+    title: str,
+    panels: list[tuple[str, list[tuple[str, float, bool]]]],
+    *,
+    shared: bool = False,
+    narrow: bool = False,
+) -> str:
     """Several workloads side by side. Each row is a name, its ratio to the bare loop and whether it is ours.
 
-    With `shared` all of them have the same scale.
+    With `shared` all of them have the same scale; `narrow` is for a phone: one below the other.
     """
-    columns, width, gap = 2, 490, 30
+    columns, width, gap = (1, 400, 0) if narrow else (2, 490, 30)
     most = max(ratio for _, rows in panels for _, ratio, _ in rows)
-    parts, y = [text(20, 30, title, 16, bold=True)], 52.0
+    lines = wrap(title, 48 if narrow else 200)
+    parts = [text(20, 30 + 20 * number, line, 16, bold=True) for number, line in enumerate(lines)]
+    y = 32.0 + 20 * len(lines)
     for start in range(0, len(panels), columns):
         together = panels[start : start + columns]
         for column, (name, rows) in enumerate(together):

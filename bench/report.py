@@ -264,8 +264,9 @@ def configurations(matrix: dict) -> str:
 def write_charts(figures: Figures, matrix: dict) -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     panels = [(title, figures.ranked(cell)) for cell, title in TITLES.items() if cell in figures.report["cells"]]
-    drawn = charts.bars("CPU time as a ratio to a loop written by hand (logarithmic; shorter is better)", panels)
-    (IMAGES / "peers-ratios.svg").write_text(drawn, encoding="utf-8")
+    title = "CPU time as a ratio to a loop written by hand (logarithmic; shorter is better)"
+    for narrow, name in ((False, "peers-ratios.svg"), (True, "peers-ratios-narrow.svg")):
+        (IMAGES / name).write_text(charts.bars(title, panels, narrow=narrow), encoding="utf-8")
     base = figures.best("long", BARE)["early_us"]
     early, late = [], []
     for key in [OURS, *figures.peers()]:
@@ -274,10 +275,9 @@ def write_charts(figures: Figures, matrix: dict) -> None:
             early.append((figures.names[key], run["early_us"] / base, key == OURS))
             late.append((f"{figures.names[key]}, {run['turns']:,}", run["late_us"] / base, key == OURS))
     long = [("Turns 20-40", early), ("The last 20 turns (of as many turns)", late)]
-    drawn = charts.bars(
-        "One long run: what a turn costs at the beginning and at the end, as a ratio", long, shared=True
-    )
-    (IMAGES / "peers-long.svg").write_text(drawn, encoding="utf-8")
+    title = "One long run: what a turn costs at the beginning and at the end, as a ratio"
+    for narrow, name in ((False, "peers-long.svg"), (True, "peers-long-narrow.svg")):
+        (IMAGES / name).write_text(charts.bars(title, long, shared=True, narrow=narrow), encoding="utf-8")
     names, rows = matrix_parts(matrix)
     drawn = charts.grid(
         "Fifteen ways to misbehave, and a control: did the limit hold, and was there an answer?", names, rows
@@ -326,7 +326,7 @@ def main() -> int:
         return 0 if PAGE.read_text(encoding="utf-8") == text else 1
     write_charts(figures, matrix)
     PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)} and three charts")
+    print(f"wrote {PAGE.relative_to(ROOT)} and its charts")
     return 0
 
 
