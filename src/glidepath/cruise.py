@@ -93,7 +93,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         turn.begin()
         if tell is not None:
             at = now()
-            tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+            if voice.turns:
+                tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+            else:
+                number()  # nobody wants it, and the others have the numbers they always have
         if journal is not None:
             await noted(run, booking)
             at = now()
@@ -193,5 +196,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_TOOLS)
         turn.close(AFTER_TOOLS)
         if tell is not None:
-            tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            if voice.turns:
+                tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            else:
+                number()
     return None

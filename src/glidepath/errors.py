@@ -135,7 +135,10 @@ class StoreError(GlidepathError):
 
 
 class QuotaError(GlidepathError):
-    """A fleet refused to take a run: `budget` names what is used up. Nothing was queued and nothing was spent."""
+    """A fleet refused to take a run: `budget` names what is used up, or is "kill switch" while one is thrown.
+
+    Nothing was queued and nothing was spent.
+    """
 
     def __init__(self, message: str = "", *, budget: str = "") -> None:
         super().__init__(message)

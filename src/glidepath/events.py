@@ -235,12 +235,13 @@ class LandingStarted(Event, frozen=True, gc=False, tag=True):
 
 
 class GuardTripped(Event, frozen=True, gc=False, tag=True):
-    """A guardrail acted: nudge, withdraw, land, or a recovery."""
+    """A guardrail acted: nudge, withdraw, land, or a recovery. `period` is how many steps the circle has, if any."""
 
     guard: str
     action: str
     reason: str
     tools: tuple[str, ...] = ()
+    period: int | None = None
 
 
 class ToolsChanged(Event, frozen=True, gc=False, tag=True):

@@ -578,22 +578,9 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
 
     def _burndown(self) -> str:
         """What was left of each limit after each reply, as a drawing; empty without limits."""
-        from glidepath.burndown import Burn, svg_burndown
+        from glidepath.burndown import svg_of_points
 
-        burn, limits = self.burn, self.limits
-        money = limits.get("picodollars")
-        burns = (
-            Burn("turns", [point.turns for point in burn], limits.get("turns")),
-            Burn("tokens", [point.tokens for point in burn], limits.get("tokens")),
-            Burn(
-                "dollars",
-                [float(dollars(point.picodollars)) for point in burn],
-                None if money is None else float(dollars(int(money))),
-            ),
-            Burn("tool calls", [point.tool_calls for point in burn], limits.get("tool_calls")),
-            Burn("seconds", [point.seconds for point in burn], limits.get("seconds")),
-        )
-        return svg_burndown(burns)
+        return svg_of_points(self.burn, self.limits)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

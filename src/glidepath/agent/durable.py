@@ -20,7 +20,7 @@ from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.recover import (
     abandon,
     charged,
@@ -156,7 +156,7 @@ async def claimed(
 
 async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
     home = opening.home
-    lease = _lease(await heard(called(store.claim, home.id, this_owner()), undo=store.release))
+    lease = await claim_session(store, home.id)
     scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
@@ -170,12 +170,6 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
         await scribe.release()
         raise
     opening.scribe = scribe
-
-
-def _lease(lease: object) -> Lease:
-    if not isinstance(lease, Lease):
-        raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
-    return lease
 
 
 async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
@@ -228,6 +222,7 @@ def _move_in(
     kept, snapshot = folded.session, folded.snapshot
     home.messages[:] = kept.messages
     home.totals, home.state, home.version, home.last = kept.totals, kept.state, kept.version, kept.last
+    home.survey = kept.survey or home.survey
     if snapshot is not None and "guardrails" not in home.metadata:
         home.metadata["guardrails"] = snapshot.guards
 
@@ -272,7 +267,7 @@ async def _reopen(
     accept_repair: bool,
 ) -> None:
     session_id = opening.home.id
-    lease = _lease(await heard(called(store.claim, session_id, this_owner(), create=False), undo=store.release))
+    lease = await claim_session(store, session_id, create=False)
     scribe = make(store, lease, durability=config.durability)
     try:
         folded = await heard(folded_state(store, session_id, lease.head))

@@ -8,7 +8,7 @@ from glidepath.agent.kin import used_in
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions.journal_writer import claim_session
 from glidepath.spi.sessions import Wallet, WalletStore
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | 
     try:
         if late.dead:
             return await _read(store, late)
-        lease = await heard(called(store.claim, late.session_id, this_owner(), create=False), undo=store.release)
+        lease = await claim_session(store, late.session_id, create=False)
         try:
             return await _read(store, late)
         finally:

@@ -29,6 +29,7 @@ from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.run.origins import hear
+from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools import OutputError
@@ -101,11 +102,9 @@ def _opened(
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
     plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, given, home.id), True
+    survey = None
     if resumed is None:
-        not_decided = home.state is AgentState.WAITING_FOR_INPUT
-        repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
-        if repaired is not home.messages:
-            home.messages[:] = repaired
+        survey = _surveyed(plan, home)
         reserve = landing_reserve(plan, messages, meter)
         if meter.tokens or meter.money:  # earlier runs of the session have used some of it
             reserve = what_is_left(reserve, meter)
@@ -131,6 +130,7 @@ def _opened(
         stream=stream,
         resumed=resumed,
         per_run=given.per_run,
+        survey=survey,
     )
     if plan.strategy.name == "summarize":
         recall(run)
@@ -139,6 +139,19 @@ def _opened(
         stream.run = run
         watch.ring = stream.ring
     return run
+
+
+def _surveyed(plan: Plan, home: Session) -> Survey | None:
+    """Make the transcript whole; what is known of its messages then, when there are many."""
+    if len(home.messages) >= LONG:
+        survey = home.survey = home.survey or Survey()
+        if survey.look(home.messages, plan):
+            return survey
+    not_decided = home.state is AgentState.WAITING_FOR_INPUT
+    repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
+    if repaired is not home.messages:
+        home.messages[:] = repaired
+    return None
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:

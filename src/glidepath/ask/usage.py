@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.messages import AssistantMessage, Message, ToolCall, Usage
+from glidepath.messages import Message, Usage
+from glidepath.run.survey import characters_of
 
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
@@ -148,12 +148,6 @@ def _characters(run: Run, view: Sequence[Message]) -> int:
     known = transcript.weighed_view is view
     characters = transcript.weighed_characters if known else 0
     for index in range(transcript.weighed_messages if known else 0, len(view)):
-        message = view[index]
-        characters += len(message.text)
-        if type(message) is AssistantMessage:
-            for block in message.blocks:
-                if type(block) is ToolCall:
-                    stored: Any = block.stored
-                    characters += len(bytes(stored)) if type(stored) is _wire.Raw else 2 * len(stored)
+        characters += characters_of(view[index])
     transcript.weighed(view, characters)
     return characters

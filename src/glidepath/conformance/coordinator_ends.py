@@ -8,7 +8,7 @@ from typing import Any
 from glidepath.agent import Limits
 from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
 from glidepath.conformance.stage import Stage, artifact, begun
-from glidepath.errors import ConfigurationError, RejectedError
+from glidepath.errors import RejectedError
 from glidepath.run import approve
 from glidepath.teams.events import (
     PlanReady,
@@ -19,7 +19,7 @@ from glidepath.teams.events import (
     TeamEvent,
     TeamStarted,
 )
-from glidepath.teams.journal import Past
+from glidepath.teams.history import History
 from glidepath.teams.values import (
     RiskProfile,
     StepOutcome,
@@ -136,7 +136,7 @@ class EndingClauses(CoordinatorContract):
 
         async def clause() -> None:
             stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
-            team = await stage.bound()
+            team = await stage.opened()
             task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
             await asyncio.sleep(30)
             task.cancel()
@@ -251,8 +251,8 @@ class EndingClauses(CoordinatorContract):
                 StepOutcome(step_id=name, state=S.COMPLETED, output=f"old {artifact(name)}", attempts=1)
                 for name in ("a", "b")
             )
-            past = Past(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
-            result = await stage.fly(self.make_coordinator(), past)
+            history = History(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
+            result = await stage.fly(self.make_coordinator(), history)
             assert result.status is TeamStatus.COMPLETED, result.reason
             assert stage.assigned() == ["c", "d"], stage.kinds()
             assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
@@ -265,18 +265,15 @@ class EndingClauses(CoordinatorContract):
 
     # --- many, and nothing left ---------------------------------------------------------------------------------
 
-    def test_coord_32_it_binds_the_team_itself(self) -> None:
-        """COORD-32: given a team that is not bound, it binds it, executes the request, and lets the request go."""
+    def test_coord_32_it_leaves_the_run_open(self) -> None:
+        """COORD-32: the team run that it was given is still open when it returns: whoever opened it closes it."""
 
         async def clause() -> None:
-            stage = Stage(DIAMOND)
-            result = await begun(self.make_coordinator(), stage.request, stage.team)
-            assert result.status is TeamStatus.COMPLETED
-            assert isinstance(stage.published[0], TeamStarted)
-            try:
-                team = await stage.team.bound(stage.request)
-            except ConfigurationError as error:
-                raise AssertionError("a team that it has bound itself must be closed: await team.close()") from error
+            stage = Stage({"a": ()})
+            team = await stage.opened()
+            result = await begun(self.make_coordinator(), stage.request, team)
+            assert result.status is TeamStatus.COMPLETED, result.reason
+            assert not team.closed, "a coordinator does not close the team run it was given"
             await team.close()
 
         self.run(clause())
@@ -336,8 +333,8 @@ class EndingClauses(CoordinatorContract):
         async def after_a_crash() -> None:
             stage = Stage(DIAMOND)
             done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
-            past = Past(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
-            await stage.fly(self.make_coordinator(), past)
+            history = History(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
+            await stage.fly(self.make_coordinator(), history)
             assert not stage.of(PlanReady), stage.kinds()
 
         async def after_a_pause() -> None:

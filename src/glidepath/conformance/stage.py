@@ -12,9 +12,10 @@ from glidepath.agent import Agent, Limits
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken
 from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamEvent
-from glidepath.teams.journal import Past
+from glidepath.teams.history import History
 from glidepath.teams.spi import TeamCoordinator
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import TeamConfig, TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStep
 from glidepath.testing import ScriptedModel, say
 
@@ -98,9 +99,9 @@ class Stage:
 
     # --- flying -------------------------------------------------------------------------------------------------
 
-    async def fly(self, coordinator: TeamCoordinator, past: Past | None = None) -> TeamResult:
+    async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
         """Let a coordinator execute the request, with nobody around it to contain what it does."""
-        team = await self.bound(past)
+        team = await self.opened(history)
         try:
             return await self._within_reason(begun(coordinator, self.request, team))
         finally:
@@ -119,9 +120,9 @@ class Stage:
             raise AssertionError(f"the coordinator did not return within {seconds:g} s")
         return task.result()  # type: ignore[no-any-return]
 
-    async def bound(self, past: Past | None = None) -> Team:
-        """The team of this execution, with an ear at `emit` and at `ask`."""
-        team = await self.team.bound(self.request, cancel=self.cancel, past=past)
+    async def opened(self, history: History | None = None) -> TeamRun:
+        """The run of this execution, with an ear at `emit` and at `ask`."""
+        team = await self.team.open(self.request, cancel=self.cancel, history=history)
         emit, ask = team.emit, team.ask
 
         def heard(event: TeamEvent) -> None:
@@ -191,7 +192,7 @@ def _overlap(spans: Sequence[tuple[float, float | None]]) -> int:
     return most
 
 
-def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: Team) -> Any:
+def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: TeamRun) -> Any:
     """The work of a coordinator on a request, to be awaited."""
     work: Any = coordinator.execute(request, team)
     assert inspect.isawaitable(work), f"execute() must be async: it answered {work!r:.80}, which cannot be awaited"

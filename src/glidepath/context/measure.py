@@ -14,6 +14,7 @@ from glidepath.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    stored_arguments,
 )
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
@@ -111,7 +112,7 @@ def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
     size = MESSAGE_TOKENS
     for block in message.blocks:
         if type(block) is ToolCall:
-            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments)) + _id(block.id)
+            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(stored_arguments(block))) + _id(block.id)
             if block.malformed is not None:
                 size += estimate(block.malformed)
         else:
@@ -127,10 +128,10 @@ def _id(call_id: str) -> int:
     return 0 if len(call_id) <= ORDINARY_ID else opaque_tokens(call_id)
 
 
-def _json(arguments: dict[str, Any]) -> str:
+def _json(arguments: Any) -> str:
     """The arguments as they are sent; for what JSON cannot hold, a text that is no shorter."""
     try:
-        return _wire.encode(arguments).decode()
+        return _wire.encode(_wire.loads(arguments) if type(arguments) is _wire.Raw else arguments).decode()
     except Exception:  # lone surrogates, numbers past 64 bits, foreign objects, nesting without end
         return " " * _length(arguments)
 
@@ -142,6 +143,8 @@ def _length(value: object) -> int:
         length += 4
         if isinstance(item, str):
             length += len(item) * 3
+        elif isinstance(item, _wire.Raw):
+            length += len(bytes(item))
         elif isinstance(item, int):
             length += item.bit_length() // 3
         elif isinstance(item, dict | list | tuple | set | frozenset):

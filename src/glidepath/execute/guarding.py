@@ -71,7 +71,7 @@ def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
 
 def apply(run: Run, name: str, verdict: GuardVerdict) -> None:
     """Say what a guard found, and withdraw what it wants withdrawn."""
-    run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)))
+    run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)), verdict.period)
     if verdict.action == "withdraw":
         cause = StopCause(source=name, action="withdraw", reason=verdict.reason)
         run.descent.withdraw(verdict.tools, cause)

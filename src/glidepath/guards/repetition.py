@@ -188,7 +188,7 @@ class RepetitionGuard:
                 self._pairs = self._parts[-period] if self._parts else _ALONE
                 self._note(step, self._results[-period])  # kept back, but asked for: the next one lands
                 reason = f"the same calls were repeated {limit} times without a new result"
-                return take_away(step, tools, reason, self.name, self._texts)
+                return take_away(step, tools, reason, self.name, self._texts, period)
         return None
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
@@ -327,7 +327,11 @@ class RepetitionGuard:
             return None
         seen = Counter([one for step in [*window, mine] for one in step])
         again = [tools for tools, step in zip(self._tools, window, strict=True) if any(seen[one] > 1 for one in step)]
-        return self._say("repetition", frozenset(self._known).union(*again), times)
+        return self._say("repetition", frozenset(self._known).union(*again), times, self._period())
+
+    def _period(self) -> int | None:
+        """How many steps the circle has, when the last ones are at least two laps of one."""
+        return next((period for period in PERIODS if self._runs[period - 1] >= period), None)
 
     # --- the same answer, whatever is asked ---------------------------------------------------------------------
 
@@ -358,7 +362,7 @@ class RepetitionGuard:
             return self._note(step, outcome) or self._say("same_answer", frozenset(self._known), times)
         return None
 
-    def _say(self, text: str, tools: frozenset[str], times: int) -> GuardVerdict:
+    def _say(self, text: str, tools: frozenset[str], times: int, period: int | None = None) -> GuardVerdict:
         """A nudge in these words."""
         what = "was repeated without a new result" if text == "repetition" else "gave the same answer"
         return GuardVerdict(
@@ -367,6 +371,7 @@ class RepetitionGuard:
             tools=tools,
             notice=self._texts.fill(text, tools=names(tools), times=times),
             notice_reason=self.name,
+            period=period,
         )
 
 

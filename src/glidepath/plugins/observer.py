@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.errors import told
-from glidepath.events import Event, RunEnded, StreamChunk
+from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
@@ -24,10 +24,15 @@ Report: TypeAlias = Callable[[str, str, str, str], None]
 """Told about a failure: plugin, hook, error, effect."""
 
 
+def _nobody(_: type[Event]) -> None:
+    """The usual observer has one method for all kinds of event."""
+
+
 class Sink:
     """The one callable of the configuration that sees every event first; removed when it fails."""
 
     removed = False
+    direct = staticmethod(_nobody)
 
     def __init__(self, tell: Callable[[Event], Any], report: Report) -> None:
         self.tell = tell
@@ -73,6 +78,9 @@ class Observer:
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
             self.tell = self._enqueue
+        self.direct: Callable[[type[Event]], Callable[[Event], Any] | None] = getattr(plugin, "_observer_of", _nobody)
+        """What to call for events of a kind: a plugin of the house knows of handlers that cause no events and start
+        no runs."""
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it asks for this kind of event; without a word, for all but `StreamChunk`."""
@@ -224,7 +232,10 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 class Audience:
     """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
 
-    __slots__ = ("_by_hand", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
+    __slots__ = (
+        "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
+        "wants_turns",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -240,19 +251,32 @@ class Audience:
             observer.by_hand = by_hand
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
+        self._direct: dict[type[Event], Callable[[Event], Any]] = {}
+        """Kinds of event for which there is one handler, which needs no protection."""
         self._telling = False
         self._untold: deque[Event] = deque()
         self.outbox: list[Event] | None = None
         """Where a stream's consumer finds every event, too."""
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
+        self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
-    def __call__(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
         """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
+        direct = self._direct.get(event.__class__)
+        if direct is not None and not self._telling:
+            if self.outbox is not None:
+                self.outbox.append(event)
+            try:
+                direct(event)
+            except BaseException as error:  # whatever it is: who watches can never hurt a run
+                self._failed(self._listeners[0], error)
+            return
         if self.outbox is not None:
             self.outbox.append(event)
-        route = self._routes.get(type(event))
-        if route is None:
-            route = self._route(type(event))
+        try:
+            route = self._routes[event.__class__]
+        except KeyError:
+            route = self._route(event.__class__)
         if not route:
             return
         if self._telling:
@@ -263,22 +287,33 @@ class Audience:
         if place is not None:
             INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
         try:
-            while True:
-                for tell in route:
-                    try:
-                        if (answer := tell(event)) is not None:
-                            _refuse(answer)
-                    except BaseException as error:  # whatever it is: who watches can never hurt a run
-                        self._failed(tell, error)
-                if not self._untold:
-                    return
-                event = self._untold.popleft()
-                route = self._route(type(event))
+            for tell in route:
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:  # whatever it is: who watches can never hurt a run
+                    self._failed(self._owner(tell), error)
+            if self._untold:
+                self._catch_up()
         finally:
             self._telling = False
-            self._untold.clear()
+            if self._untold:
+                self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
+
+    __call__ = tell
+
+    def _catch_up(self) -> None:
+        """Tell what listeners have caused meanwhile."""
+        while self._untold:
+            event = self._untold.popleft()
+            for tell in self._route(event.__class__):
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:
+                    self._failed(self._owner(tell), error)
 
     def notes(self) -> dict[str, str]:
         """What they want the journal to keep about the run, by name; who fails has nothing to say."""
@@ -291,21 +326,29 @@ class Audience:
                 if note is not None and type(note) is not str:
                     raise TypeError(f"journal_note() must return a str or None, not {type(note).__name__}")
             except BaseException as error:
-                self._failed(observer.tell, error)
+                self._failed(observer, error)
                 continue
             if note is not None:
                 found[observer.name] = note
         return found
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
-        self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
+        wanted = [one for one in self._listeners if not one.removed and one.wants(kind)]
+        self._routes[kind] = route = tuple([one.tell for one in wanted])
+        if len(self._listeners) == len(wanted) == 1:
+            direct = wanted[0].direct(kind)
+            if direct is not None:
+                self._direct[kind] = direct
         return route
 
-    def _failed(self, tell: object, error: BaseException) -> None:
-        listener = next(one for one in self._listeners if one.tell is tell)
+    def _owner(self, tell: object) -> Any:
+        return next(one for one in self._listeners if one.tell is tell)
+
+    def _failed(self, listener: Any, error: BaseException) -> None:
         listener.fail(error)
         if listener.removed:
             self._routes.clear()
+            self._direct.clear()
         if isinstance(error, KeyboardInterrupt):
             self._by_hand()
 

@@ -17,6 +17,7 @@ from glidepath.run.plan import Plan
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore
 from glidepath.run.state import Run
+from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
 from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Watch
@@ -40,8 +41,9 @@ def open_state(
     stream: Consumer | None = None,
     resumed: Resumption | None = None,
     per_run: PerRun | None = None,
+    survey: Survey | None = None,
 ) -> Run:
-    """A run that is ready to start."""
+    """A run that is ready to start. `survey`: what is known of all its messages."""
     again, first_new = resumed is not None, len(messages)
     run = Run(
         run_id=run_id,
@@ -55,7 +57,7 @@ def open_state(
         terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
         transcript=Transcript(
             messages=messages,
-            sizes=[plan.size_of(message) for message in messages],
+            sizes=[plan.size_of(message) for message in messages] if survey is None else survey.sizes.copy(),
             view=messages,
             first_new=first_new,
             call_ids={},
@@ -74,7 +76,8 @@ def open_state(
         ),
     )
     _start_clock(run)
-    run.transcript.open(first_new if resumed is None else resumed.snapshot.first_new, plan.fixed_tokens)
+    begins = first_new if resumed is None else resumed.snapshot.first_new
+    run.transcript.open(begins, plan.fixed_tokens, survey)
     run.voice.attend(stream, _audience(run))
     if resumed is not None:
         restore(run, resumed)

@@ -17,6 +17,7 @@ from glidepath.messages import (
     visible,
 )
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
+from glidepath.run.survey import Survey, characters_of
 from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
 from glidepath.spi.models import ModelRequest
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
@@ -78,8 +79,12 @@ class Transcript(Record, eq=False, kw_only=True):
 
     # --- beginning --------------------------------------------------------------------------------------------
 
-    def open(self, first_new: int, fixed_tokens: int) -> None:
+    def open(self, first_new: int, fixed_tokens: int, survey: Survey | None = None) -> None:
         """Work out what the messages that are there already mean for this run, whose own begin at `first_new`."""
+        self.anchor = fixed_tokens
+        if survey is not None:
+            self._open_surveyed(survey)
+            return
         messages = self.messages
         asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
         told = [place for place in asked if is_notice(messages[place])]
@@ -95,12 +100,31 @@ class Transcript(Record, eq=False, kw_only=True):
                 if size >= LEAST_PICTURE_TOKENS
             ]
         )
-        self.anchor = fixed_tokens
         self.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
         for index, message in enumerate(messages):
             if type(message) is UserMessage and not message.internal:
                 self.pinned = (index,)
                 break
+
+    def _open_surveyed(self, survey: Survey) -> None:
+        """For a new run whose session knows its messages already."""
+        self.view_tokens, characters = survey.tokens, survey.characters
+        if survey.notices:
+            self.stale = frozenset(survey.notices)
+            self.view_tokens -= sum([survey.sizes[place] for place in survey.notices])
+            characters -= sum([characters_of(self.messages[place]) for place in survey.notices])
+        if survey.unsent:
+            self.view = self.apart = sendable(self.shapeable()[0])
+        elif survey.notices:
+            self.view = self.apart = self.messages.copy()
+            for place in reversed(survey.notices):
+                del self.apart[place]
+        if not survey.unsent:
+            self.weighed(self.view, characters)
+        self.picture_bytes = survey.pictures
+        self.call_ids = survey.call_ids.copy()
+        if survey.first_task is not None:
+            self.pinned = (survey.first_task,)
 
     # --- growing ----------------------------------------------------------------------------------------------
 

@@ -62,6 +62,8 @@ class Voice(Record, eq=False, kw_only=True):
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
+    turns: bool = False
+    """Somebody wants `TurnStarted` or `TurnEnded`."""
     sink: Callable[[Event], Any] | None = None
     """Where they go when nobody but the consumer of a stream listens; else ask `chunk_sink`."""
 
@@ -76,12 +78,13 @@ class Voice(Record, eq=False, kw_only=True):
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
             audience.outbox = outbox
-            self.tell_all = audience
+            self.tell_all = audience.tell
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
         self.sink = self.tell_all if audience is None else None
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
+        self.turns = outbox is not None or (audience is not None and audience.wants_turns)
 
     def rename(self, run_id: str) -> None:
         """Another id, before anything is said: a replay has that of the run it repeats."""

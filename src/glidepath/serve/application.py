@@ -27,6 +27,7 @@ from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.kill_actions import KillActions
 from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
@@ -151,7 +152,7 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
             yield
         finally:
             await hub.close()
-            await server.view.close()
+            await hub.switches.close()
 
     application = Starlette(routes=server.routes(), middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan)
     application.state.token = secret if isinstance(secret, str) else next(iter(tokens))
@@ -168,7 +169,8 @@ class DeckServer:
         self.options = options
         self.reader = StoreReader(hub)
         self.view = FleetView(hub, self.reader)
-        self.actions = RunActions(hub, self.reader, self.view)
+        self.actions = RunActions(hub, self.reader)
+        self.kills = KillActions(self.actions)
 
     async def open(self) -> None:
         """Be ready; take up what was lost, when that is wanted."""
@@ -346,7 +348,7 @@ class DeckServer:
 
     async def kill(self, _: Request, body: KillBody, who: Visitor) -> Any:
         """Throw a switch."""
-        return await self.actions.kill(body, who)
+        return await self.kills.kill(body, who)
 
     # --- looking after the process ----------------------------------------------------------------------------
 

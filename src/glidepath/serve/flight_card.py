@@ -200,14 +200,17 @@ class FlightCard:
         self.last = _line(f"landing: {event.reason}")
 
     def _tripped(self, event: GuardTripped) -> None:
-        self.guard = {
+        said = {
             "guard": event.guard,
             "reason": event.reason,
             "action": event.action,
             "tools": list(event.tools),
-            "period": getattr(event, "period", None),
+            "period": event.period,
         }
-        self._keep(self.guards, event, **self.guard)
+        self._keep(self.guards, event, **said)
+        if event.period is None and self.guard is not None and self.guard["guard"] == event.guard:
+            said["period"] = self.guard["period"]  # it lands for the circle that it saw before
+        self.guard = said
         self.last = _line(f"{event.guard}: {event.reason}")
 
     def _retry(self, event: RetryScheduled) -> None:

@@ -24,6 +24,7 @@ from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.switchboard import Switchboard
 from glidepath.sessions.cards import checked_tags
 from glidepath.sessions.finding import annotate
 from glidepath.sessions.session import checked_id
@@ -111,8 +112,8 @@ class Hub:
         """Of sessions that no store keeps."""
         self.closing = False
         """The server is shutting down: nothing starts any more, and streams end."""
-        self.kill: str | None = None
-        """Why nothing may start here."""
+        self.switches = Switchboard(store, log)
+        """The kill switches that hold runs back."""
         self.recorded = 0
         """Events that were logged so far."""
         self.readers = 0
@@ -174,6 +175,11 @@ class Hub:
         task.add_done_callback(self._chores.discard)
 
     @property
+    def taking_off(self) -> tuple[Flight, ...]:
+        """What was admitted and has no events yet."""
+        return tuple(self._starting)
+
+    @property
     def room(self) -> int:
         """How many more runs may start."""
         return self.max_runs - len(self.flights) - len(self._starting)
@@ -192,7 +198,7 @@ class Hub:
         instructions: str = "",
     ) -> RunFeed:
         """Start a run, return its feed once it has taken off; raises `Refused`. `instructions` follow the agent's."""
-        agent = self.admit(name, session)
+        agent = await self.admit(name, session)
         tags = None if tags is None else _checked(checked_tags, tags)
         if session is not None:
             _checked(checked_id, session)
@@ -219,7 +225,7 @@ class Hub:
         run_id: str | None = None,
     ) -> RunFeed:
         """Continue the last run of a session; raises `Refused`."""
-        agent = self.admit(name, session)
+        agent = await self.admit(name, session)
         target: Any = session
         if self.store is None:
             target = self._results.get(run_id or self._latest.get(session, ""))
@@ -240,13 +246,17 @@ class Hub:
             raise Refused(404, "unknown_agent", f"there is no agent {name!r:.80} on this server; there are {there}")
         return agent
 
-    def admit(self, name: str, session: str | None) -> Agent[Any]:
+    async def admit(self, name: str, session: str | None) -> Agent[Any]:
         """The agent of this name, when a run of it may start now; raises `Refused`."""
         agent = self.agent(name)
+        try:
+            held = await self.switches.held(session)
+        except StoreError as error:
+            raise refusal_of(error) from None
         if self.closing:
             raise Refused(503, "closing", "the server is shutting down; try again in a moment", RETRY_AFTER)
-        if self.kill is not None:
-            raise Refused(409, "killed", f"the kill switch is thrown ({self.kill}); take it back first")
+        if held is not None:
+            raise Refused(409, "killed", f"{held}; release it first")
         if self.room < 1:
             raise Refused(
                 429, "full", f"{self.max_runs} runs are in flight, the most at once; try again later", RETRY_AFTER
@@ -311,7 +321,17 @@ class Hub:
         self.flights[feed.run_id] = flight
         self._starting.discard(flight)
         self._latest[event.session_id] = event.run_id
+        await self._look_again(flight, event.session_id)
         return feed
+
+    async def _look_again(self, flight: Flight, session_id: str) -> None:
+        """A kill switch that was thrown since the run was admitted: from here on whoever throws it sees the run."""
+        try:
+            held = await self.switches.held(session_id)
+        except StoreError as error:
+            held = str(error)
+        if held is not None:
+            flight.token.cancel(held)
 
     def _failed(self, flight: Flight, error: BaseException) -> None:
         if flight.started.done():

@@ -163,6 +163,8 @@ class OpenAIDoor:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
             return self._streamed(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
         result = await self._ended(feed, request)
+        if result.outcome is LoopOutcome.FAILED:
+            return _json(_failure(result), 500, {"x-should-retry": "false"})  # a retry would be another whole run
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": result.text, "refusal": None},
@@ -288,7 +290,9 @@ class _Response:
                     yield part
             elif isinstance(event, RunEnded):
                 result = event.result
-        if result is None:  # the server is shutting down
+        if result is None:
+            told = _cut_off(feed)["error"]
+            yield self._event("error", code=told["code"], message=told["message"], param=None)
             return
         if not written and not self.items:
             for part in self._delta(written, result.text):
@@ -353,7 +357,9 @@ async def _chat_chunks(model: str, feed: RunFeed, *, wants_usage: bool) -> Async
             yield chunk({"content": DISCARDED})
         elif isinstance(event, RunEnded):
             result = event.result
-    if result is None:  # the server is shutting down
+    if result is None or result.outcome is LoopOutcome.FAILED:
+        yield b"data: %s\n\n" % _wire.encode(_cut_off(feed) if result is None else _failure(result))
+        yield b"data: [DONE]\n\n"
         return
     if not said:
         yield chunk({"content": result.text})
@@ -409,8 +415,24 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "glidepath"}
 
 
-def _json(value: object) -> Response:
-    return Response(_wire.encode(value), media_type="application/json")
+def _failure(result: RunResult[Any]) -> dict[str, Any]:
+    """The error of a run that failed, as OpenAI's clients know it, with how it ended beside it."""
+    why = "the run failed" if result.cause is None else f"the run failed: {result.cause.source}: {result.cause.reason}"
+    return {"error": _error("run_failed", why), "glidepath": ending_of(result)}
+
+
+def _cut_off(feed: RunFeed) -> dict[str, Any]:
+    """The error of a stream that ends before its run, because the server does."""
+    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows what became of it"
+    return {"error": _error("lost", why)}
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"message": message, "type": "server_error", "param": None, "code": code}
+
+
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_wire.encode(value), status, media_type="application/json", headers=dict(headers or {}))
 
 
 async def _parsed(request: Request, kind: type[Any]) -> Any:

@@ -142,7 +142,7 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
     paths["/api/feed"] = {"get": _stream("Cards that change, as server-sent events")}
     for verb, (body, summary) in _ACTS.items():
         paths[f"/api/runs/{{id}}/{verb}"] = {"post": _act(summary, body, _ref("DoneAnswer"), parameters=[_ID])}
-    paths["/api/kill"] = {"post": _act("Throw a kill switch, or take it back", "KillBody", _ref("DoneAnswer"))}
+    paths["/api/kill"] = {"post": _act("Throw a kill switch, or release it", "KillBody", _ref("DoneAnswer"))}
     for path in ("/healthz", "/readyz"):
         paths[path] = {
             "get": {**_read(f"{path[1:]}: for whoever looks after the process", "", {}, _ANY), "security": []}

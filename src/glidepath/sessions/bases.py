@@ -21,10 +21,11 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import chained, read, verified
 from glidepath.sessions.families import refuse_unfinished
 from glidepath.sessions.fold import Began, Child, Folded, Forked, Opened, Used
-from glidepath.sessions.lenient import message_of
+from glidepath.sessions.lenient import messages_of
+from glidepath.sessions.recollection import recalled, remember
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import Totals
-from glidepath.spi.sessions import Commit, SessionStore
+from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 __all__ = ["SPAN", "Base", "folded_state", "next_base"]
 
@@ -115,19 +116,26 @@ def _written(message: object) -> bytes:
 
 async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
     """The state at the end of a journal with so many commits, read from its last base where there is one."""
+    found = await recalled(store, session_id)
+    if found is not None:
+        return found
     pick: Any = getattr(store, "pick", None)
     if pick is not None and head >= SPAN:
         try:
             found = await _from_base(store, session_id)
         except StoreError as error:
             if error.kind != "damaged":
-                raise
-            found = None  # the whole journal says what is wrong
+                raise  # else the whole journal says what is wrong
         if found is not None:
             return found
     journal = await read_journal(store, session_id)
-    journal.folded.flag = journal.entry.flag
-    return journal.folded
+    weight = sum([len(commit.body) for commit in journal.commits])
+    return _flagged(remember(store, journal.entry, journal.folded, weight), journal.entry)
+
+
+def _flagged(folded: Folded, entry: Entry) -> Folded:
+    folded.flag = entry.flag
+    return folded
 
 
 async def _from_base(store: Any, session_id: str) -> Folded | None:
@@ -145,11 +153,12 @@ async def _from_base(store: Any, session_id: str) -> Folded | None:
     tail = tuple(verified(commits, head=entry.head, hash_=entry.hash, after=(base.at, bytes.fromhex(base.hash))))
     older = await store.pick(session_id, [place for place, _ in base.before]) if base.before else ()
     folded = _restored(session_id, base, older)
-    if folded is not None:
-        folded.flag = entry.flag
-        for commit in tail:
-            folded.take(read(commit), commit)
-    return folded
+    if folded is None:
+        return None
+    for commit in tail:
+        folded.take(read(commit), commit)
+    weight = sum([len(commit.body) for commit in (*older, *tail)])
+    return _flagged(remember(store, entry, folded, weight), entry)
 
 
 def _base_in(commit: Commit) -> Base | None:
@@ -178,7 +187,7 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     for first, chunk in chunks:
         if first != len(messages):
             return None
-        messages += [message_of(bytes(raw)) for raw in chunk]
+        messages += messages_of(chunk)
     if len(messages) != base.count or len(older) != len(base.before):
         return None
     whole = tuple(messages[: base.told])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from glidepath._wire import Value, replace
+from glidepath._wire import Value, WireError, loads, replace
 from glidepath.errors import ConfigurationError
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
 
@@ -20,6 +20,7 @@ __all__ = [
     "families",
     "is_child",
     "page_of",
+    "summary_in",
 ]
 
 UNFINISHED = "unfinished"
@@ -52,6 +53,15 @@ def card(summary: Mapping[str, Any]) -> Card:
         cost=_dollars(summary.get("cost")),
         task=str(summary.get("task") or "")[:_TASK],
     )
+
+
+def summary_in(text: Any) -> dict[str, Any]:
+    """The summary that is written here; an empty one where there is none, whatever else stands there."""
+    try:
+        found = loads(text)
+    except (WireError, ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def is_child(entry: Entry) -> bool:

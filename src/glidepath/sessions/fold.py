@@ -7,6 +7,7 @@ worked out a second time, so that a journal means the same whatever the configur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any
 
 from glidepath import _wire
@@ -21,7 +22,7 @@ from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.lenient import converted, decoded, message_of
-from glidepath.sessions.session import Session
+from glidepath.sessions.session import Session, copied
 from glidepath.spi.sessions import Commit
 
 __all__ = [
@@ -245,6 +246,17 @@ class Folded:
     def messages(self) -> list[Message]:
         """The transcript."""
         return self.session.messages
+
+    def copy(self) -> Folded:
+        """The same state, which its owner may change and this one does not notice. Messages are shared."""
+        other = copy(self)
+        other.session = copied(self.session)
+        other.fields = _wire.thawed(self.fields)
+        other.intents, other.results = self.intents.copy(), self.results.copy()
+        other.decisions, other.charged = self.decisions.copy(), self.charged.copy()
+        other.children, other.unread, other.bases = self.children.copy(), self.unread.copy(), self.bases.copy()
+        other.controls = _wire.thawed(self.controls)
+        return other
 
     def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
         """The records of one more commit; without it, whatever is a base among them is not remembered as one."""

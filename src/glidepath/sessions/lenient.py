@@ -18,6 +18,7 @@ from glidepath._wire import WireError
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
+    Message,
     StopReason,
     SystemMessage,
     ToolResultMessage,
@@ -26,7 +27,7 @@ from glidepath.messages import (
 )
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
 
-__all__ = ["converted", "decoded", "message_of"]
+__all__ = ["converted", "decoded", "message_of", "messages_of"]
 
 _LEAST: Mapping[type, Enum] = {
     AgentState: AgentState.ERROR,
@@ -42,6 +43,7 @@ _ROLES = {
     "custom": CustomMessage,
 }
 _LEFT_OUT: Any = object()
+_all_known = _wire.decoder(list[Message])
 
 
 def decoded(data: bytes, kind: object) -> Any:
@@ -70,6 +72,14 @@ def message_of(data: bytes) -> Any:
         if kind is None:
             raise
         return codec.decode(_wire.encode(_mended(plain, kind)))
+
+
+def messages_of(written: Sequence[_wire.Raw]) -> list[Any]:
+    """Many messages, each as `message_of` reads it; in one go where all are as this release writes them."""
+    try:
+        return _all_known(b"[" + b",".join(written) + b"]")  # type: ignore[no-any-return]
+    except WireError:
+        return [message_of(bytes(one)) for one in written]
 
 
 def _mended(data: Any, kind: Any) -> Any:

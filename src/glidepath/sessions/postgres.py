@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.cards import summary_in
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
@@ -38,6 +39,9 @@ CREATE TABLE IF NOT EXISTS glidepath_commits(
   session bigint NOT NULL REFERENCES glidepath_sessions(key) ON DELETE CASCADE, number bigint NOT NULL,
   hash bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY(session, number));
 """  # noqa: S608 - constants of ours
+_DURABLE = (  # whatever the server does by default: a commit that is answered survives a crash of the server
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
 _SIDE_TABLES = {"glidepath_notes": NOTES_TABLES}
 """What came later, by the name of its last table: made where it is missing, so that the layout stays the same."""
 _ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM glidepath_sessions"
@@ -190,6 +194,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         await self._leave(line)
 
     async def _prepare(self, connection: Any) -> None:
+        await connection.execute(_DURABLE)
         if self._ready:
             return
         await make_tables(connection)
@@ -434,10 +439,6 @@ def _sign(lease: Lease, row: Any) -> Sign:
 
 
 def _entry(row: Any) -> Entry:
-    try:
-        summary = _wire.loads(row["summary"])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row["id"],
         head=row["head"],
@@ -447,5 +448,5 @@ def _entry(row: Any) -> Entry:
         expires=row["expires"],
         updated=row["updated"],
         flag=row["flag"],
-        summary=summary,
+        summary=summary_in(row["summary"]),
     )

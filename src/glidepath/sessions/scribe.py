@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
-from glidepath.errors import StoreError, told
+from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
@@ -23,11 +23,10 @@ from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
-from glidepath.sessions.chain import SCHEMA, link
+from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
-from glidepath.sessions.pulse import Pulse, pulse_of
-from glidepath.sessions.redaction import redactor_of
+from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
@@ -36,13 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Scribe"]
 
-RENEW = 6  # beats between two renewals of the lease
 ON_DISK = ("sync", "full")  # what is given to the store is written by then
-Items = list[tuple[str, Any]]
 
 
-class Scribe:
-    """Holds the lease of one session and writes what one run does."""
+class Scribe(JournalWriter):
+    """Writes what one run does."""
 
     def __init__(
         self,
@@ -53,13 +50,8 @@ class Scribe:
         sequence: int = 0,
         parent: dict[str, str] | None = None,
     ) -> None:
-        self.store = store
-        self.redactor = redactor_of(store)
-        self.lease = lease
+        super().__init__(store, lease, sequence=sequence)
         self.durability = durability
-        self.number = lease.head
-        self.hash = lease.hash
-        self.sequence = sequence
         self.config: Fingerprint | None = None
         """What the agent was like when the journal was last written."""
         self.parent = parent
@@ -81,7 +73,6 @@ class Scribe:
         self.decisions: dict[str, Any] = {}
         self.pins: dict[str, Any] = {}
         """The digests of the tools that servers offer, by server."""
-        self.broken: StoreError | None = None
         self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
         self._charged: dict[str, Used] = {}
@@ -90,8 +81,6 @@ class Scribe:
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
         self._run: Any = None  # a Run, from `attend` on
-        self._pulse: Pulse | None = None
-        self._beats, self._seen = 0, self.number
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -103,8 +92,7 @@ class Scribe:
         self.written = written
         self.capture = Capture(base)
         self.tail = tail
-        self._pulse = pulse_of(self.store)
-        self._pulse.join(self)
+        self.keep_alive()
 
     async def begin(self) -> None:
         """The run begins, or goes on: its first commit, with the task in it."""
@@ -156,7 +144,8 @@ class Scribe:
             model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
         )
         await self._write([], [("reserved", reserved)])
-        self._stop_if_asked()
+        if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
+            raise run.interrupted()
 
     async def grown(self, booking: object) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
@@ -188,8 +177,8 @@ class Scribe:
             )
             items.append(("intent", intent))
         await self._write([], items, guards=False)
-        if jobs:
-            self._stop_if_asked()
+        if jobs and run.watch.interrupt is not None:  # it was stopped while this was written: nothing new begins
+            raise run.interrupted()
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -203,12 +192,6 @@ class Scribe:
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child flies: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
-
-    def _stop_if_asked(self) -> None:
-        """While the commit was written the run may have been stopped: then nothing new begins."""
-        run = self._run
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -255,24 +238,10 @@ class Scribe:
 
     async def release(self) -> None:
         """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
-        task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
         try:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:  # it goes on after the lease is given back
-                    await asyncio.wait([task])
-                    raise
+            await super().release()
         finally:
-            self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
             self._run = None  # a run and its scribe that know each other would wait for the garbage collector
-
-    async def _give_back(self) -> None:
-        pulse, self._pulse = self._pulse, None
-        if pulse is not None:
-            await pulse.leave(self)
-        with suppress(Exception):
-            await heard(called(self.store.release, self.lease), FAREWELL)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -286,10 +255,12 @@ class Scribe:
             raise _down(self.broken)
         run = self._run
         try:
-            items = first  # a list made for this commit
+            items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
-                for message in run.transcript.messages[self.written :]:
-                    items.append(("message", _writable(message)))
+                items += [
+                    ("message", message if message.__class__ is not UnknownMessage else Raw(message.raw))
+                    for message in messages[self.written :]
+                ]
             else:
                 items += self._new_messages()
             changed = self.capture.changes(run, guards=guards)
@@ -300,20 +271,15 @@ class Scribe:
             if self.kin:
                 self._charge(items)
             items += last_items
-            if self.redactor is not None:
-                items, summary = self.redactor.items(items), self.redactor.summary(summary)
             self.time = now = self._now()
-            commit = _linked(self.hash, self.number + 1, self.sequence + 1, now, items)
-            later = self._append(commit, summary, last=last)
+            later = self.add(items, now, summary, last=last)
         except KeyboardInterrupt as error:
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
             self._break(error)
         else:
-            self.number, self.hash = commit.number, commit.hash
-            self.sequence += len(items)
-            self.written = len(run.transcript.messages)
+            self.written = len(messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
                 await self._see_through(task)
@@ -428,13 +394,6 @@ class Scribe:
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
-    def renews(self) -> bool:
-        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
-        self._beats += 1
-        if self.number != self._seen:
-            self._beats, self._seen = 0, self.number
-        return self._beats % RENEW == RENEW - 1
-
     async def hear(self, sign: Sign) -> None:
         """What the store says about the session: it is another's, or somebody in another process wants something."""
         run = self._run
@@ -452,14 +411,6 @@ class Scribe:
                 self.mailbox.take(run, notes)
         if sign.stop is not None:
             self.stop(sign.stop)
-
-
-def _linked(before: bytes, number: int, first: int, now: float, items: Items) -> Commit:
-    try:
-        return link(before, number, first, now, items)
-    except Exception as error:
-        what = f"the run has something that cannot be written: {told(error)}"
-        raise StoreError(what, kind="unavailable") from error
 
 
 def _used(meter: Any) -> Used:

@@ -68,6 +68,8 @@ class SegmentDesk:
         self.strays: set[tuple[int, int]] = set()
         """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
         self.own: OwnSegment | None = None
+        self.leaving: frozenset[int] = frozenset()
+        """Segments that are being emptied: nothing more is written to them."""
         self.flushed = 0
         self.syncs = False
         """Somebody waits for the disk: a segment is synced before the next one is begun."""
@@ -107,7 +109,7 @@ class SegmentDesk:
             self._retire(self.own)
         index = self.index
         own: OwnSegment | None = None
-        number = index.free_segment(SEGMENT // 2)
+        number = index.free_segment(SEGMENT // 2, self.leaving)
         if number is not None:
             with suppress(BlockingIOError):  # a fork of its writer may have it open
                 own = OwnSegment(self.path, self.folder.store, number, new=False)
@@ -345,6 +347,13 @@ class SegmentDesk:
         if own is not None and not self.gone():
             with suppress(Exception), self.transaction():
                 self._retire(own)
+
+    def lay_down(self) -> None:
+        """As `retire`, and somebody may clean our segment up, too."""
+        self.retire()
+        if self.own is not None:
+            self.own.close()
+            self.own = None
 
     def close(self) -> None:
         """Close everything."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
 from glidepath._wire import Record
-from glidepath.sessions.cards import card
+from glidepath.sessions.cards import card, summary_in
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.spi.sessions import Note
@@ -22,7 +21,7 @@ from glidepath.spi.sessions import Note
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "loaded", "split"]
+__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "split"]
 
 LAYOUT = 1
 MARK = 64  # the place of every commit with a number that can be divided by this is noted
@@ -103,15 +102,6 @@ def split(tags: str) -> tuple[str, ...]:
     return tuple(tags.split(",")) if tags else ()
 
 
-def loaded(summary: bytes) -> dict[str, Any]:
-    """A summary as it was given; empty when it cannot be read."""
-    try:
-        found = _wire.loads(summary)
-    except (_wire.WireError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 class Foreign(Exception):  # noqa: N818 - never leaves the store
     """The file is the index of something else, or not an index: make it anew."""
 
@@ -190,6 +180,7 @@ class SegmentIndex:
             db.execute(f"PRAGMA user_version = {LAYOUT}")
             db.execute("COMMIT")
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA wal_autocheckpoint = 4000")
 
     @contextmanager
@@ -260,7 +251,7 @@ class SegmentIndex:
 
     def note(self, key: int, session_id: str, summary: bytes) -> None:
         """Write down what a session is found by, after its summary or its name has changed."""
-        known = card(loaded(summary))
+        known = card(summary_in(summary))
         words = f"{known.task}\n{session_id}".casefold()
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
@@ -343,14 +334,16 @@ class SegmentIndex:
         row = self.db.execute("SELECT writer, known FROM segments WHERE number = ?", (number,)).fetchone()
         return (None, 0) if row is None else (row[0], row[1])
 
-    def free_segment(self, limit: int) -> int | None:
-        """A segment that nobody writes any more, is whole, and has room; None when there is none."""
+    def free_segment(self, limit: int, but: Container[int] = ()) -> int | None:
+        """A segment that nobody writes any more, is whole, and has room; None when there is none but these."""
         rows = self.db.execute(
             "SELECT number, known FROM segments WHERE writer IS NULL AND torn = 0 AND known BETWEEN 1 AND ? "
             "AND number NOT IN (SELECT segment FROM gaps) ORDER BY number DESC LIMIT 8",
             (limit,),
         ).fetchall()
         for number, known in rows:
+            if number in but:
+                continue
             with suppress(OSError):
                 if os.stat(segment_path(self.folder, number)).st_size == known:  # noqa: PTH116
                     return int(number)

@@ -8,14 +8,14 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import checked_query, paged
+from glidepath.sessions.cards import checked_query, paged, summary_in
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.own_segment import OwnSegment
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
-from glidepath.sessions.segment_index import FIELDS, MARK, Row, loaded, split
+from glidepath.sessions.segment_index import FIELDS, MARK, Row, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery
@@ -292,7 +292,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
 
 def everything_said(row: Row) -> dict[str, Any]:
     """What a cut says about its session: whatever stands before it may be cleaned up."""
-    said = {"id": row.id, "summary": loaded(row.summary), "reason": row.flag}
+    said = {"id": row.id, "summary": summary_in(row.summary), "reason": row.flag}
     return {**said, "title": row.title, "tags": row.tags, "annotated": row.annotated}
 
 
@@ -455,7 +455,7 @@ def _entry(row: Row, owner: str | None, expires: float) -> Entry:
         expires=expires,
         updated=row.updated,
         flag=row.flag,
-        summary=loaded(row.summary),
+        summary=summary_in(row.summary),
         title=row.title,
         tags=split(row.tags),
     )

@@ -454,6 +454,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
                 return  # whoever holds them writes on
             self._desk = None
             if self._removed:
+                desk.lay_down()
                 self._tidy(desk)
             desk.retire()
             desk.close()

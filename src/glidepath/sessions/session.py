@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from glidepath._wire import Struct
+from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
+from glidepath.run.survey import LONG, Survey
 
 __all__ = ["Session", "Totals"]
 
@@ -84,7 +85,7 @@ class Session:
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "totals", "version")
+    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "survey", "totals", "version")
 
     def __init__(
         self,
@@ -108,6 +109,8 @@ class Session:
         self.version = 0
         self.flight: HasState | None = None
         """The run in flight."""
+        self.survey: Survey | None = None
+        """What runs have found out about its messages, when there are many."""
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
@@ -160,3 +163,13 @@ def _since(now: Usage, then: Usage) -> Usage:
         now.reasoning - then.reasoning,
         now.estimated,
     )
+
+
+def copied(session: Session) -> Session:
+    """The same conversation as another object, which does not fly. What is known of its messages is shared."""
+    other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
+    other.messages, other.totals = session.messages.copy(), replace(session.totals)
+    other.version, other.last, other.state = session.version, session.last, session.state
+    if len(session.messages) >= LONG:
+        session.survey = other.survey = session.survey or Survey()
+    return other

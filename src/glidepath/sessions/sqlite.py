@@ -188,6 +188,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
+                connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left lying in free pages
             except BaseException:
                 connection.close()
                 raise
@@ -246,7 +247,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise StoreError(
                 f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
             ) from None
-        except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
             what = told(error)  # of another type, or text that is none: we wrote no such thing
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
 

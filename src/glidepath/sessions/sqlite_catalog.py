@@ -13,7 +13,17 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import LAST, UNFINISHED, card, checked_query, checked_tags, checked_title, page_of, paged
+from glidepath.sessions.cards import (
+    LAST,
+    UNFINISHED,
+    card,
+    checked_query,
+    checked_tags,
+    checked_title,
+    page_of,
+    paged,
+    summary_in,
+)
 from glidepath.sessions.owner import free
 from glidepath.sessions.sqlite_rows import blob
 from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
@@ -139,7 +149,7 @@ class SqliteCatalog:
                 (_BATCH,),
             ).fetchall()
             for key, session_id, summary, updated, head in rows:
-                note_summary(connection.execute, key, session_id, _loaded(summary), updated, head)
+                note_summary(connection.execute, key, session_id, summary_in(summary), updated, head)
 
         await self._patiently(lambda: self._look(lambda _: None))  # opens the file, and makes the tables
         if not self._catalogued:
@@ -280,11 +290,3 @@ def conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[st
 
 def _split(tags: str) -> tuple[str, ...]:
     return tuple(tags.split(",")) if tags else ()
-
-
-def _loaded(summary: Any) -> Mapping[str, Any]:
-    try:
-        found = _wire.loads(summary)
-    except (_wire.WireError, ValueError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}

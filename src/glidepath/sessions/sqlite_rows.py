@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath import _wire
+from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
 
 __all__ = ["blob", "entry_in"]
@@ -17,10 +17,6 @@ def blob(value: object) -> bytes:
 
 def entry_in(row: Any) -> Entry:
     """The entry of a row of `sessions`."""
-    try:
-        summary = _wire.loads(row[8])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row[0],
         head=row[1],
@@ -30,5 +26,5 @@ def entry_in(row: Any) -> Entry:
         expires=row[5],
         updated=row[6],
         flag=row[7],
-        summary=summary,
+        summary=summary_in(row[8]),
     )

@@ -42,6 +42,7 @@ _FORGET = (  # as `books.forgotten` says
 )
 MOST = 64  # pieces of work in one transaction
 
+R = TypeVar("R")
 Work = Callable[[Any], Any]
 Tell = Callable[[Any, BaseException | None], None]
 
@@ -328,11 +329,16 @@ def _write(connection: Any, book: Book) -> None:
 # --- rows of a table, in the order of its columns; PostgreSQL's tables have the same ------------------------------
 
 
+def _checked(kind: type[R], **fields: Any) -> R:
+    """A row of the right types; `WireError` for another: we wrote no such thing."""
+    return _wire.convert(fields, kind)  # type: ignore[no-any-return]
+
+
 def wallet_row(row: Any) -> WalletRow:
     """From the table."""
     name, per, parent, tokens, money, ruled_tokens, ruled_money, closed = row
     most, ruled = (tokens, money), (ruled_tokens, ruled_money)
-    return WalletRow(name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
+    return _checked(WalletRow, name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
 
 
 def of_wallet(row: WalletRow) -> tuple[Any, ...]:
@@ -343,7 +349,8 @@ def of_wallet(row: WalletRow) -> tuple[Any, ...]:
 def period_row(row: Any) -> PeriodRow:
     """From the table."""
     name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money = row
-    return PeriodRow(
+    return _checked(
+        PeriodRow,
         name=name,
         period=period,
         used=(tokens, money),
@@ -360,7 +367,8 @@ def of_period(row: PeriodRow) -> tuple[Any, ...]:
 def hold_row(row: Any) -> HoldRow:
     """From the table."""
     key, leg, owner, session_id, expires, line, *amounts, ended = row
-    return HoldRow(
+    return _checked(
+        HoldRow,
         key=key,
         leg=leg,
         owner=owner,

@@ -16,7 +16,7 @@ from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
-from glidepath.teams.journal import add_cost
+from glidepath.teams.money_spent import add_cost
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,

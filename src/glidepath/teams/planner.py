@@ -19,7 +19,8 @@ from glidepath.teams.values import (
 )
 
 if TYPE_CHECKING:
-    from glidepath.teams.team import Member, Team
+    from glidepath.teams.team import Member
+    from glidepath.teams.team_run import TeamRun
 
 __all__ = [
     "PlanningFailed",
@@ -39,7 +40,7 @@ class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: wh
 
 
 async def make_plan(
-    request: TeamExecutionRequest, team: Team, planner: Agent | None, cancel: CancelToken
+    request: TeamExecutionRequest, team: TeamRun, planner: Agent | None, cancel: CancelToken
 ) -> tuple[TeamExecutionPlan, str | None]:
     """The plan for a request, and a warning when it is not the planner's; raises `PlanningFailed`.
 
@@ -71,7 +72,7 @@ async def make_plan(
     return _deterministic(request, team), f"the plan is deterministic, because the planner failed: {problem}"
 
 
-def _deterministic(request: TeamExecutionRequest, team: Team) -> TeamExecutionPlan:
+def _deterministic(request: TeamExecutionRequest, team: TeamRun) -> TeamExecutionPlan:
     plan = deterministic_plan(request)
     check_plan(plan, team)
     return plan
@@ -135,28 +136,28 @@ def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
     )
 
 
-def check_plan(plan: TeamExecutionPlan, team: Team) -> None:
+def check_plan(plan: TeamExecutionPlan, team: TeamRun) -> None:
     """Raise `PlanningFailed` when a step has nobody who can do it."""
     for step in plan.steps:
         if not candidates(step, team.members):
             raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
 
 
-def check_going_on(team: Team) -> None:
+def check_going_on(team: TeamRun) -> None:
     """Raise `ConfigurationError` when a step that is left over from before cannot go on with these members."""
-    past = team.past
-    if past is None or past.plan is None or (past.result is not None and past.result.plan != past.plan):
+    history = team.history
+    if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
         return  # there is none, or it is new and will be checked as any other
-    finished = {outcome.step_id for outcome in past.outcomes}
+    finished = {outcome.step_id for outcome in history.outcomes}
     names = {member.name for member in team.members}
-    for step in past.plan.steps:
+    for step in history.plan.steps:
         if step.id in finished:
             continue
         if not candidates(step, team.members):
             raise ConfigurationError(
                 f"step {step.id!r} cannot go on: {_nobody(step, team)}; resume it with a team that can"
             )
-        before = past.steps.get(step.id)
+        before = history.steps.get(step.id)
         waits = before is not None and before.paused is not None and not before.paused_senior
         if before is not None and waits and before.paused_by not in ("", *names):
             raise ConfigurationError(
@@ -165,7 +166,7 @@ def check_going_on(team: Team) -> None:
             )
 
 
-def _nobody(step: TeamStep, team: Team) -> str:
+def _nobody(step: TeamStep, team: TeamRun) -> str:
     capability = step.role.required_capability if step.role is not None else None
     if step.member is None:
         return f"no member offers {capability!r}"

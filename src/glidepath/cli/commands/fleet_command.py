@@ -91,6 +91,11 @@ async def _act(options: argparse.Namespace, world: World) -> int:
         elif options.action in _RUNS:
             await _RUNS[options.action](options, fleet, world)
             return 0
+        from glidepath.engines.dbos.kill_switches import thrown
+
+        for switch in await thrown(fleet.ledger):
+            whose = f"tenant {switch.name}" if switch.name else "the fleet"
+            world.stdout.write(f"kill switch of {whose}: {revealed(switch.reason)}\n")
         for line in _lines(await fleet.workers(), await fleet.accounts(), await fleet.status()):
             world.stdout.write(f"{line}\n")
     return 0

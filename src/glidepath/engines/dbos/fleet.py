@@ -15,6 +15,7 @@ from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
@@ -91,8 +92,9 @@ class Fleet:
 
         `metadata` and `user` are the run's own, as in `Agent.run`, and `wallet` is the name of one in the fleet's store
         that the run spends from as well; those of the first submit count.
-        Raises `QuotaError` when the fleet or the tenant has used up what it may, and `ConfigurationError` for an agent
-        that no worker has ever offered, an unknown tenant, or a session that is somebody else's or has another task.
+        Raises `QuotaError` when the fleet or the tenant has used up what it may or a kill switch holds it, and
+        `ConfigurationError` for an agent that no worker has ever offered, an unknown tenant, or a session that is
+        somebody else's or has another task.
         """
         named = None if session is None else [session]
         about: Any = {"metadata": metadata, "user": user, "wallet": wallet}
@@ -150,11 +152,14 @@ class Fleet:
         """Let a paused run go on in the fleet, inside its budgets and its tenant; `decisions` are by call id.
 
         What was decided before with `glidepath.sessions.inbox.decide` counts as well. To do it twice is to do it once.
-        Raises `ConfigurationError` for a run that is not paused.
+        Raises `ConfigurationError` for a run that is not paused, and `QuotaError` while a kill switch holds it.
         """
         outcome, _ = await self.ledger.outcome(session)
         if outcome not in (None, "paused"):
             raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run goes on")
+        why = await held(self.ledger, session)
+        if why is not None:
+            raise _held(why)
         if decisions:
             await decide(self.store, session, decisions)
         if outcome is not None:
@@ -403,6 +408,12 @@ def _check_id(session: object) -> None:
     raise ConfigurationError(f"session must be an id of 1 to {_LONGEST_ID} printable characters, not {session!r:.100}")
 
 
+def _held(why: str) -> QuotaError:
+    return QuotaError(
+        f"the run was refused: {why}; it can start when a person releases the switch", budget="kill switch"
+    )
+
+
 def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
     if refused == "tenant":
         return ConfigurationError(f"there is no tenant {tenant!r}: make it with Fleet.set_tenant")
@@ -415,4 +426,6 @@ def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
             f"session {session!r} is in the store already, and no run of this fleet: take another id"
         )
     budget, _, why = refused.partition(": ")
+    if budget == "held":
+        return _held(why)
     return QuotaError(f"the run was refused, the quota of {budget} is used up: {why}", budget=budget)

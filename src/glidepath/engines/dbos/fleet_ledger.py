@@ -68,6 +68,8 @@ class Look(Value, frozen=True, kw_only=True):
     taken: int
     limits_tokens: bool
     limits_money: bool
+    held: str | None = None
+    """Why it must not fly now: a kill switch is thrown."""
 
 
 class Drawn(Value, frozen=True, kw_only=True):
@@ -274,7 +276,8 @@ class FleetLedger:
         """
         row = await self._fetchrow(
             "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
-            "SELECT r.tenant, r.outcome, r.taken, l.tokens, l.money FROM r CROSS JOIN LATERAL ("
+            "SELECT r.tenant, r.outcome, r.taken, glidepath_held(r.tenant) AS held, l.tokens, l.money FROM r "
+            "CROSS JOIN LATERAL ("
             "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
             "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
             "WHERE name = ANY(glidepath_line(r.tenant, $2))) l",
@@ -290,6 +293,7 @@ class FleetLedger:
             taken=row["taken"],
             limits_tokens=row["tokens"],
             limits_money=row["money"],
+            held=row["held"],
         )
 
     async def left(self, session: str) -> None:

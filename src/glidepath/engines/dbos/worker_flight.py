@@ -100,6 +100,7 @@ class WorkerFlight:
             return None
         self.legs += 1
         folded, stop = await self._journal()
+        stop = stop or look.held
         spent = Amount() if folded is None else _spent(folded)
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
