@@ -55,7 +55,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     descent, voice = run.descent, run.voice
     run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
     tell: Any = voice.tell_all
-    outbox = voice.outbox
+    outbox, chunks, turns = voice.outbox, voice.chunks, voice.turns
     number = voice.next_number
     burnt, journal = spend.burnt.extend, run.journal
     near = None if meter.parent is None else meter.near_budget
@@ -93,7 +93,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         turn.begin()
         if tell is not None:
             at = now()
-            if voice.turns:
+            if turns:
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
             else:
                 number()  # nobody wants it, and the others have the numbers they always have
@@ -151,9 +151,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             transcript.learn(given - shown)  # as the general form: the estimate was `fixed + shown`
         if tell is not None:
             at = now()
-            if voice.chunks:
+            if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
-            refunded = held.tokens - spent if held.tokens > spent else 0
+            refunded = held.tokens - spent
+            if refunded < 0:  # noqa: PLR1730 - quicker
+                refunded = 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
@@ -196,7 +198,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await judge(run, AFTER_TOOLS)
         turn.close(AFTER_TOOLS)
         if tell is not None:
-            if voice.turns:
+            if turns:
                 tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
             else:
                 number()
