@@ -77,7 +77,7 @@ def _layout(context: SpanContext) -> tuple[Any, ...]:
 
 def _keeps_what_is_sampled(sampler: Any) -> bool:
     """Whether every span below a sampled one of this process is sampled, too, and as it is."""
-    if type(sampler) is sampling.ParentBased:
+    if type(sampler) in (sampling.ParentBased, sampling.ParentBasedTraceIdRatio):
         sampler = sampler._local_parent_sampled
     return sampler is sampling.ALWAYS_ON
 
