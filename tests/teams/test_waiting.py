@@ -135,7 +135,9 @@ async def test_a_team_without_the_member_that_waits_is_refused_and_nothing_is_lo
     store, asked = MemoryStore(), request(step("a"))
     member, acted = careful("one", call("act_one", x=1))
     paused = await team(member, store=store).run(asked, coordinator=coordinator())
-    with pytest.raises(ConfigurationError, match="'a' cannot go on: its run waits for a person, and its member 'one'"):
+    with pytest.raises(
+        ConfigurationError, match="'a' cannot continue: its run waits for a person, and its member 'one'"
+    ):
         await team(agent("ok", name="two"), store=store).resume(asked.id, coordinator=coordinator())
     [waiting] = paused.outcome("a").pending
     result = await team(member, store=store).resume(

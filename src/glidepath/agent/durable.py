@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["Opening", "claimed", "reopened", "session_of"]
 
@@ -66,7 +67,7 @@ class Opening(Record, kw_only=True):
     tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
-    """The run is done already."""
+    """The run is already done."""
     ended: RunResult | None = None
     """How it had ended, done or not."""
     snapshot: Snapshot | None = None
@@ -74,9 +75,9 @@ class Opening(Record, kw_only=True):
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
     notes: Sequence[Note] = ()
-    """What waits in the session's inbox."""
+    """What is in the session's inbox."""
     stop: str | None = None
-    """Why the run must stop, asked for while nobody flew it."""
+    """Why the run must stop: a stop requested while no process ran it."""
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
@@ -84,18 +85,18 @@ class Opening(Record, kw_only=True):
     """The parent's scribe, which knows of this child."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
+        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
         return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
-        """What the run goes on from, with this state."""
+        """What the run continues from, with this state."""
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
-        """Give the run its scribe; how it ends at once, when the store has failed."""
+        """Give the run its scribe; returns how it ends if the store has failed."""
         scribe = self.scribe
         if scribe is None:
             return _store_failure(self.error)
@@ -139,7 +140,7 @@ async def claimed(
     config: LoopConfig,
     home: Session,
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     parent: dict[str, str] | None = None,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
@@ -156,7 +157,7 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: SessionStore, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = await claim_session(store, home.id)
     scribe = make(store, lease, durability=config.durability)
@@ -175,10 +176,11 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
     opening.scribe = scribe
 
 
-async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
-    """What was sent to the session and is in no journal yet."""
+async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+    """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
-        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
+        inbox: Any = store  # one that counts mail has an `Inbox`
+        opening.notes = await heard(called(inbox.notes, lease.session_id, scribe.mailbox.taken))
 
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
@@ -191,7 +193,7 @@ def _recall(scribe: Scribe, folded: Folded) -> None:
 
 
 def _crashed(folded: Folded) -> bool:
-    """Its last run has not ended, and nobody flies it."""
+    """Its last run has not ended, and no process is running it."""
     return bool(folded.fields) and folded.result is None
 
 
@@ -236,15 +238,15 @@ def _move_in(
 async def reopened(
     config: LoopConfig,
     session_id: str,
-    decisions: object,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
+    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
@@ -263,8 +265,8 @@ async def reopened(
 async def _reopen(
     config: LoopConfig,
     opening: Opening,
-    store: Any,
-    decisions: Any,
+    store: SessionStore,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     run_id: str | None,
     make: Callable[..., Scribe],
@@ -303,7 +305,7 @@ async def _reopen(
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:
-    """The journal says that the run was stopped by this already."""
+    """True if the journal says that this stop was already obeyed."""
     return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
 
 
@@ -357,7 +359,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: object, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.

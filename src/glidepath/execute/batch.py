@@ -1,4 +1,4 @@
-"""Running calls side by side: bounded, timed, raced against every interrupt, each with exactly one result."""
+"""Running calls in parallel: bounded, timed, raced against every interrupt, each with exactly one result."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr, arg-type]
         job.returned(value)
     except BaseException as error:
         return error

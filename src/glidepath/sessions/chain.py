@@ -63,7 +63,7 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
 
 
 def plain_payload(payload: object) -> Any:
-    """A payload as whoever reads the journal finds it."""
+    """A payload as a reader of the journal finds it."""
     return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
 

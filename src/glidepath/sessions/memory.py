@@ -196,7 +196,7 @@ class MemoryStore(CanFork, MemoryWallets):
             )
 
     async def close(self) -> None:
-        """Nothing to let go of: what is in memory stays until the store is dropped."""
+        """Nothing to close: memory is freed with the store."""
 
 
 def busy(entry: Entry) -> StoreError:

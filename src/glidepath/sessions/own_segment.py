@@ -1,8 +1,8 @@
-"""The segment that one process writes: appended to, never changed, and nobody else's but for fences.
+"""The segment that one process writes: append-only, and written by others only for fences.
 
-What makes this safe among processes is the order of a file's appends. The system decides it, whoever writes: whatever
-was put into this file by others before our frame lies in front of it. So the place where our frame begins tells whether
-anybody has fenced us, without a lock and without a word about memory.
+What makes this safe among processes is the order of a file's appends. The system decides it, no matter who writes:
+whatever was put into this file by others before our frame lies in front of it. So the place where our frame begins
+tells whether anybody has fenced us, without a lock and without a word about memory.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class OwnSegment:
     def _between(self, before: int, start: int) -> Intrusion:
         if start < before:
             self.torn = True
-            raise StoreError(f"{self.path} was cut short by somebody else", kind="damaged")
+            raise StoreError(f"{self.path} was truncated by another program", kind="damaged")
         return self._intrusion(os.pread(self.fd, start - before, before), before)
 
     def _intrusion(self, data: bytes, before: int) -> Intrusion:
@@ -106,7 +106,7 @@ class OwnSegment:
         return Intrusion(fences, rubbish)
 
     def mend(self, start: int, end: int) -> None:
-        """Say that this range, which others have left behind, is nothing."""
+        """Mark this range, left by others, as void."""
         # Nothing in a segment is ever overwritten, so the hole is declared and not filled.
         self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.sessions.answer import LAST_WORDS, called, heard
@@ -16,7 +16,7 @@ BEAT = 0.5  # seconds between two looks at the stop flags
 
 
 class Pulsing(Protocol):
-    """Whoever holds a lease that must be looked after."""
+    """The holder of a lease that must be renewed."""
 
     lease: Lease
 
@@ -25,7 +25,7 @@ class Pulsing(Protocol):
         ...
 
     async def hear(self, sign: Sign) -> None:
-        """What the store has to say about the lease; may raise anything."""
+        """What the store reports about the lease; may raise anything."""
         ...
 
 
@@ -97,7 +97,7 @@ async def _told(member: Pulsing, sign: Sign) -> None:
 _PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKeyDictionary()
 
 
-def pulse_of(store: Any) -> Pulse:
+def pulse_of(store: SessionStore) -> Pulse:
     """The heartbeat of this store's runs on this event loop."""
     # By loop: a task cannot look after leases of runs on another one.
     here = _PULSES.setdefault(asyncio.get_running_loop(), {})

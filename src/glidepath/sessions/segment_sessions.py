@@ -63,8 +63,8 @@ def claim_sessions(
 ) -> Sequence[Lease | StoreError]:
     """Claim these, in one transaction: a lease for each, or why it cannot be had.
 
-    The frames come after the transaction: a token in a frame was given out for good. Whoever dies in between has
-    written nothing with it.
+    The frames come after the transaction: a token in a frame was given out for good. A process that dies in
+    between has written nothing with it.
     """
     _must_be_writable(desk)
     desk.segment()
@@ -76,7 +76,7 @@ def claim_sessions(
             except StoreError as error:
                 found.append(error)
             except UnicodeEncodeError:
-                what = f"{one.session_id!r:.80} is no valid Unicode: it cannot be in a store"
+                what = f"{one.session_id!r:.80} is not valid Unicode: it cannot be in a store"
                 found.append(StoreError(what, kind="missing"))
     _write_claims(desk, [one for one in found if isinstance(one, Held)], now)
     return [_lease_of(one, now + seconds) if isinstance(one, Held) else one for one in found]
@@ -109,7 +109,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
 
 
 def _had(desk: SegmentDesk, row: Row, now: float) -> Row:
-    """The session as of now, taken from whoever had it; raises `StoreError` (`busy`) when that one lives."""
+    """The session as of now, taken from its holder; raises `StoreError` (`busy`) when that one lives."""
     held = desk.dirty.get(row.key)
     owner, expires = desk.holder(row if held is None else overlaid(row, held))
     if not free(owner, expires, now):
@@ -298,7 +298,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
 
 
 def everything_said(row: Row) -> dict[str, Any]:
-    """What a cut says about its session: whatever stands before it may be cleaned up."""
+    """What a cut says about its session: everything before it may be cleaned up."""
     said = {"id": row.id, "summary": summary_in(row.summary), "reason": row.flag}
     return {**said, "title": row.title, "tags": row.tags, "annotated": row.annotated}
 
@@ -342,7 +342,7 @@ def remove_families(desk: SegmentDesk, names: Sequence[str], now: float) -> list
 
 
 def _forget(desk: SegmentDesk, own: OwnSegment, rows: Sequence[Row], now: float) -> None:
-    """Write that these are gone, then forget them. When that fails, whoever claims one gets the token of its frame."""
+    """Write that these are gone, then forget them. If that fails, a claim of one gets the token of its frame."""
     if not rows:
         return
     _, others = own.append(b"".join([packed(own.salt, Kind.REMOVE, row.key, row.token + 1, time=now) for row in rows]))

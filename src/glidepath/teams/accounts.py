@@ -24,7 +24,7 @@ _LONGEST_HOME = 120
 
 
 def session_id(request_id: str, *parts: object) -> str:
-    """The session of one run of a request, the same after the process has died: so it can go on, and is found."""
+    """The session of one run of a request, the same after the process has died: so it can continue, and is found."""
     home, name = home_of(request_id), "/".join(map(str, parts))
     return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
 

@@ -145,7 +145,7 @@ class EventChannel:
 
 
 def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
+    """The terminal event, whose result knows its number: a team that continues counts on from there."""
     result = replace(event.result, sequence=event.sequence)
     numbered: TeamEvent = replace(event, result=result)
     return numbered

@@ -262,7 +262,7 @@ class PlanRun:
     # --- dispatch -------------------------------------------------------------------------------------------------
 
     async def _work(self, table: StepTable) -> None:
-        """Run whatever is ready, as many at once as allowed, until nothing can go on."""
+        """Run whatever is ready, as many at once as allowed, until nothing can continue."""
         while self.halted is None:
             # Again and again: a step that is skipped may block others.
             while blocked := table.blocked():
@@ -342,7 +342,7 @@ class PlanRun:
         return [step.member.name for step in self.steps.values() if step.member and states[step.id] in _AT_WORK]
 
     def candidates(self, task: TeamStep) -> list[Member]:
-        """Who may do a step now. An attempt that was cut off goes on with the member who began it, if there is one."""
+        """Who may do a step now. An interrupted attempt continues with the member who began it, if there is one."""
         able = candidates(task, self.team.members)
         step = self.step(task)
         if not step.begun:
@@ -351,12 +351,12 @@ class PlanRun:
         same = [member for member in able if member.name == step.begun_by]
         if not same:
             cut = f"attempt {step.begun} was cut off"
-            step.warnings.append(f"{cut}, and {step.begun_by} cannot go on with it: its effects are unknown")
+            step.warnings.append(f"{cut}, and {step.begun_by} cannot continue with it: its effects are unknown")
             step.begun = 0
         return same or able
 
     def move(self, step: StepRun, state: StepState) -> None:
-        """The step stands there from now on."""
+        """The step is in that state from now on."""
         if self.table is not None and self.table.states[step.id] is not state:
             self.table.move(step.id, state)
 
@@ -399,7 +399,7 @@ class PlanRun:
         return result
 
     def cut_short(self, step: StepRun, result: RunResult | None = None) -> StepOutcome | None:
-        """How the step ends when it may not go on: stopped, cancelled, waiting for a person; None when it may."""
+        """How the step ends when it may not continue: stopped, cancelled, waiting for a person; None when it may."""
         if step.stopped is not None:
             return step.outcome(StepState.SKIPPED, f"stopped: {step.stopped}")
         if self.halted is not None:

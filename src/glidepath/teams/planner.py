@@ -136,7 +136,7 @@ def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
 
 
 def check_going_on(team: TeamRun) -> None:
-    """Raise `ConfigurationError` when a step that is left over from before cannot go on with these members."""
+    """Raise `ConfigurationError` when a step that is left over from before cannot continue with these members."""
     history = team.history
     if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
         return  # there is none, or it is new and will be checked as any other
@@ -147,13 +147,13 @@ def check_going_on(team: TeamRun) -> None:
             continue
         if not candidates(step, team.members):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: {_nobody(step, team)}; resume it with a team that can"
+                f"step {step.id!r} cannot continue: {_nobody(step, team)}; resume it with a team that can"
             )
         before = history.steps.get(step.id)
         waits = before is not None and before.paused is not None and not before.paused_senior
         if before is not None and waits and before.paused_by not in ("", *names):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: its run waits for a person, and its member {before.paused_by!r} is "
+                f"step {step.id!r} cannot continue: its run waits for a person, and its member {before.paused_by!r} is "
                 "not in this team; resume it with a team that has it"
             )
 

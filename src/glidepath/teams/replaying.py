@@ -1,4 +1,4 @@
-"""Flying the runs of a team again: every member's, each from its own journal."""
+"""Replaying the runs of a team: every member's, each from its own journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["replay_team"]
 async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
     """Replay every run that the members of a team made for a request; by the id of its session.
 
-    No model and no tool is called. Runs of others, such as a planner or a judge that is no member, are left out.
+    No model and no tool is called. Runs of others, such as a planner or a judge that is not a member, are left out.
     Raises `ConfigurationError` for a team without a store, and `StoreError` for a journal that cannot be read.
     """
     store = team.store

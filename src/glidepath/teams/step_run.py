@@ -33,7 +33,7 @@ class StepRun:
 
     def __init__(self) -> None:
         self.attempts = 0
-        """How many were begun. An attempt that waits for a person does not count until it goes on."""
+        """How many were begun. An attempt that waits for a person does not count until it continues."""
         self.verdicts: list[EvaluationVerdict] = []
         self.artifact = ""
         """What the last attempt delivered."""
@@ -52,7 +52,7 @@ class StepRun:
         self.usage: Usage = Usage()
         self.cost: Decimal | None = None
         self.origins: tuple[str, ...] = ()
-        """The untrusted sources that whoever worked on it has read."""
+        """The untrusted sources that its authors have read."""
         self.paused: RunResult | None = None
         """The run that waits for a person, or did; whose it is, and whether the senior's."""
         self.paused_by = ""
@@ -121,7 +121,7 @@ class StepRun:
         attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
         self.paused = None
         self.origins = tuple(dict.fromkeys((*self.origins, *event.origins)))
-        if waits:  # its run goes on, if the process dies before the team has paused
+        if waits:  # its run continues, if the process dies before the team has paused
             self.waited = self.waited[0] + event.usage, add_cost(self.waited[1], event.cost)
         else:
             self.begun, self.begun_by, self.begun_senior = 0, "", False
@@ -137,7 +137,7 @@ class StepRun:
 
     def replayed(self) -> None:
         """The journal ends here."""
-        if self.begun and self.paused is None:  # the run that goes on will tell it all
+        if self.begun and self.paused is None:  # the run that continues will tell it all
             self.usage, self.cost = less((self.usage, self.cost), self.waited)
 
     def open(self, task: TeamStep, team_cancel: CancelToken) -> None:

@@ -188,7 +188,7 @@ class Team:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
-        When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
+        When the caller's own task is cancelled, the team lands and then the cancellation continues. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
         the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
         `user` go to every member's run, as the request's own do.
@@ -229,7 +229,7 @@ class Team:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
     ) -> TeamResult:
-        """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
+        """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
         What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
