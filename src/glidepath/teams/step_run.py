@@ -273,7 +273,7 @@ class StepRun:
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """A verdict of our own: on an attempt that nobody needs to review, or in place of a review that failed."""
+    """The coordinator's verdict on an attempt that needs no review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
