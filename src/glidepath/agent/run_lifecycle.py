@@ -212,7 +212,7 @@ async def finish_run(
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")
-    return run.result or result
+    return run.tell_use(run.result or result)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
@@ -229,7 +229,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         # Before the last event: whoever hears of the end may read the journal at once.
         result = await run.journal.end(result)
     # Nothing of the run may interrupt its caller after the last event.
-    run.emit(RunEnded, result)
+    run.emit(RunEnded, run.tell_use(result))
     run.watch.disarm()
     home.close_run(result)
     return result
