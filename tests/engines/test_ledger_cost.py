@@ -6,6 +6,7 @@ import pytest
 from tests.crash.postgres import Server
 from tests.crash.test_postgres import Tap
 
+from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Quota
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.tables import PARTS
@@ -97,6 +98,53 @@ def test_g4_a_draw_is_on_the_disk_with_the_commit_that_follows_it(server):
         return kept
 
     assert asyncio.run(go()) == [(700, 700), (700, 1400), (700, 2100)]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_g4_a_server_that_is_killed_between_a_draw_and_its_call_remembers_the_draw(server, durability):
+    """Whoever calls the model has drawn before: what may be spent now is in the ledger of the new server, too."""
+    seen = []
+
+    class Killer(crew.Pilot):
+        async def stream(self, request):
+            if len(seen) < 2:
+                await asyncio.to_thread(server.restart, "immediate")  # as good as kill -9: nothing is written any more
+                query = "SELECT base_tokens + tokens FROM glidepath_fleet_runs WHERE session = $1"
+                ((held,),) = await fetch(server.dsn, query, f"killed {durability}")
+                seen.append(held)
+            async for delta in super().stream(request):
+                yield delta
+
+    async def go():
+        limits = Limits(max_iterations=20)
+        one = await worker(
+            server.dsn, LoopConfig(model=Killer(), tools=[crew.send], limits=limits, durability=durability)
+        )
+        await one.ledger.set_budget(Quota(tokens=200_000))
+        flown = await within(90, fly(one, f"killed {durability}"))
+        await one.ledger.set_budget(None)
+        await leave(one)
+        return flown
+
+    ((outcome, result),) = asyncio.run(go())
+    assert (outcome, result.outcome) == ("done", LoopOutcome.DONE)
+    assert len(seen) == 2
+    assert seen[0] >= crew.Pilot.max_output_tokens
+    assert seen[1] >= crew.Pilot.max_output_tokens + crew.PER_CALL.total
+
+
+@pytest.mark.process
+def test_the_journal_waits_for_the_disk_whatever_the_server_does_by_default(server):
+    async def go():
+        found = []
+        for default in ("off", "local"):
+            store = PostgresStore(f"{server.dsn}&options=-csynchronous_commit%3D{default}")
+            found.append(await store._do(lambda connection: connection.fetchval("SHOW synchronous_commit")))
+            await store.close()
+        return found
+
+    assert asyncio.run(go()) == ["on", "local"]
 
 
 @pytest.mark.process

@@ -9,7 +9,8 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions.archive import read_journal
 from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.spi import SessionQuery
@@ -168,13 +169,13 @@ def test_a_session_with_a_tag_is_kept_longer():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"flavor": 1}, "flavor is not something to find sessions by"),
+        ({"flavor": 1}, "flavor is not a search field"),
         ({"limit": "many"}, "limit must be a whole number"),
         ({"before": "yesterday"}, "before must be a"),
         ({"text": 7}, "text must be a str"),
         ({"tag": "nul\0"}, "tag must be text without NUL"),
         ({"min_cost": float("nan")}, "min_cost must be a number"),
-        ({"cursor": "1.5"}, "is not one that a page gave"),
+        ({"cursor": "1.5"}, "is not from an earlier page"),
     ],
 )
 def test_what_sessions_cannot_be_found_by_is_named(fields, said):
@@ -192,3 +193,35 @@ def test_a_query_is_passed_on_with_its_fields():
     with pytest.raises(ConfigurationError, match="SessionQuery"):
         asyncio.run(MemoryStore().find("s"))
     assert asyncio.run(find_sessions(MemoryStore(), SessionQuery(tag="a"), limit=3)).sessions == ()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_what_is_deleted_is_in_no_file_once_the_store_is_closed(kind, kept, tmp_path):
+    """Sessions that stay move out of a segment when most of it is gone."""
+
+    def opened():
+        return SqliteStore(tmp_path / "s.db") if kind == "sqlite" else SegmentStore(tmp_path / "s")
+
+    async def scene():
+        store = opened()
+        for number in range(6):
+            it = Agent(
+                model=ScriptedModel([say(f"the code is SECRET{number}")]), limits=Limits(max_iterations=3), store=store
+            )
+            await it.run(f"tell SECRET{number}", session=f"s{number}")
+            await annotate(store, f"s{number}", title=f"about SECRET{number}")
+        await store.close()
+        store = opened()
+        await remove_sessions(store, [f"s{number}" for number in range(kept, 6)])
+        await store.close()
+        data = b"".join([file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()])
+        left = {number for number in range(6) if f"SECRET{number}".encode() in data}
+        assert left == set(range(kept))
+        store = opened()
+        assert [entry.session_id for entry in await store.entries()] == [f"s{n}" for n in range(kept)]
+        if kept:
+            assert (await read_journal(store, "s0")).folded.result.text == "the code is SECRET0"
+        await store.close()
+
+    asyncio.run(scene())

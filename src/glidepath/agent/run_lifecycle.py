@@ -29,9 +29,10 @@ from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.run.origins import hear
+from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 __all__ = [
     "announce_child",
@@ -77,7 +78,7 @@ def open_run(
     resumed: Resumption | None = None,
     given: Given = NOTHING,
 ) -> Run:
-    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
         return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
@@ -101,11 +102,9 @@ def _opened(
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
     plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, given, home.id), True
+    survey = None
     if resumed is None:
-        not_decided = home.state is AgentState.WAITING_FOR_INPUT
-        repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
-        if repaired is not home.messages:
-            home.messages[:] = repaired
+        survey = _surveyed(plan, home)
         reserve = landing_reserve(plan, messages, meter)
         if meter.tokens or meter.money:  # earlier runs of the session have used some of it
             reserve = what_is_left(reserve, meter)
@@ -131,6 +130,7 @@ def _opened(
         stream=stream,
         resumed=resumed,
         per_run=given.per_run,
+        survey=survey,
     )
     if plan.strategy.name == "summarize":
         recall(run)
@@ -141,8 +141,21 @@ def _opened(
     return run
 
 
+def _surveyed(plan: Plan, home: Session) -> Survey | None:
+    """Make the transcript whole; what is known of its messages then, when there are many."""
+    if len(home.messages) >= LONG:
+        survey = home.survey = home.survey or Survey()
+        if survey.look(home.messages, plan):
+            return survey
+    not_decided = home.state is AgentState.WAITING_FOR_INPUT
+    repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
+    if repaired is not home.messages:
+        home.messages[:] = repaired
+    return None
+
+
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    """A unique id; the simulator makes its own, so that a flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
@@ -157,7 +170,7 @@ async def finish_run(
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+    """Run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     """
@@ -249,7 +262,7 @@ def _refused(refusal: Refusal) -> Ending:
 
 
 def announce_child(parent: Run, child: Run) -> None:
-    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 

@@ -1,4 +1,4 @@
-"""How large a message is, in tokens, before anybody has counted it."""
+"""How large a message is, in tokens, before the provider has counted it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from glidepath.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    stored_arguments,
 )
 from glidepath.run import interrupt_by_hand
 from glidepath.spi import TokenEstimator
@@ -36,7 +37,7 @@ class CharEstimator:
     """
 
     def estimate(self, text: str) -> int:
-        """Tokens of a text, rather too many than too few."""
+        """Tokens of a text, erring on the high side."""
         return text_tokens(text)
 
 
@@ -111,7 +112,7 @@ def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
     size = MESSAGE_TOKENS
     for block in message.blocks:
         if type(block) is ToolCall:
-            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(block.arguments)) + _id(block.id)
+            size += CALL_OVERHEAD + estimate(block.name) + estimate(_json(stored_arguments(block))) + _id(block.id)
             if block.malformed is not None:
                 size += estimate(block.malformed)
         else:
@@ -123,14 +124,14 @@ def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
 
 
 def _id(call_id: str) -> int:
-    """What an id adds that is longer than any provider's."""
+    """The extra size of an id that is longer than any provider's."""
     return 0 if len(call_id) <= ORDINARY_ID else opaque_tokens(call_id)
 
 
-def _json(arguments: dict[str, Any]) -> str:
-    """The arguments as they are sent; for what JSON cannot hold, a text that is no shorter."""
+def _json(arguments: Any) -> str:
+    """The arguments as they are sent; for what JSON cannot hold, a text of at least that length."""
     try:
-        return _wire.encode(arguments).decode()
+        return _wire.encode(_wire.loads(arguments) if type(arguments) is _wire.Raw else arguments).decode()
     except Exception:  # lone surrogates, numbers past 64 bits, foreign objects, nesting without end
         return " " * _length(arguments)
 
@@ -142,6 +143,8 @@ def _length(value: object) -> int:
         length += 4
         if isinstance(item, str):
             length += len(item) * 3
+        elif isinstance(item, _wire.Raw):
+            length += len(bytes(item))
         elif isinstance(item, int):
             length += item.bit_length() // 3
         elif isinstance(item, dict | list | tuple | set | frozenset):

@@ -15,6 +15,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UnknownMessage,
 )
+from glidepath.run.survey import in_order
 from glidepath.texts import Texts
 
 __all__ = ["repair", "sendable"]
@@ -37,13 +38,13 @@ def repair(
     """A transcript any provider accepts: every call has one result, right behind it, and every call id is used once.
 
     A missing result becomes an "interrupted" error; a result without its call, and a second one for the same call,
-    is dropped; a result found further on is moved up to its call; results stand in the order of the calls. A call id
+    is dropped; a result found further on is moved up to its call; results are in the order of the calls. A call id
     used before gets a suffix (`_2`, `_3`, ...), and so does its result. Custom and unknown messages are left out,
-    unless asked for: then they stand behind the results they interrupted. `not_decided`: what has no result was waiting
+    unless asked for: then they follow the results they interrupted. `not_decided`: what has no result was waiting
     for a person, and is answered so.
     Returns the same object when there is nothing to repair. Looks at every message: for the start of a session.
     """
-    if _in_order(messages, keep_custom=keep_custom):  # nearly always, and a session may be long
+    if in_order(messages, {}, keep_custom=keep_custom):  # nearly always, and a session may be long
         return messages
     answers, ids = _match(messages)
     names = _Names(ids)
@@ -62,28 +63,6 @@ def repair(
             mended.append(message)
     same = len(mended) == len(messages) and all(a is b for a, b in zip(mended, messages, strict=True))
     return messages if same else mended
-
-
-def _in_order(messages: Sequence[Message], *, keep_custom: bool) -> bool:
-    """True when every call is followed by its results, in its order, and every id is new."""
-    seen: set[str] = set()
-    waiting: list[str] = []  # the calls of the last reply that have no result yet, the next one last
-    for message in messages:
-        kind = message.__class__
-        if kind is ToolResultMessage:
-            if not waiting or waiting.pop() != message.call_id:  # type: ignore[union-attr]
-                return False
-        elif waiting or (not keep_custom and isinstance(message, CustomMessage | UnknownMessage)):
-            return False
-        elif kind is AssistantMessage:
-            calls = [block.id for block in message.blocks if block.__class__ is ToolCall]  # type: ignore[union-attr]
-            if calls:
-                before = len(seen)
-                seen.update(calls)
-                if len(seen) != before + len(calls):
-                    return False
-                waiting = calls[::-1]
-    return not waiting
 
 
 def _match(messages: Sequence[Message]) -> tuple[Answers, set[str]]:

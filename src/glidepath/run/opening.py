@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from typing import Any
 
 from glidepath.ledger import Amount, Meter
@@ -16,6 +17,7 @@ from glidepath.run.plan import Plan
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore
 from glidepath.run.state import Run
+from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
 from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Watch
@@ -35,12 +37,13 @@ def open_state(
     watch: Watch,
     landing_reserve: Amount,
     landing_paid: bool = True,
-    deps: Any = None,
+    deps: object = None,
     stream: Consumer | None = None,
     resumed: Resumption | None = None,
     per_run: PerRun | None = None,
+    survey: Survey | None = None,
 ) -> Run:
-    """A run that is ready to start."""
+    """A run that is ready to start. `survey`: what is known of all its messages."""
     again, first_new = resumed is not None, len(messages)
     run = Run(
         run_id=run_id,
@@ -54,14 +57,14 @@ def open_state(
         terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
         transcript=Transcript(
             messages=messages,
-            sizes=[plan.size_of(message) for message in messages],
+            sizes=[plan.size_of(message) for message in messages] if survey is None else survey.sizes.copy(),
             view=messages,
             first_new=first_new,
             call_ids={},
         ),
         turn=CurrentTurn(),
         answer=AnswerSoFar(),
-        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid),
+        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
         descent=Descent(),
         audit=Audit(),
         work=SideWork(),
@@ -73,7 +76,8 @@ def open_state(
         ),
     )
     _start_clock(run)
-    run.transcript.open(first_new if resumed is None else resumed.snapshot.first_new, plan.fixed_tokens)
+    begins = first_new if resumed is None else resumed.snapshot.first_new
+    run.transcript.open(begins, plan.fixed_tokens, survey)
     run.voice.attend(stream, _audience(run))
     if resumed is not None:
         restore(run, resumed)
@@ -90,7 +94,7 @@ def _start_clock(run: Run) -> None:
 
 
 def _audience(run: Run) -> Audience | None:
-    """Those who are told, but for the consumer of a stream."""
+    """The listeners, except the consumer of a stream."""
     sink = run.plan.sink
     if not run.hooks.observers and sink is None:
         return None

@@ -128,7 +128,7 @@ class Switchboard:
         return reason if self._hide is None else self._hide.text(reason)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._ledger is not None:
             await self._ledger.close()
 

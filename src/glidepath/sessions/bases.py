@@ -2,13 +2,13 @@
 
 A base has the state between two runs, and the messages since the base before it; the newest one names all others. To
 read a session is then to read its bases and what was written after the last: the messages, each once, and a few
-commits. Whatever does not fit is no base: the whole journal is read instead.
+commits. What does not fit is not used as a base: the whole journal is read instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
@@ -21,10 +21,14 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import chained, read, verified
 from glidepath.sessions.families import refuse_unfinished
 from glidepath.sessions.fold import Began, Child, Folded, Forked, Opened, Used
-from glidepath.sessions.lenient import message_of
+from glidepath.sessions.lenient import messages_of
+from glidepath.sessions.recollection import recalled, remember
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import Totals
-from glidepath.spi.sessions import Commit, SessionStore
+from glidepath.spi.sessions import Commit, Entry, SessionStore
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import Excerpts
 
 __all__ = ["SPAN", "Base", "folded_state", "next_base"]
 
@@ -114,23 +118,30 @@ def _written(message: object) -> bytes:
 
 
 async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
-    """The state at the end of a journal with so many commits, read from its last base where there is one."""
-    pick: Any = getattr(store, "pick", None)
-    if pick is not None and head >= SPAN:
+    """The state at the end of a journal with this many commits, read from its last base where there is one."""
+    found = await recalled(store, session_id)
+    if found is not None:
+        return found
+    parts: Any = store if getattr(store, "pick", None) is not None else None
+    if parts is not None and head >= SPAN:
         try:
-            found = await _from_base(store, session_id)
+            found = await _from_base(parts, session_id)
         except StoreError as error:
             if error.kind != "damaged":
-                raise
-            found = None  # the whole journal says what is wrong
+                raise  # else the whole journal says what is wrong
         if found is not None:
             return found
     journal = await read_journal(store, session_id)
-    journal.folded.flag = journal.entry.flag
-    return journal.folded
+    weight = sum([len(commit.body) for commit in journal.commits])
+    return _flagged(remember(store, journal.entry, journal.folded, weight), journal.entry)
 
 
-async def _from_base(store: Any, session_id: str) -> Folded | None:
+def _flagged(folded: Folded, entry: Entry) -> Folded:
+    folded.flag = entry.flag
+    return folded
+
+
+async def _from_base(store: Excerpts, session_id: str) -> Folded | None:
     entry, _ = await store.load(session_id, since=_NOTHING)
     refuse_unfinished(entry)
     number = entry.summary.get("base")
@@ -145,11 +156,12 @@ async def _from_base(store: Any, session_id: str) -> Folded | None:
     tail = tuple(verified(commits, head=entry.head, hash_=entry.hash, after=(base.at, bytes.fromhex(base.hash))))
     older = await store.pick(session_id, [place for place, _ in base.before]) if base.before else ()
     folded = _restored(session_id, base, older)
-    if folded is not None:
-        folded.flag = entry.flag
-        for commit in tail:
-            folded.take(read(commit), commit)
-    return folded
+    if folded is None:
+        return None
+    for commit in tail:
+        folded.take(read(commit), commit)
+    weight = sum([len(commit.body) for commit in (*older, *tail)])
+    return _flagged(remember(store, entry, folded, weight), entry)
 
 
 def _base_in(commit: Commit) -> Base | None:
@@ -178,7 +190,7 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     for first, chunk in chunks:
         if first != len(messages):
             return None
-        messages += [message_of(bytes(raw)) for raw in chunk]
+        messages += messages_of(chunk)
     if len(messages) != base.count or len(older) != len(base.before):
         return None
     whole = tuple(messages[: base.told])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from glidepath._wire import Value, replace
+from glidepath._wire import Value, WireError, loads, replace
 from glidepath.errors import ConfigurationError
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
 
@@ -20,6 +20,7 @@ __all__ = [
     "families",
     "is_child",
     "page_of",
+    "summary_in",
 ]
 
 UNFINISHED = "unfinished"
@@ -54,6 +55,15 @@ def card(summary: Mapping[str, Any]) -> Card:
     )
 
 
+def summary_in(text: Any) -> dict[str, Any]:
+    """The summary that is written here; an empty one where there is none, whatever else is there."""
+    try:
+        found = loads(text)
+    except (WireError, ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def is_child(entry: Entry) -> bool:
     """True for the session of a child: it belongs to its parent's."""
     return bool(entry.summary.get("parent"))
@@ -86,9 +96,9 @@ def _dollars(value: object) -> float | None:
 
 
 def checked_tags(tags: object) -> tuple[str, ...]:
-    """These tags, sorted, each once; raises `ConfigurationError` naming the one that cannot be."""
+    """These tags, sorted, each once; raises `ConfigurationError` naming the invalid one."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
-        raise ConfigurationError(f"tags must be several words, such as ['billing', 'team:a'], not {tags!r:.80}")
+        raise ConfigurationError(f"tags must be a list of words, such as ['billing', 'team:a'], not {tags!r:.80}")
     found = sorted({checked_tag(tag) for tag in tags})
     if len(found) > _MAX_TAGS:
         raise ConfigurationError(f"tags: a session has at most {_MAX_TAGS}, not {len(found)}; remove some")
@@ -159,7 +169,7 @@ def _start(cursor: str | None) -> tuple[float, str] | None:
             return float.fromhex(time), session_id
     except (ValueError, OverflowError):
         pass
-    raise ConfigurationError(f"cursor {cursor!r:.80} is not one that a page gave; leave it out to begin with the first")
+    raise ConfigurationError(f"cursor {cursor!r:.80} is not from an earlier page; leave it out to begin with the first")
 
 
 # --- without SQL ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from glidepath._wire import WireError
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
+    Message,
     StopReason,
     SystemMessage,
     ToolResultMessage,
@@ -26,7 +27,7 @@ from glidepath.messages import (
 )
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
 
-__all__ = ["converted", "decoded", "message_of"]
+__all__ = ["converted", "decoded", "message_of", "messages_of"]
 
 _LEAST: Mapping[type, Enum] = {
     AgentState: AgentState.ERROR,
@@ -42,10 +43,11 @@ _ROLES = {
     "custom": CustomMessage,
 }
 _LEFT_OUT: Any = object()
+_all_known = _wire.decoder(list[Message])
 
 
 def decoded(data: bytes, kind: object) -> Any:
-    """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
+    """Read JSON as `kind`, leniently; raises `WireError` for anything else."""
     try:
         return _wire.decode(data, kind)
     except WireError:
@@ -72,7 +74,15 @@ def message_of(data: bytes) -> Any:
         return codec.decode(_wire.encode(_mended(plain, kind)))
 
 
-def _mended(data: Any, kind: Any) -> Any:
+def messages_of(written: Sequence[_wire.Raw]) -> list[Any]:
+    """Many messages, each as `message_of` reads it; in one go where all are as this release writes them."""
+    try:
+        return _all_known(b"[" + b",".join(written) + b"]")  # type: ignore[no-any-return]
+    except WireError:
+        return [message_of(bytes(one)) for one in written]
+
+
+def _mended(data: object, kind: Any) -> Any:
     """The data, with every unknown value replaced or left out."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -89,7 +99,7 @@ def _mended(data: Any, kind: Any) -> Any:
     return _fields(data, kind) if isinstance(data, dict) and _is(kind, _wire.Struct) else data
 
 
-def _is(kind: Any, of: Any) -> bool:
+def _is(kind: object, of: type | UnionType) -> bool:
     return isinstance(kind, type) and issubclass(kind, of)
 
 

@@ -20,8 +20,12 @@ THIN = 4  # a segment is thin when at most one in so many of its sessions is lef
 
 def clean(desk: SegmentDesk) -> None:
     """Delete what nobody needs. A file goes before its row does: what is left of a crash is found again."""
-    for number in _thin(desk):
-        _move(desk, number)
+    desk.leaving = frozenset(_thin(desk))
+    try:
+        for number in desk.leaving:
+            _move(desk, number)
+    finally:
+        desk.leaving = frozenset()
     with desk.transaction():
         desk.flush()
         for number in desk.index.empty_segments():
@@ -41,7 +45,7 @@ def _thin(desk: SegmentDesk) -> list[int]:
 
 
 def _move(desk: SegmentDesk, number: int) -> None:
-    """Write the sessions of a segment anew, where nobody holds them and they are whole."""
+    """Write the sessions of a segment again, where nobody holds them and they are whole."""
     found = desk.index.db.execute("SELECT key FROM parts WHERE segment = ? AND live", (number,)).fetchall()
     for (key,) in found:
         desk.segment()

@@ -44,7 +44,7 @@ class Held(Record):
     """The index knows this summary."""
     released: bool = False
     renew: float = GONE
-    """When the lease is written anew."""
+    """When the lease is written again."""
     stirred: int = -1
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
@@ -66,8 +66,10 @@ class SegmentDesk:
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
         self.strays: set[tuple[int, int]] = set()
-        """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
+        """Where frames are that do not count: segment and session. Rebuilding the index meets them, too."""
         self.own: OwnSegment | None = None
+        self.leaving: frozenset[int] = frozenset()
+        """Segments that are being emptied: nothing more is written to them."""
         self.flushed = 0
         self.syncs = False
         """Somebody waits for the disk: a segment is synced before the next one is begun."""
@@ -107,7 +109,7 @@ class SegmentDesk:
             self._retire(self.own)
         index = self.index
         own: OwnSegment | None = None
-        number = index.free_segment(SEGMENT // 2)
+        number = index.free_segment(SEGMENT // 2, self.leaving)
         if number is not None:
             with suppress(BlockingIOError):  # a fork of its writer may have it open
                 own = OwnSegment(self.path, self.folder.store, number, new=False)
@@ -125,7 +127,7 @@ class SegmentDesk:
         return own
 
     def _retire(self, old: OwnSegment) -> None:
-        """Nothing more is written to this one: the index gets to know all of it."""
+        """Nothing more is written to this one: the index learns all of it."""
         found = old.look()
         if found is not None:
             self.heed(found)
@@ -159,14 +161,14 @@ class SegmentDesk:
         return own.number, start
 
     def heed(self, others: Intrusion) -> None:
-        """Whoever fenced one of our sessions has it now."""
+        """The process that fenced one of our sessions has it now."""
         for fence in others.fences:
             held = self.held.get(fence.key)
             if held is not None and held.token < fence.token:
                 del self.held[fence.key]
 
     def fence(self, row: Row, number: int, token: int) -> None:
-        """Put a fence into the segment of whoever holds this session: nothing it writes behind it counts."""
+        """Put a fence into the segment of this session's holder: nothing it writes behind it counts."""
         path = segment_path(self.path, number)
         frame = packed(salt_of(self.folder.store, number), Kind.FENCE, row.key, token)
         try:
@@ -229,7 +231,7 @@ class SegmentDesk:
             self.flushed = self.own.end
 
     def flush_if_due(self, *, now: bool = False) -> None:
-        """Tell the index in a transaction of its own, when there is much to tell; never fails."""
+        """Tell the index in its own transaction, when there is much to tell; never fails."""
         own = self.own
         if own is None or not self.dirty or not (now or own.end - self.flushed >= FLUSH):
             return
@@ -238,7 +240,7 @@ class SegmentDesk:
                 self.flush()
 
     def renewed(self) -> SegmentIndex:
-        """The index; opened again when another process has made it anew."""
+        """The index; opened again when another process has made it again."""
         if self.index.replaced():
             self.index.close()
             self.index = self.folder.index(PATIENCE)
@@ -247,7 +249,7 @@ class SegmentDesk:
         return self.index
 
     def _renew_leases(self) -> None:
-        """Somebody removed the table: ours are written anew."""
+        """Somebody removed the table: ours are written again."""
         old, self.leases = self.leases, LeaseTable(f"{self.path}/leases", writable=True)
         old.close()
         for held in self.held.values():
@@ -308,7 +310,7 @@ class SegmentDesk:
         return (None, GONE) if expires == GONE else (row.owner, expires)
 
     def evict(self, row: Row) -> Row:
-        """Take a session from whoever holds it, or held it last; the row as of now. Inside a transaction."""
+        """Take a session from its holder, or its last holder; the row as of now. Inside a transaction."""
         if row.writer == self.me:
             self.flush([row.key])
             self.held.pop(row.key, None)
@@ -340,11 +342,18 @@ class SegmentDesk:
         return self.own is not None and self.own.replaced()
 
     def retire(self) -> None:
-        """Nobody holds anything: our segment is free for whoever writes next. Never fails."""
+        """Nobody holds anything: our segment is free for the next writer. Never fails."""
         own = self.own
         if own is not None and not self.gone():
             with suppress(Exception), self.transaction():
                 self._retire(own)
+
+    def lay_down(self) -> None:
+        """As `retire`, and somebody may clean our segment up, too."""
+        self.retire()
+        if self.own is not None:
+            self.own.close()
+            self.own = None
 
     def close(self) -> None:
         """Close everything."""

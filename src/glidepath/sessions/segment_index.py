@@ -1,20 +1,19 @@
 """The index of a segment store: names, owners, summaries, and where the last frame of each session is.
 
 It is a small SQLite file that is written in groups. Everything in it is in the segments, too: what it does not know yet
-is read from their ends, and when it is lost it is made anew.
+is read from their ends, and when it is lost it is made again.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glidepath import _wire
 from glidepath._wire import Record
-from glidepath.sessions.cards import card
+from glidepath.sessions.cards import card, summary_in
 from glidepath.sessions.own_segment import segment_path
 from glidepath.sessions.owner import GONE
 from glidepath.spi.sessions import Note
@@ -22,7 +21,7 @@ from glidepath.spi.sessions import Note
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "loaded", "split"]
+__all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "split"]
 
 LAYOUT = 1
 MARK = 64  # the place of every commit with a number that can be divided by this is noted
@@ -103,17 +102,8 @@ def split(tags: str) -> tuple[str, ...]:
     return tuple(tags.split(",")) if tags else ()
 
 
-def loaded(summary: bytes) -> dict[str, Any]:
-    """A summary as it was given; empty when it cannot be read."""
-    try:
-        found = _wire.loads(summary)
-    except (_wire.WireError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 class Foreign(Exception):  # noqa: N818 - never leaves the store
-    """The file is the index of something else, or not an index: make it anew."""
+    """The file is the index of something else, or not an index: make it again."""
 
 
 class SegmentIndex:
@@ -167,7 +157,7 @@ class SegmentIndex:
         self._prepare(db)
         return db
 
-    def _check(self, db: Any) -> None:
+    def _check(self, db: sqlite3.Connection) -> None:
         owner = db.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION or db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
             raise Foreign
@@ -175,8 +165,8 @@ class SegmentIndex:
         if found is None or found[0] != self.store:
             raise Foreign
 
-    def _prepare(self, db: Any) -> None:
-        """Make the tables of a new file. Whoever does this holds the folder's lock alone, or finds them made."""
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Make the tables of a new file. The caller holds the folder's lock alone, or finds them made."""
         if db.execute("PRAGMA page_count").fetchone()[0] > 1:
             self._check(db)
         else:
@@ -190,6 +180,7 @@ class SegmentIndex:
             db.execute(f"PRAGMA user_version = {LAYOUT}")
             db.execute("COMMIT")
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA wal_autocheckpoint = 4000")
 
     @contextmanager
@@ -260,12 +251,12 @@ class SegmentIndex:
 
     def note(self, key: int, session_id: str, summary: bytes) -> None:
         """Write down what a session is found by, after its summary or its name has changed."""
-        known = card(loaded(summary))
+        known = card(summary_in(summary))
         words = f"{known.task}\n{session_id}".casefold()
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
-        """Note where some commits are: number, segment and place. Whoever looks for one near it need not go far."""
+        """Note where some commits are: number, segment and place. Looking for one near it is then short."""
         rows = [(key, *mark) for mark in marks]
         self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
 
@@ -343,14 +334,16 @@ class SegmentIndex:
         row = self.db.execute("SELECT writer, known FROM segments WHERE number = ?", (number,)).fetchone()
         return (None, 0) if row is None else (row[0], row[1])
 
-    def free_segment(self, limit: int) -> int | None:
-        """A segment that nobody writes any more, is whole, and has room; None when there is none."""
+    def free_segment(self, limit: int, but: Container[int] = ()) -> int | None:
+        """A segment that nobody writes any more, is whole, and has room; None when there is none but these."""
         rows = self.db.execute(
             "SELECT number, known FROM segments WHERE writer IS NULL AND torn = 0 AND known BETWEEN 1 AND ? "
             "AND number NOT IN (SELECT segment FROM gaps) ORDER BY number DESC LIMIT 8",
             (limit,),
         ).fetchall()
         for number, known in rows:
+            if number in but:
+                continue
             with suppress(OSError):
                 if os.stat(segment_path(self.folder, number)).st_size == known:  # noqa: PTH116
                     return int(number)

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from glidepath._wire import Struct
+from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
+from glidepath.run.survey import LONG, Survey
 
 __all__ = ["Session", "Totals"]
 
@@ -36,7 +37,7 @@ class HasState(Protocol):
 
     @property
     def state(self) -> AgentState:
-        """Where it stands."""
+        """Its state."""
         ...
 
 
@@ -64,7 +65,7 @@ def checked_id(name: object) -> str:
 
 
 def checked(messages: object) -> list[Message]:
-    """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
+    """A list of these messages; raises `ConfigurationError` for malformed ones. Messages are built unchecked."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")
     found = list(messages)
@@ -79,12 +80,12 @@ def checked(messages: object) -> list[Message]:
 
 
 class Session:
-    """One conversation, in memory. Pass it to several runs and each goes on where the last one ended.
+    """One conversation, in memory. Pass it to several runs and each continues where the last one ended.
 
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
 
-    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "totals", "version")
+    __slots__ = ("_state", "flight", "id", "last", "limits", "messages", "metadata", "survey", "totals", "version")
 
     def __init__(
         self,
@@ -108,19 +109,21 @@ class Session:
         self.version = 0
         self.flight: HasState | None = None
         """The run in flight."""
+        self.survey: Survey | None = None
+        """What runs have found out about its messages, when there are many."""
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
-        """The last run: what `Agent.resume` goes on with."""
+        """The last run: what `Agent.resume` continues with."""
 
     @property
     def in_flight(self) -> bool:
-        """True while a run flies in this session."""
+        """True while a run uses this session."""
         return self.flight is not None
 
     @property
     def state(self) -> AgentState:
-        """Where the run in flight stands at this moment; how the last one ended, when there is none."""
+        """The state of the current run; how the last one ended, when there is none."""
         return self._state if self.flight is None else self.flight.state
 
     @state.setter
@@ -160,3 +163,13 @@ def _since(now: Usage, then: Usage) -> Usage:
         now.reasoning - then.reasoning,
         now.estimated,
     )
+
+
+def copied(session: Session) -> Session:
+    """The same conversation as another object, which has no run. What is known of its messages is shared."""
+    other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
+    other.messages, other.totals = session.messages.copy(), replace(session.totals)
+    other.version, other.last, other.state = session.version, session.last, session.state
+    if len(session.messages) >= LONG:
+        session.survey = other.survey = session.survey or Survey()
+    return other

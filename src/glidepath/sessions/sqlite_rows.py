@@ -1,11 +1,14 @@
-"""A row of an SQLite store as what it stands for, whatever is in it."""
+"""A row of an SQLite store as a value, whatever is in it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
+from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["blob", "entry_in"]
 
@@ -15,12 +18,8 @@ def blob(value: object) -> bytes:
     return value if type(value) is bytes else str(value).encode()
 
 
-def entry_in(row: Any) -> Entry:
+def entry_in(row: Sequence[Any]) -> Entry:
     """The entry of a row of `sessions`."""
-    try:
-        summary = _wire.loads(row[8])
-    except (_wire.WireError, ValueError):
-        summary = {}
     return Entry(
         session_id=row[0],
         head=row[1],
@@ -30,5 +29,5 @@ def entry_in(row: Any) -> Entry:
         expires=row[5],
         updated=row[6],
         flag=row[7],
-        summary=summary,
+        summary=summary_in(row[8]),
     )

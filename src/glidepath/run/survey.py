@@ -1,0 +1,134 @@
+"""What is known about the messages of a long session, so that a new prompt looks only at those it has not seen.
+
+A run that begins in a session wants to know of every message that is there: how large it is, whether every call has its
+result, which call ids are taken. That takes longer the longer the session is. A session keeps the answers for the next
+run. They hold for these very messages: what was changed, left out or put in between is looked at again, with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_
+from typing import Any
+
+from glidepath._wire import Raw
+from glidepath.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from glidepath.run.plan import Plan
+from glidepath.run.unseen import NEVER_SENT, is_notice
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
+
+__all__ = ["LONG", "Survey", "characters_of", "in_order"]
+
+_CHARACTERS = object()  # stands for every `CharEstimator`: they all count alike
+LONG = 100
+"""Messages from which on it is worth remembering what they are like."""
+
+
+def in_order(messages: Sequence[Message], seen: dict[str, None], *, keep_custom: bool) -> bool:
+    """True when every call is followed by its results, in its order, and every id is new; `seen` gets the ids."""
+    waiting: list[str] = []  # the calls of the last reply that have no result yet, the next one last
+    for message in messages:
+        kind = message.__class__
+        if kind is ToolResultMessage:
+            if not waiting or waiting.pop() != message.call_id:  # type: ignore[union-attr]
+                return False
+        elif waiting or (not keep_custom and isinstance(message, CustomMessage | UnknownMessage)):
+            return False
+        elif kind is AssistantMessage:
+            calls = [block.id for block in message.blocks if block.__class__ is ToolCall]  # type: ignore[union-attr]
+            if calls:
+                before = len(seen)
+                seen.update(dict.fromkeys(calls))
+                if len(seen) != before + len(calls):
+                    return False
+                waiting = calls[::-1]
+    return not waiting
+
+
+def characters_of(message: Message) -> int:
+    """The fewest characters that a call sends of a message: its text and the arguments of its calls."""
+    characters = len(message.text)
+    if message.__class__ is AssistantMessage:
+        for block in message.blocks:
+            if block.__class__ is ToolCall:
+                stored: Any = block.stored
+                characters += len(bytes(stored)) if type(stored) is Raw else 2 * len(stored)
+    return characters
+
+
+class Survey:
+    """What a run has found out about the messages that a session begins with."""
+
+    __slots__ = (
+        "_estimator",
+        "_known",
+        "call_ids",
+        "characters",
+        "first_task",
+        "notices",
+        "pictures",
+        "sizes",
+        "tokens",
+        "unsent",
+    )
+
+    def __init__(self) -> None:
+        self._forget(None)
+
+    def _forget(self, estimator: object) -> None:
+        self._estimator = estimator
+        self._known: list[Message] = []
+        self.sizes: list[int] = []
+        self.tokens = 0
+        """All sizes together."""
+        self.characters = 0
+        """Those of all messages, as `characters_of` counts them."""
+        self.call_ids: dict[str, None] = {}
+        self.notices: list[int] = []
+        """Where the runtime has told the model something."""
+        self.unsent = False
+        """Some are for applications only."""
+        self.pictures = 0
+        """Bytes of the pictures in them."""
+        self.first_task: int | None = None
+        """Where a person spoke first."""
+
+    def look(self, messages: list[Message], plan: Plan) -> bool:
+        """Look at what is new in these messages; False when they are not in order and must be repaired first."""
+        estimator: Any = _CHARACTERS if plan.measures_replies else plan.estimator
+        known = self._known
+        same = estimator is self._estimator and len(known) <= len(messages) and all(map(is_, known, messages))
+        if not same:
+            self._forget(estimator)
+            known = self._known
+        begin = len(known)
+        new = messages[begin:] if begin else messages
+        if not in_order(new, self.call_ids, keep_custom=True):
+            self._forget(None)
+            return False
+        size_of, sizes = plan.size_of, self.sizes
+        for place, message in enumerate(new, begin):
+            size = size_of(message)
+            sizes.append(size)
+            self.characters += characters_of(message)
+            if size >= LEAST_PICTURE_TOKENS:
+                self.pictures += picture_bytes(getattr(message, "content", ""))
+            kind = message.__class__
+            if kind is UserMessage:
+                if is_notice(message):
+                    self.notices.append(place)
+                if self.first_task is None and not message.internal:  # type: ignore[union-attr]
+                    self.first_task = place
+            elif kind in NEVER_SENT:
+                self.unsent = True
+        known += new
+        self.tokens += sum(sizes[begin:])
+        return True
