@@ -27,9 +27,6 @@ from glidepath.tools import NeedsCalls, NeedsInput, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from contextvars import Token
-
     from glidepath.run import Run
 
 __all__ = [

@@ -15,15 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.whose import INSIDE, is_by_hand
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 __all__ = [
     "Interrupt",

@@ -74,8 +74,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.attachments import picture, with_pictures
 
     pictures = [picture(world.folder / name) for name in options.image]
-    asks_for_old = options.go_on or options.last or options.resume
-    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or asks_for_old:
+    wants_it_kept = options.go_on or options.last or options.resume or options.name
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
     output = None
     if options.json_schema is not None:
