@@ -51,6 +51,11 @@ class Background:
         """Whether this process was forked since: the thread is not here, and what waits is the parent's."""
         return self._process != os.getpid()
 
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was handed over is done."""
+        return not self._jobs and self._busy_since is None
+
     def put(self, job: Job) -> None:
         """Hand something over; never waits."""
         if len(self._jobs) >= ROOM:
@@ -69,7 +74,7 @@ class Background:
 
     async def drained(self, patience: float = PATIENCE) -> bool:
         """Wait until what was handed over so far is done; False when that takes too long."""
-        if not self._jobs and self._busy_since is None:
+        if self.empty:
             return True
         if self._stuck(patience):
             return False
