@@ -285,9 +285,7 @@ def test_a_handler_that_fails_hurts_no_run(monkeypatch):
         plugins = [OpenTelemetry(tracer_provider=provider)]
         agent = Agent(model=ScriptedModel(script), tools=[look], plugins=plugins, limits=Limits(max_iterations=9))
         async with agent.stream("Go.") as stream:
-            async for event in stream:
-                if type(event) is HookFailed:
-                    effects.append(event.effect)
+            effects.extend([event.effect async for event in stream if type(event) is HookFailed])
         return stream.result.text
 
     with batch() as kept:
