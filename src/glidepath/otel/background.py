@@ -42,9 +42,9 @@ class Background:
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
         self._process = os.getpid()
+        self._registered = False
         self.dropped = 0
         self.failed = 0
-        _OPEN.add(self)
 
     @property
     def inherited(self) -> bool:
@@ -91,6 +91,9 @@ class Background:
 
     def _start(self) -> None:
         with self._lock:
+            if not self._registered:  # so late that it comes before the provider says goodbye, which is there by now
+                self._registered = True
+                atexit.register(_close, weakref.ref(self))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="glidepath-otel", daemon=True)
                 self._thread.start()
@@ -134,12 +137,7 @@ class Background:
             self._jobs.clear()
 
 
-_OPEN: weakref.WeakSet[Background] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for one in list(_OPEN):
-        one.close()
-
-
-atexit.register(_close_all)
+def _close(one: weakref.ref[Background]) -> None:
+    background = one()
+    if background is not None:
+        background.close()

@@ -229,7 +229,7 @@ class RunSpans:
         if self._writer is not None and result.cause is not None:
             content = partial(self._writer.cause, result.cause.reason)
         ending = Ending(finish_span, self._span, attributes, int(event.time * NANO), error, content)
-        if self._waits or content is not None:
+        if self._waits or self._writer is not None:  # behind those of its calls
             self._background.put(ending)
         else:
             ending()
