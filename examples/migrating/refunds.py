@@ -1,19 +1,23 @@
 from glidepath import Agent, Limits, approve, tool
 
+
 @tool
 def find_order(number: int) -> str:
     """Look up an order."""
     return f"order {number}: 4900 cents"
+
 
 @tool(requires_approval=True)
 def refund(number: int, cents: int) -> str:
     """Pay money back."""
     return f"refunded {cents} cents of order {number}"
 
+
 @tool
 def read_page(page: int) -> str:
     """Read one page of the handbook."""
     return f"Page {page}: rule {page} changed."
+
 
 clerk = Agent(
     model="openai-chat:gpt-5-mini",

@@ -5,20 +5,24 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
+
 @tool
 def find_order(number: int) -> str:
     """Look up an order."""
     return f"order {number}: 4900 cents"
+
 
 @tool
 def refund(number: int, cents: int) -> str:
     """Pay money back."""
     return f"refunded {cents} cents of order {number}"
 
+
 @tool
 def read_page(page: int) -> str:
     """Read one page of the handbook."""
     return f"Page {page}: rule {page} changed."
+
 
 clerk = create_agent(
     "openai:gpt-5-mini",

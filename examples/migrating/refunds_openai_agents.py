@@ -1,25 +1,28 @@
 import json
 
-from agents import Agent, MaxTurnsExceeded, Runner, function_tool
-from agents import set_default_openai_api, set_tracing_disabled
+from agents import Agent, MaxTurnsExceeded, Runner, function_tool, set_default_openai_api, set_tracing_disabled
 
 set_default_openai_api("chat_completions")
 set_tracing_disabled(True)
+
 
 @function_tool
 def find_order(number: int) -> str:
     """Look up an order."""
     return f"order {number}: 4900 cents"
 
+
 @function_tool(needs_approval=True)
 def refund(number: int, cents: int) -> str:
     """Pay money back."""
     return f"refunded {cents} cents of order {number}"
 
+
 @function_tool
 def read_page(page: int) -> str:
     """Read one page of the handbook."""
     return f"Page {page}: rule {page} changed."
+
 
 clerk = Agent(
     name="clerk",

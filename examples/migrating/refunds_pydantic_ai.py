@@ -1,13 +1,15 @@
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
-from pydantic_ai import UsageLimitExceeded, UsageLimits
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, UsageLimitExceeded, UsageLimits
+
 
 def find_order(number: int) -> str:
     """Look up an order."""
     return f"order {number}: 4900 cents"
 
+
 def read_page(page: int) -> str:
     """Read one page of the handbook."""
     return f"Page {page}: rule {page} changed."
+
 
 clerk = Agent(
     "openai-chat:gpt-5-mini",
@@ -16,10 +18,12 @@ clerk = Agent(
     output_type=[str, DeferredToolRequests],
 )
 
+
 @clerk.tool_plain(requires_approval=True)
 def refund(number: int, cents: int) -> str:
     """Pay money back."""
     return f"refunded {cents} cents of order {number}"
+
 
 limits = UsageLimits(request_limit=6)
 paused = clerk.run_sync("Refund order 1001.", usage_limits=limits)

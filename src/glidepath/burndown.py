@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Burn", "some_places", "svg_burndown", "text_burndown"]
+from glidepath._wire import Value
+
+__all__ = ["Burn", "BurnPoint", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
 
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
+_PICO = 10**12
 _COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
 
 
+class BurnPoint(Value, frozen=True, gc=False, array_like=True):
+    """What a run had used after one of its replies, its children included."""
+
+    turns: int
+    tokens: int
+    picodollars: int
+    tool_calls: int
+    seconds: float
+
+
 class Burn(NamedTuple):
-    """One limit: what was used after each turn, in all, and the limit; None when there is none."""
+    """One limit: what was used after each turn, and the limit or None."""
 
     name: str
     used: Sequence[float]
@@ -42,6 +55,19 @@ def text_burndown(burns: Sequence[Burn], *, rows: int = _ROWS) -> list[str]:
             lines.append(f"  turn {turn + 1:>4} |{bar:<{_BAR}}| {_figure(left)} left")
         lines.append("")
     return lines[:-1]
+
+
+def svg_of_points(points: Sequence[BurnPoint], limits: Mapping[str, float]) -> str:
+    """The drawing of one result: its points and its limits, by the names that `RunStarted` has for them."""
+    money = limits.get("picodollars")
+    burns = (
+        Burn("turns", [point.turns for point in points], limits.get("turns")),
+        Burn("tokens", [point.tokens for point in points], limits.get("tokens")),
+        Burn("dollars", [point.picodollars / _PICO for point in points], None if money is None else money / _PICO),
+        Burn("tool calls", [point.tool_calls for point in points], limits.get("tool_calls")),
+        Burn("seconds", [point.seconds for point in points], limits.get("seconds")),
+    )
+    return svg_burndown(burns)
 
 
 def svg_burndown(burns: Sequence[Burn]) -> str:
@@ -82,7 +108,7 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
 
 
 def some_places(count: int, most: int) -> list[int]:
-    """At most so many places of a long row, evenly spaced, the first and the last among them."""
+    """At most this many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

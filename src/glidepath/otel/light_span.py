@@ -6,7 +6,7 @@ a sampled span sampled, batch or simple processors, room for our attributes) non
 whose own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has
 something to say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the
 processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
-Tests fly both ways and compare.
+Tests compare both ways.
 
 This is the one module that imports the SDK and looks at private attributes of it: import it only where a provider of
 the SDK is in use. `_ordinary` checks that they are all there; another version of the SDK gets its own spans.
@@ -221,7 +221,7 @@ class LightSpan(Span):
         super().add_event(name, attributes, timestamp)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Another span that has to do with it."""
+        """Link a related span."""
         self._unfold()
         super().add_link(context, attributes)
 
