@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from glidepath.outcome import BurnPoint
+from glidepath._wire import Value
 
-__all__ = ["Burn", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
+__all__ = ["Burn", "BurnPoint", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
 
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
 _PICO = 10**12
 _COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
+
+
+class BurnPoint(Value, frozen=True, gc=False, array_like=True):
+    """What a run had used after one of its replies, its children included."""
+
+    turns: int
+    tokens: int
+    picodollars: int
+    tool_calls: int
+    seconds: float
 
 
 class Burn(NamedTuple):

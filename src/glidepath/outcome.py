@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
+from glidepath.burndown import BurnPoint
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
@@ -317,16 +318,6 @@ class Spend(Value, frozen=True, kw_only=True):
     calls: int = 0
     usage: Usage = Usage()
     cost: Decimal | None = None
-
-
-class BurnPoint(Value, frozen=True, gc=False, array_like=True):
-    """What a run had used after one of its replies, its children included."""
-
-    turns: int
-    tokens: int
-    picodollars: int
-    tool_calls: int
-    seconds: float
 
 
 class Charge(Value, frozen=True, kw_only=True):
