@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
-    """For whom a run is about to start: what a `deps_factory` is given."""
+    """The run about to start: what a `deps_factory` is given."""
 
     agent_name: str
     session_id: str
@@ -92,7 +92,7 @@ class TransformContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=Tru
 
 
 class PollContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
-    """A moment at which messages can be put in."""
+    """A moment at which messages can be added."""
 
     messages: Sequence[Message]
 
@@ -247,7 +247,7 @@ class Plugin:
 
     @experimental(reason=UNPROVEN)
     def steering(self, context: PollContext) -> PollAnswer:
-        """Put messages in while the run works.
+        """Add messages while the run works.
 
         Asked: before the first model call and after every turn that continues.
         Answer: None, a str, a user message, or several of them.

@@ -1,4 +1,4 @@
-"""The events of one execution: numbered, journalled, shown; in the only legal order."""
+"""The events of one execution: numbered, journaled, shown; in the only legal order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["EventChannel"]
 
 
 class EventChannel:
-    """The events of one execution: numbered, journalled, shown; in the only legal order."""
+    """The events of one execution: numbered, journaled, shown; in the only legal order."""
 
     def __init__(self, run: TeamRun, plugins: Iterable[tuple[str, Plugin]]) -> None:
         team, history = run.team, run.history

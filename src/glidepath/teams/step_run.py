@@ -205,7 +205,7 @@ class StepRun:
             self.interrupted.set_result(None)
 
     def close(self) -> None:
-        """Nothing of this step is at work any more."""
+        """Nothing of this step is running any more."""
         for timer in self._timers:
             timer.cancel()
         self._let_go()
@@ -246,7 +246,7 @@ class StepRun:
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
 
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
-        """What became of the step. Without `output` COMPLETED has the last artifact, anything else the best text."""
+        """How the step ended. Without `output` COMPLETED has the last artifact, anything else the best text."""
         if output is None:
             output = self.artifact if state is StepState.COMPLETED else self.best
         return StepOutcome(
