@@ -15,9 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = r"(?:many|much|long|often|few)"
-IDIOMS = (
-    r"longer|more|such|less|use|way|different|problem|one|(?:small|larg|short|great|high|low|bett|old|new)er"
-)
+IDIOMS = r"longer|more|such|less|use|way|different|problem|one|(?:small|larg|short|great|high|low|bett|old|new)er"
 PLACES = r"in(?! for| the way|[.:]| and)|at|on|here|there|before|after|where|behind|under|below|above|elsewhere"
 ISED = r"ialis|gnis|mmaris|rganis|inimis|aximis|ptimis|ndardis|ustomis|hronis|uthoris|enalis|egoris"
 GIVEAWAYS = {  # a regular expression: what to write instead
