@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, dataclass_tra
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "UNSET",
@@ -199,7 +199,7 @@ def schema_components(kind: object, *, schema_hook: Callable[[type], dict[str, A
     return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
 
 
-def schemas_of(kinds: Any, ref_template: str) -> dict[str, Any]:
+def schemas_of(kinds: Iterable[Any], ref_template: str) -> dict[str, Any]:
     """JSON Schemas of several named types and of all that they refer to, by name."""
     return msgspec.json.schema_components(tuple(kinds), ref_template=ref_template)[1]
 

@@ -19,7 +19,7 @@ from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run

@@ -25,7 +25,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from enum import Enum
+    from typing import Protocol
+
+    class _Why(Protocol):
+        @property
+        def reason(self) -> str: ...
+
+    class _EndedRun(Protocol):
+        """A `RunResult`; that layer lies above this one."""
+
+        @property
+        def state(self) -> Enum: ...
+
+        @property
+        def outcome(self) -> Enum: ...
+
+        @property
+        def cause(self) -> _Why | None: ...
+
 
 __all__ = [
     "BreakerOpenError",
@@ -148,10 +169,10 @@ class QuotaError(GlidepathError):
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification
     """`RunResult.unwrap()` was called on a run that did not complete; `result` says how it ended."""
 
-    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+    def __init__(self, result: _EndedRun) -> None:
         why = f": {result.cause.reason}" if result.cause else ""
         super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
-        self.result = result
+        self.result: Any = result
 
 
 class RunInterrupted(KeyboardInterrupt):

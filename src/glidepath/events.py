@@ -15,7 +15,6 @@ from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usa
 from glidepath.outcome import ConfigurationChange, ResourceAction, RunResult, dollars
 
 __all__ = [
-    "EVENTS",
     "ApprovalRequested",
     "AttemptDiscarded",
     "BreakerChanged",

@@ -33,6 +33,8 @@ from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.run import Run
 
 __all__ = [
@@ -89,10 +91,12 @@ async def judge(run: Run, checkpoint: str) -> None:
     if run.watch.interrupt is not None:
         raise run.interrupted()
     verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
+    # The first gentle verdict stands, so that the result names what came first; a hard one overrules it.
     if verdict is not None and (run.descent.verdict is None or not verdict.gentle):
         run.descent.condemn(verdict)
     if run.descent.verdict is not None and (checkpoint is not AFTER_MODEL or not run.descent.verdict.gentle):
         raise Touchdown(run.descent.verdict)
+    # The timer may be late on a busy loop, and nothing new may start after the deadline.
     if run.watch.overdue():  # a deadline from above, which no constraint of this run knows
         raise run.interrupted()
 
@@ -156,6 +160,7 @@ async def _walk(run: Run) -> Verdict | None:
             note(run, record)
         if worst is None or action.severity > worst[0].severity:
             worst = (action, state, constraint.name, validation)
+        # Nobody else is asked: a constraint that waits for a service must not delay an emergency.
         if action is ResourceAction.EMERGENCY_STOP:
             for skipped in chain[position + 1 :]:
                 note(run, _skipped(skipped.name, record))
@@ -221,7 +226,7 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
         return _Begun(error=error)
 
 
-async def _as_coroutine(awaitable: Any) -> Any:
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 

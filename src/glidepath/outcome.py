@@ -14,7 +14,6 @@ from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
-    "ENDINGS",
     "PROTOCOL_STOPS",
     "TRANSITIONS",
     "AbandonedWork",
@@ -24,7 +23,6 @@ __all__ = [
     "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
-    "PerRun",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
@@ -33,8 +31,6 @@ __all__ = [
     "StopCause",
     "TextOrigin",
     "ValidationRecord",
-    "Verdict",
-    "dollars",
 ]
 
 

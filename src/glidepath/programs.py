@@ -33,7 +33,8 @@ from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
 from glidepath.run.origins import hear
 from glidepath.spi import Step
-from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
+from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
+from glidepath.tools.results import trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
@@ -190,7 +191,7 @@ class _Program:
         await follow_up(run, jobs)
         return self._results(jobs, step)
 
-    def _again(self, call: ToolCall, pending: Any, known: Mapping[str, Decision]) -> Job:
+    def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
         """A call that waited for a person, or had begun when the process died."""
         job = waiting_job(self.run, call, pending)
         decision = known.get(call.id)

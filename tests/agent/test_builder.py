@@ -28,7 +28,8 @@ from glidepath.agent.setters import Setters
 from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
 from glidepath.setting import Passed, declared
-from glidepath.spi import HOOKS, AfterDecision, Block
+from glidepath.spi import AfterDecision, Block
+from glidepath.spi.hooks import HOOKS
 from glidepath.testing import ScriptedModel, call, say, virtual
 from glidepath.tools.sources import ToolSource
 

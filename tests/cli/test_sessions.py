@@ -164,3 +164,12 @@ def test_a_repaired_session_is_resumed_only_when_somebody_says_so(shell, tmp_pat
     ended = shell("resume", "one", "--accept-repair", *flags)
     assert ended.code == 0, ended
     assert "outcome unknown, it may have taken effect" in ended.err
+
+
+def test_a_session_with_a_name_is_kept_in_a_pipe_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    argv = ["--model", "python:flights:hello"]
+    assert glidepath("run", "go", *argv, "--name", "morning", folder=tmp_path).code == 0
+    assert "morning" in glidepath("sessions", "list", folder=tmp_path).out
+    assert glidepath("run", "go", *argv, "--name", "none", "--store", "none", folder=tmp_path).code == 0
+    assert "none" not in glidepath("sessions", "list", folder=tmp_path).out

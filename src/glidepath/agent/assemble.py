@@ -15,15 +15,17 @@ from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
-from glidepath.guards import GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
+from glidepath.guards import GracefulTurnLimit
+from glidepath.guards.guard_set import known_stop_guards, make_guards, make_stop_guards
+from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
-from glidepath.tools import Output, Tool
-from glidepath.tools.output import REMINDER
+from glidepath.tools import Tool
+from glidepath.tools.output import REMINDER, Output
 
 __all__ = ["assemble"]
 

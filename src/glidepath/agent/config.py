@@ -36,7 +36,8 @@ from glidepath.spi import (
     TokenEstimator,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Output, Tool, tool
+from glidepath.tools import Tool, tool
+from glidepath.tools.output import Output
 from glidepath.tools.sources import ToolSource
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     guards: Annotated[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[your own guards](stuck-loops.md#your-own-guards)")] = ()
     replace_defaults: Annotated[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
     plugins: Annotated[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
-    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept")] = None
+    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept", wider="SessionStore | None")] = None
     event_sink: Annotated[Callable[[Event], Any] | None, Setting("callable?", "a callable that sees every event first", python_only="a Python callable", inherited=Passed.NO)] = None
     default_execution_mode: Annotated[ExecutionMode, Setting("choice", "whether the calls of one reply run in parallel", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
     max_tool_calls_per_turn: Annotated[int | None, Setting("int?", "tool calls of one reply that are run", found=LOWER)] = None
@@ -120,8 +121,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     max_retries: Annotated[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
     fallback_models: Annotated[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
     durability: Annotated[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
-    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer")] = None
-    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type")] = None
+    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer", wider="object")] = None
+    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
     deps_factory: Annotated[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
     agent_name: Annotated[str, Setting("text", "the agent's name in events and breakdowns")] = "agent"
     connect_timeout: Annotated[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
@@ -320,15 +321,14 @@ def _check_fallback_tool(config: LoopConfig) -> None:
         )
 
 
-def _check_model(field: str, model: Any) -> None:
+def _check_model(field: str, model: object) -> None:
     if isinstance(model, type) or not callable(getattr(model, "stream", None)):
         raise ConfigurationError(
             f"{field} must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"
         )
-    if not isinstance(getattr(model, "name", None), str) or not model.name:
-        raise ConfigurationError(
-            f"{field}.name must be a non-empty str; {type(model).__name__} has {getattr(model, 'name', None)!r}"
-        )
+    name = getattr(model, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{field}.name must be a non-empty str; {type(model).__name__} has {name!r}")
     window = getattr(model, "context_window", None)
     if window is not None and (type(window) is not int or window < 1):
         raise ConfigurationError(

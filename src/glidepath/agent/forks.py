@@ -9,7 +9,9 @@ from glidepath.errors import ConfigurationError
 from glidepath.sessions.forking import Fork, fork, rewind
 
 if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig
     from glidepath.agent.resuming import Target
+    from glidepath.run import Plan
 
 __all__ = ["ForkingAgent"]
 
@@ -18,6 +20,8 @@ class ForkingAgent:
     """What an `Agent` can do with the sessions in its store besides running."""
 
     __slots__ = ()
+    config: LoopConfig
+    _plan: Plan
 
     async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
         """A new session from this one as it was after turn `at`, the last one by default; this one does not change.
@@ -32,12 +36,12 @@ class ForkingAgent:
         return await rewind(_store(self, "rewind"), session_of(target), at=at, **_views(self))
 
 
-def _store(agent: Any, what: str) -> Any:
+def _store(agent: ForkingAgent, what: str) -> Any:
     if agent.config.store is None:
         raise ConfigurationError(f"{what} needs the store that keeps the session: pass Agent(store=...)")
     return agent.config.store
 
 
-def _views(agent: Any) -> dict[str, Any]:
+def _views(agent: ForkingAgent) -> dict[str, Any]:
     tools = agent._plan.tools.values()  # noqa: SLF001 - a part of the agent, in its own file
     return {"texts": agent.config.texts, "harmless": frozenset(one.name for one in tools if one.read_only)}

@@ -35,7 +35,7 @@ def place_of(parent: object) -> Place | None:
     return None
 
 
-def call_of(context: Any) -> Place:
+def call_of(context: ToolContext) -> Place:
     """The call of a `ToolContext`, as a place where children are started."""
     place = getattr(context._host, "place", None)  # noqa: SLF001 - ours
     if place is None:

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
@@ -239,7 +239,8 @@ class Budget:
 
         if self.store is None:
             raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")
-        return await account_of(self.store, self.line[-1])
+        kept: Any = self.store  # what keeps wallets keeps journals
+        return await account_of(kept, self.line[-1])
 
 
 def _line(

@@ -14,7 +14,8 @@ from typing import Any
 from glidepath import _wire
 from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
-from glidepath.tools import Tool, closest
+from glidepath.tools import Tool
+from glidepath.tools.advice import closest
 
 __all__ = ["CALL", "FIND", "SHARE", "FoundToolsPolicy", "doors", "too_many"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from glidepath.agent.kin import used_in
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
-from glidepath.spi.sessions import Wallet, WalletStore
+from glidepath.spi.sessions import SessionStore, Wallet, WalletStore
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import OverdueHold, WalletTerms
@@ -19,7 +19,11 @@ __all__ = ["account_of", "known_wallet", "sweep"]
 _ALL = (None, None)
 
 
-async def sweep(store: Any) -> int:
+class WalletKeeper(SessionStore, WalletStore, Protocol):
+    """A store with journals and wallets: the journals say what a dead run has used."""
+
+
+async def sweep(store: WalletKeeper) -> int:
     """Write off the holds that are overdue; how many there were. Raises `StoreError` when the store fails.
 
     A journal has on disk, before each call, what that call may cost. So it says exactly what a dead run has used, a
@@ -50,7 +54,7 @@ async def known_wallet(store: object, name: str) -> Wallet:
     return found[0]
 
 
-async def account_of(store: Any, terms: WalletTerms) -> Wallet:
+async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
     """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
     try:
         await sweep(store)
@@ -60,7 +64,7 @@ async def account_of(store: Any, terms: WalletTerms) -> Wallet:
             raise
         found = ()
     if found:
-        return found[0]  # type: ignore[no-any-return]
+        return found[0]
     return Wallet(
         name=terms.name,
         per=terms.per,
@@ -71,7 +75,7 @@ async def account_of(store: Any, terms: WalletTerms) -> Wallet:
     )
 
 
-async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | None] | None:
+async def _by_journal(store: WalletKeeper, late: OverdueHold) -> tuple[int | None, int | None] | None:
     """The meter of the run as its journal has it; (None, None) when nobody knows; None when it is alive after all."""
     if late.session_id is None or not (late.dead or late.written_off):
         return _ALL
@@ -91,7 +95,7 @@ async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | 
         raise
 
 
-async def _read(store: Any, late: OverdueHold) -> tuple[int | None, int | None]:
+async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int | None]:
     folded = (await heard(read_journal(store, late.session_id or ""))).folded
     snapshot = folded.snapshot
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":

@@ -102,6 +102,7 @@ class Purse:
                 swept = True
                 if await self._sweep():  # what the dead held may be enough
                     continue
+            # An end to the wait: others may hold what is missing for as long as they like.
             if final or loop.time() >= until:
                 self._gave_up = -inf if final else loop.time()
                 self.refused = _cause(grant, self.line[-1].name)
@@ -132,6 +133,7 @@ class Purse:
             self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
             return
         journal = run.journal
+        # A journal that may lag behind cannot tell a later leg what this one has spent: each leg has its own hold.
         if journal is not None and journal.durability not in ON_DISK:
             journal = None
         self.hold = Hold(
@@ -222,6 +224,7 @@ class Purse:
         """The run has ended: what it spent is used, the rest is free. Never fails: unsettled holds become overdue."""
         heart, self._heart = self._heart, None
         if heart is not None:
+            # First: a heartbeat after the settlement would draw anew.
             heart.cancel()
             await asyncio.wait([heart])
         if self.hold is None:

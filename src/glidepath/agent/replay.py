@@ -52,7 +52,11 @@ from glidepath.tools import ToolResult
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
+    from glidepath.agent.limits import Limits
     from glidepath.spi import ModelRequest, SessionStore
+    from glidepath.spi.sessions import Lease
+    from glidepath.tools import Tool, ToolContext
+    from glidepath.tools.definition import Runner
 
 __all__ = ["Replayed", "replay"]
 
@@ -136,7 +140,7 @@ class _Checking(MemoryStore):
             return await super().load(session_id, since=since)
         return await self.source.load(session_id)
 
-    def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
+    def append(self, lease: Lease, commit: Commit, **keywords: Any) -> None:
         """Record it, and compare."""
         leg = self.leg
         if commit.number > leg.last and not leg.whole:
@@ -414,8 +418,8 @@ async def _flown(
         holder.append(copyist)
         return copyist
 
-    async def answer(_values: Any, context: Any) -> ToolResult:
-        return await holder[0].answered(context.call_id)
+    async def answer(_values: Mapping[str, Any], context: ToolContext | None) -> ToolResult:
+        return await holder[0].answered("" if context is None else context.call_id)
 
     config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
@@ -450,7 +454,7 @@ async def _flown(
         return await finish_run(run, home, prompt, token, opening=opening)
 
 
-def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) -> LoopConfig:
+def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:
     """The configuration with the recorded replies and results in place of models and tools."""
     return replace(
         config,
@@ -466,12 +470,12 @@ def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) ->
     )
 
 
-def _answering(tool: Any, answer: Any) -> Any:
+def _answering(tool: Tool, answer: Runner) -> Any:
     """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
     if tool.makes_calls:
         return tool.making_calls([hand.answering(answer) for hand in tool.hands])
     return tool.answering(answer)
 
 
-def _limited(config: Any, limits: Any) -> Any:
+def _limited(config: LoopConfig, limits: Limits | None) -> Any:
     return config if limits is None else replace(config, limits=limits)

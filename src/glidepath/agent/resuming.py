@@ -83,11 +83,11 @@ def run_of(target: object) -> str | None:
     return result.run_id if isinstance(result, RunResult) else None
 
 
-def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = None) -> None:
+def nothing_to_decide(decisions: object, obeyed: Mapping[str, Decision] | None = None) -> None:
     """Reject decisions about a finished run unless they were obeyed: the person who made them expects an effect."""
     if decisions is not None and not isinstance(decisions, Mapping):
         check_decisions(decisions, Snapshot(run_id=""))
-    for call_id, decision in (decisions or {}).items():
+    for call_id, decision in decisions.items() if isinstance(decisions, Mapping) else ():
         if not _was_obeyed(call_id, decision, obeyed or {}):
             raise ConfigurationError(
                 f"decisions: there is no pending call {call_id!r:.100}; the run is done and nothing is pending"
@@ -121,7 +121,7 @@ def check_decisions(
     return found
 
 
-def _was_obeyed(call_id: Any, decision: Any, obeyed: Mapping[str, Decision]) -> bool:
+def _was_obeyed(call_id: str, decision: object, obeyed: Mapping[str, Decision]) -> bool:
     """Whether the journal has this very decision; raises `ConfigurationError` when it has another one."""
     then = obeyed.get(call_id)
     if then is None:

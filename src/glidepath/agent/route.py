@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
@@ -12,6 +12,7 @@ from glidepath.run import Plan, Route
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Price
+    from glidepath.spi.models import Model
 
 __all__ = ["known_output", "priced", "reply_ceiling", "routed", "vendor_of"]
 
@@ -68,7 +69,7 @@ def joined(plans: list[Plan]) -> Plan:
     return route.plans[0]
 
 
-def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> Plan:
+def _with_model(plan: Plan, config: LoopConfig, model: Model, *, needed: bool) -> Plan:
     known = known_output(model)
     cap = plan.max_output_tokens
     if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):

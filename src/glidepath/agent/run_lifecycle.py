@@ -32,7 +32,7 @@ from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 __all__ = [
     "announce_child",

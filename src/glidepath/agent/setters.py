@@ -20,6 +20,7 @@ from glidepath.spi import (
     ResourceConstraint,
     ResourceContext,
     RunInfo,
+    SessionStore,
     StopGuard,
     TokenEstimator,
 )
@@ -77,7 +78,7 @@ class Setters(Said):
         """Plugins, or names of installed ones, in calling order. They add up."""
         return self._add("plugins", value)
 
-    def store(self, value: Any) -> Self:
+    def store(self, value: SessionStore | None) -> Self:
         """Where sessions are kept."""
         return self._set("store", value)
 
@@ -233,11 +234,11 @@ class Setters(Said):
         """When the store writes to disk. Needs `store`."""
         return self._set("durability", value)
 
-    def output_type(self, value: Any) -> Self:
+    def output_type(self, value: object) -> Self:
         """The type of the final answer."""
         return self._set("output_type", value)
 
-    def deps_type(self, value: Any) -> Self:
+    def deps_type(self, value: object) -> Self:
         """The type of what is passed as run(deps=...)."""
         return self._set("deps_type", value)
 

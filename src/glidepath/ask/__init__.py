@@ -49,6 +49,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
+    from glidepath.run.plan import Escalation
 
 __all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
@@ -82,7 +83,6 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
                 watch.showing = attempt.parts
-                watch.scope_hit = False
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
@@ -282,10 +282,10 @@ class _Call(Record, eq=False, gc=False):
         self.settle(attempt, booking, view)
         raise run.interrupted()
 
-    async def _fit(self, got: Any, count: int | None) -> Booking:
+    async def _fit(self, got: Booking | Refusal, count: int | None) -> Booking:
         """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
-        if type(got) is not Refusal:
-            return got  # type: ignore[no-any-return]
+        if not isinstance(got, Refusal):
+            return got
         return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
@@ -379,7 +379,6 @@ class _Call(Record, eq=False, gc=False):
         attempt.let_go()
         if stopped.let_go:
             self._abandoned(stopped)
-            run.voice.leave_outbox()
         if stopped.why is Why.INTERRUPT:
             self._keep(attempt)
             raise run.interrupted() from None
@@ -465,7 +464,7 @@ class _Call(Record, eq=False, gc=False):
         self.cap = larger
         return True
 
-    def _larger(self, ladder: Any, cap: int) -> int | None:
+    def _larger(self, ladder: Escalation, cap: int) -> int | None:
         """The next cap of a ladder; None when it has none, or fails: the truncated reply is accepted then."""
         try:
             if self.escalations >= ladder.max_attempts:

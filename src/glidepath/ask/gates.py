@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
@@ -151,7 +151,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     return gates
 
 
-def _as_gate(run: Run, answer: Any) -> Gate:
+def _as_gate(run: Run, answer: object) -> Gate:
     """The answer as a gate of which every part can be trusted."""
     try:
         if isinstance(answer, AbstractSet):

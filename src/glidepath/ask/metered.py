@@ -32,7 +32,7 @@ class _Beside:
 
     __slots__ = ("_run", "voice", "watch")
 
-    def __init__(self, run: Run, watch: Any = None) -> None:
+    def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run
         self.voice = Voice.silent(run.voice)
         self.watch = run.watch if watch is None else watch
@@ -95,7 +95,7 @@ class MeteredCall:
         plan.health.calls += 1
         run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, self.booking.cap)
 
-    async def stream(self, watch: Any = None) -> None:
+    async def stream(self, watch: object = None) -> None:
         """Receive the reply; `watch` is for a call that does not run in the run's own task."""
         beside: Any = _Beside(self.run, watch)
         await pump(beside, self.run.plan.model, self.request, self.attempt, self.booking)  # type: ignore[arg-type]

@@ -74,16 +74,19 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
     plan = run.plan
     size = sum(plan.size_of(message) for message in question.messages) + plan.estimator.estimate(question.system_prompt)
     call = _reserved(run, question, account, size)
+    # Counted before it is made: a server that asks many times at once must not get past its limit.
     account.calls += 1
     attempt = call.attempt
     free = True  # until it is sent, and when it fails before its first delta
     try:
         if run.journal is not None:
+            # Before it goes out, as for a turn: after a crash its worst case is charged.
             with suppress(Touchdown):  # the run is coming down, which is seen below
                 await run.journal.asking(call.booking)
         if run.watch.halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
         call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)
+        # From here on it is with the provider: whatever is received is charged.
         _wake(run)
         free = False
         await _streamed(run, call)
@@ -101,6 +104,7 @@ def _check(run: Run, account: SideAccount) -> None:
     if run.result is not None or run.watch.halted():
         raise SideRefused("the run is being stopped")
     coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
+    # What is left is the landing's: a server's question must not use it up.
     if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
         raise SideRefused("the run is landing and makes no other model calls")
     if account.calls >= account.max_calls:
@@ -125,6 +129,7 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
 
 
 async def _streamed(run: Run, call: MeteredCall) -> None:
+    # Over before the landing window opens: the run may be waiting for the tool that waits for this.
     seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
         async with asyncio.timeout(seconds):

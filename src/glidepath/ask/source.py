@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from glidepath.ledger import Amount
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from glidepath.outcome import StopCause
     from glidepath.run import Run
 
@@ -63,7 +65,8 @@ async def pace(run: Run, tokens: int) -> None:
         raise run.interrupted() from None
 
 
-async def _raced(run: Run, work: Any) -> None:
+async def _raced(run: Run, work: Coroutine[Any, Any, None]) -> None:
+    # A task of its own: an interrupt ends the wait at once, and the store's work is cancelled in order.
     task = run.watch.loop.create_task(work, name="glidepath-source")
     try:
         await run.watch.wait(task)

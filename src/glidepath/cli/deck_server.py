@@ -11,6 +11,7 @@ from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["checked_address", "deck", "export", "named_agents", "serve"]
 
@@ -37,7 +38,12 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
 
 
 def serve(
-    agents: dict[str, Any], options: argparse.Namespace, world: World, store: Any = None, *, demo: bool = False
+    agents: dict[str, Any],
+    options: argparse.Namespace,
+    world: World,
+    store: SessionStore | None = None,
+    *,
+    demo: bool = False,
 ) -> int:
     """Serve these agents until the process is stopped."""
     from glidepath.cli.extras import needed

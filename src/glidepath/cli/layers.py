@@ -170,7 +170,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
     return found
 
 
-def _read(setting: Setting, key: str, value: Any, file: str) -> Any:
+def _read(setting: Setting, key: str, value: object, file: str) -> Any:
     if key in _ZERO_IS_OFF and key in BY_SEED and not isinstance(value, bool) and value == 0:
         return None
     return read_value(setting, value, f"{file}: {key}")

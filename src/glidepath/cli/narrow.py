@@ -52,7 +52,7 @@ def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
+def wish(key: str, value: object, folder: Path) -> tuple[str, str]:
     """In plain words what a value would do, and the value itself: on one line, all of it."""
     setting, shown = BY_KEY[key], quoted(value)
     text = _WISHES.get(key, setting.help)
@@ -68,7 +68,7 @@ def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
     return text, shown
 
 
-def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
+def _narrows(setting: Setting, value: object, default: object, folder: Path) -> bool:
     rule = setting.found
     if isinstance(rule, tuple):
         return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
@@ -102,8 +102,8 @@ def _protected(place: Path, folder: Path) -> bool:
     return Protection().refusal(steps, entering=True) is not None
 
 
-def _resolved(text: str, folder: Path) -> Path | None:
+def _resolved(text: object, folder: Path) -> Path | None:
     try:
-        return (folder / Path(text).expanduser()).resolve()
+        return (folder / Path(str(text)).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError):
         return None

@@ -130,7 +130,7 @@ class _Page(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from glidepath import __version__
 
         print(f"glidepath {__version__}")  # noqa: T201 - exit(message=...) would write to the error stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
@@ -17,6 +17,9 @@ from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel, Turn, call, say, truncated
 from glidepath.texts import Texts
 from glidepath.tools import tool
+
+if TYPE_CHECKING:
+    from glidepath.spi import Model
 
 __all__ = ["TASK", "DemoStage", "atlas", "scripted"]
 
@@ -59,7 +62,7 @@ def scripted() -> ScriptedModel:
 class DemoStage:
     """Plays the scenes on a model and prints what happens. Each answers False when the model itself failed."""
 
-    def __init__(self, model: Any, world: World) -> None:
+    def __init__(self, model: Model, world: World) -> None:
         self._model = model
         self._world = world
         self._temperature = 0 if isinstance(model, LocalModel) else None

@@ -6,10 +6,13 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.shown import revealed
 from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["data_folder", "last_here", "last_session", "remember_here", "session_named", "short"]
 
@@ -23,7 +26,7 @@ def short(session: str) -> str:
     return inner[:_SHORT] if session.startswith(_START) and len(inner) > _SHORT else session
 
 
-async def session_named(store: Any, wanted: str) -> str:
+async def session_named(store: SessionStore, wanted: str) -> str:
     """The id of the session with this id, the only one with this prefix, or the only one of this name.
 
     Raises `ConfigurationError` when there is none, or several.
@@ -53,7 +56,7 @@ async def session_named(store: Any, wanted: str) -> str:
     raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
 
 
-async def last_session(store: Any) -> str:
+async def last_session(store: SessionStore) -> str:
     """The session that was active last; raises `ConfigurationError` when there is none."""
     from glidepath.sessions.finding import find_sessions
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from glidepath.spi.sessions import Entry, SessionQuery
 
@@ -116,14 +116,14 @@ def row(entry: Entry, width: int) -> str:
     return f"{name:<{width}}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
 
-def width_for(entries: Any) -> int:
+def width_for(entries: Iterable[Entry]) -> int:
     """How wide the column of ids has to be."""
     from glidepath.cli.shown import revealed
 
     return max([7, *[len(revealed(entry.session_id)) for entry in entries]])
 
 
-def _cost(value: Any) -> str:
+def _cost(value: object) -> str:
     from glidepath.cli.status import money
 
     try:
@@ -153,7 +153,7 @@ def as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def lines(entries: Any) -> Iterator[str]:
+def lines(entries: Sequence[Entry]) -> Iterator[str]:
     """The table."""
     width = width_for(entries)
     yield heading(width)

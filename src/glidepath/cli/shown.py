@@ -60,7 +60,7 @@ def size_of(arguments: Mapping[str, Any]) -> int:
     return sum(len(value if isinstance(value, str) else _json(value)) for value in arguments.values())
 
 
-def _argument(name: str, value: Any, width: int) -> Iterator[str]:
+def _argument(name: str, value: object, width: int) -> Iterator[str]:
     label = revealed(name)
     if label != name or width_of(label) > width // 2:
         yield "  an argument named"
@@ -126,7 +126,7 @@ def call_line(name: str, arguments: Mapping[str, Any], most: int = 0) -> str:
     return line if not most or len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
 
 
-def quoted(value: Any) -> str:
+def quoted(value: object) -> str:
     """A setting's value on one line, in full: text in quotes, names one by one, a table as JSON."""
     if value is None:
         return "off"
@@ -144,5 +144,5 @@ def quoted(value: Any) -> str:
     return revealed(_json(plain) if isinstance(plain, dict | list) else str(plain))
 
 
-def _json(value: Any, *, indent: int | None = None) -> str:
+def _json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "migrate_store", "store_path"]
 
@@ -71,7 +74,7 @@ def _default_is_sqlite() -> bool:
         return False
 
 
-async def migrate_store(name: str | None, source: Any, world: World) -> int:
+async def migrate_store(name: str | None, source: SessionStore, world: World) -> int:
     """Copy every session of a store into the named one; returns 1 when something had to stay.
 
     Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
@@ -82,8 +85,9 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
     from glidepath.sessions.sqlite import default_file
 
     target = SegmentStore() if name is None else make_store(name, world)
-    if getattr(source, "path", None) == getattr(target, "path", ""):
-        raise ConfigurationError(f"{source.path} already holds these sessions: name another store to copy them to")
+    place = getattr(source, "path", None)
+    if place == getattr(target, "path", ""):
+        raise ConfigurationError(f"{place} already holds these sessions: name another store to copy them to")
     try:
         done = await migrate(source, target)
     finally:
@@ -92,7 +96,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
         world.complain(f"{session} stays: {reason}")
     world.note(f"{len(done.moved)} sessions are in {getattr(target, 'path', name)}")
     file = default_file()
-    if name is None and not done.left and getattr(source, "path", None) == str(file):
+    if name is None and not done.left and place == str(file):
         await source.close()
         aside = file.with_name(f"{file.name}.migrated")
         file.rename(aside)

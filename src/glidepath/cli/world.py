@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 __all__ = ["ScreenClosed", "World", "columns_of"]
 
@@ -87,7 +87,7 @@ class World:
             self._noted.add(text)
             self.note(text)
 
-    def is_terminal(self, stream: Any) -> bool:
+    def is_terminal(self, stream: TextIO) -> bool:
         """True when this stream is a terminal."""
         try:
             return bool(stream.isatty())
@@ -111,7 +111,7 @@ class World:
             os.close(nowhere)
 
 
-def columns_of(stream: Any) -> int:
+def columns_of(stream: TextIO) -> int:
     """How wide the terminal behind a stream is; 80 when there is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS

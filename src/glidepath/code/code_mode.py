@@ -22,8 +22,9 @@ from glidepath.code.interpreter import (
 )
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
-from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
+from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool
 from glidepath.tools.results import NO_OUTPUT
+from glidepath.tools.text import trim
 from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["CodeMode"]
@@ -247,12 +248,12 @@ def _stubs(hands: Sequence[Tool]) -> str:
     return "\n".join(lines)
 
 
-def _type(schema: Any) -> str:
+def _type(schema: object) -> str:
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
 
-def _default(schema: Any) -> str:
+def _default(schema: object) -> str:
     return repr(schema["default"]) if isinstance(schema, Mapping) and "default" in schema else "None"
 
 
@@ -310,7 +311,7 @@ def _concluded(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResul
     return ToolResult(text, is_error=outcome.kind is not None, kind=outcome.kind, details=details)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """The value of the last expression: text as it is, data as JSON, else as Python shows it."""
     if isinstance(value, str):
         return value

@@ -275,7 +275,7 @@ def named(name: str, args: Sequence[Any], kwargs: Mapping[Any, Any], parameters:
         raise TypeError(f"{name}(): an argument is nested too deeply") from None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value as JSON data; raises `TypeError`."""
     if value is None or isinstance(value, bool | int | str):
         return value

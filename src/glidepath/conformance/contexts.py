@@ -138,7 +138,7 @@ class _Counted(Sequence[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int | slice) -> Any:
         self.reads += len(range(*place.indices(len(self.items)))) if isinstance(place, slice) else 1
         return self.items[place]
 

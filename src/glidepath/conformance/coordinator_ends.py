@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Limits
 from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
@@ -31,6 +31,9 @@ from glidepath.teams.values import (
 )
 from glidepath.testing import call, empty, fail, hang, no_leftovers, say
 from glidepath.tools import tool
+
+if TYPE_CHECKING:
+    from glidepath.spi import ModelRequest
 
 __all__ = ["EndingClauses"]
 
@@ -64,7 +67,7 @@ class EndingClauses(CoordinatorContract):
                 """Look."""
                 return "seen"
 
-            def busy(request: Any) -> Any:
+            def busy(request: ModelRequest) -> Any:
                 return call("look") if request.tools else say("landed <a>")
 
             stage = Stage(
@@ -370,7 +373,7 @@ class _Spender:
     def __init__(self) -> None:
         self.tokens = 0
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: ModelRequest) -> Any:
         text = "word " * min(300, (request.max_output_tokens or 300) // 2)
         said = len(request.system_prompt) + sum(len(message.text) for message in request.messages) + len(text)
         self.tokens += said // 4
@@ -385,7 +388,7 @@ def _waiting_stage_for_anybody() -> Stage:
         """Send it."""
         return "ok"
 
-    def works(request: Any) -> Any:
+    def works(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool_result":
             return say("sent")
         return call("send") if "Send it off." in request.messages[0].text else say("written")
@@ -400,7 +403,7 @@ def _waiting_stage() -> Stage:
         """Send it."""
         return "ok"
 
-    def asks(request: Any) -> Any:
+    def asks(request: ModelRequest) -> Any:
         return say("sent") if request.messages[-1].role == "tool_result" else call("send")
 
     return Stage({"a": (), "b": (), "c": ("a",)}, {"a": asks, "b": say(artifact("b"), delay=2.0)}, tools=[send])

@@ -63,11 +63,12 @@ class EvaluationStrategyContract(Contract):
         """Run one clause in virtual time."""
         return VirtualClock().run(main)
 
-    def context(self, artifact: str, *, ask: Ask | None = None, **config: Any) -> EvaluationContext:
+    def context(self, artifact: str, *, ask: Ask | None = None, **config: object) -> EvaluationContext:
         """What a coordinator would show a reviewer of this artifact; override it to give your own step."""
         step = TeamStep(id="report", description="Write the report.")
+        fields: dict[str, Any] = config
         return EvaluationContext(
-            step=step, artifact=artifact, goal="A report.", ask=ask or _runs, config=TeamConfig(**config)
+            step=step, artifact=artifact, goal="A report.", ask=ask or _runs, config=TeamConfig(**fields)
         )
 
     async def _verdict(self, artifact: str, **more: Any) -> EvaluationVerdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.hook_contract import BeforeToolCallContract
@@ -15,6 +15,9 @@ from glidepath.sessions.archive import export_journal, import_journal
 from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from glidepath.testing.turns import Step
 
 __all__ = ["ProvenanceContract"]
 
@@ -168,11 +171,11 @@ class ProvenanceContract(BeforeToolCallContract):
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 
-    def _agent(self, *turns: Any, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
+    def _agent(self, *turns: Step, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
         model = ScriptedModel([*turns, say("done")])
         return Agent(model=model, tools=tools, plugins=[self.make_plugin()], limits=ROOMY, **more)
 
-    def _ran(self, prompt: str, *turns: object, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
+    def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
 
         async def clause() -> RunResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from glidepath.run import CancelToken
 from glidepath.testing import ScriptedModel, call, no_leftovers, say
 from glidepath.tools import Tool
 from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
+
+if TYPE_CHECKING:
+    from glidepath.testing.turns import Step
 
 __all__ = ["ToolSourceContract"]
 
@@ -179,7 +182,7 @@ class ToolSourceContract(Contract):
         finally:
             await supply.close()
 
-    def _agent(self, source: ToolSource, *turns: Any) -> Agent:
+    def _agent(self, source: ToolSource, *turns: Step) -> Agent:
         return Agent(model=ScriptedModel([*turns, say("done")]), tools=[source], limits=Limits(max_iterations=5))
 
 

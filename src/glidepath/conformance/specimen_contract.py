@@ -16,7 +16,8 @@ import pytest
 
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError
-from glidepath.sim import Finding, Report, simulate
+from glidepath.sim import Report, simulate
+from glidepath.sim.findings import Finding
 
 __all__ = ["assert_contained", "simulator"]
 

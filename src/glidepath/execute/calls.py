@@ -16,7 +16,8 @@ from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
-from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
+from glidepath.tools import ArgumentsError, Continuation, ToolResult
+from glidepath.tools.advice import malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _spent(run: Run, room: int) -> Verdict | None:
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
 
-def _bind(run: Run, job: Job, arguments: Any = None) -> None:
+def _bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
@@ -311,5 +312,5 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     return decision
 
 
-def _are_names(origins: Any) -> bool:
+def _are_names(origins: object) -> bool:
     return type(origins) is tuple and all(type(name) is str for name in origins)

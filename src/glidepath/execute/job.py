@@ -16,19 +16,10 @@ from glidepath.outcome import ResultKind
 from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import heard_in
-from glidepath.tools import (
-    Bound,
-    CallsMade,
-    Continuation,
-    NeedsCalls,
-    NeedsInput,
-    Tool,
-    ToolContext,
-    ToolResult,
-    as_result,
-    trim_result,
-)
+from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
+from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
+from glidepath.tools.results import as_result, trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -62,6 +53,8 @@ class Job(Record, eq=False):
     started_at: float | None = None
     took: float | None = None
     """Seconds it took, in a batch: the others may still be running."""
+    waits: Any = None
+    """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
@@ -118,7 +111,7 @@ class Job(Record, eq=False):
         """True once it has its result, even if work is still running."""
         return self.result is not None
 
-    def returned(self, value: Any) -> None:
+    def returned(self, value: object) -> None:
         """It returned."""
         if self.result is not None:
             return

@@ -13,7 +13,7 @@ from glidepath.landing.call import landing_call
 from glidepath.landing.last_words import fitted, not_executed, summary
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.run import Ending, Signal, Touchdown, Verdict
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -29,6 +29,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     witness(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
     run.close_turn()
+    # A second landing call for the same limit would pay for the same answer again.
     if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
     if verdict.gentle and run.plan.landing != "off" and _may_call(run):

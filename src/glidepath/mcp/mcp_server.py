@@ -259,7 +259,7 @@ class McpServer(ToolSource):
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
 
 
-def _sandbox(wrong: str, sandbox: Any, url: Any) -> Sandbox | None:
+def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
             raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names a remote server; drop one")
@@ -267,14 +267,14 @@ def _sandbox(wrong: str, sandbox: Any, url: Any) -> Sandbox | None:
     raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 
 
-def _check_server_name(name: Any) -> None:
+def _check_server_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise ConfigurationError(f"an MCP server needs a name of 1 to {LONGEST_NAME} characters, not {shown(name, 80)}")
     if not all(letter.isascii() and (letter.isalnum() or letter in "_-.") for letter in name):
         raise ConfigurationError(f"MCP server name {name!r:.80}: use letters, digits, _ - and . only")
 
 
-def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: Any) -> None:
+def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: object) -> None:
     for field, flag in flags.items():
         if not isinstance(flag, bool):
             raise ConfigurationError(f"{wrong}: {field} must be True or False, not {shown(flag, 80)}")
@@ -303,7 +303,7 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 
 
-def _text(wrong: str, field: str, value: Any) -> str:
+def _text(wrong: str, field: str, value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ConfigurationError(f"{wrong}: {field} must be a str, not {shown(value, 80)}")
@@ -312,17 +312,17 @@ def _text(wrong: str, field: str, value: Any) -> str:
     return str(text)
 
 
-def _optional(wrong: str, field: str, value: Any) -> str | None:
+def _optional(wrong: str, field: str, value: object) -> str | None:
     return None if value is None else _text(wrong, field, value)
 
 
-def _texts(wrong: str, field: str, values: Any) -> tuple[str, ...]:
+def _texts(wrong: str, field: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {shown(values, 80)}")
     return tuple(_text(wrong, f"{field}[{number}]", value) for number, value in enumerate(values))
 
 
-def _pairs(wrong: str, field: str, pairs: Any) -> dict[str, str]:
+def _pairs(wrong: str, field: str, pairs: object) -> dict[str, str]:
     if pairs is None:
         return {}
     if not isinstance(pairs, Mapping):
@@ -330,16 +330,15 @@ def _pairs(wrong: str, field: str, pairs: Any) -> dict[str, str]:
     return {_text(wrong, field, key): _text(wrong, f"{field}[{key!r}]", value) for key, value in pairs.items()}
 
 
-def _seconds(wrong: str, field: str, value: Any) -> float | None:
+def _seconds(wrong: str, field: str, value: object) -> float | None:
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < FOREVER:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < FOREVER:
         raise ConfigurationError(f"{wrong}: {field} must be a number of seconds above 0, not {shown(value, 80)}")
     return float(value)
 
 
-def _size(wrong: str, value: Any) -> int:
+def _size(wrong: str, value: object) -> int:
     if type(value) is not int or not 1 << 10 <= value <= 1 << 30:
         raise ConfigurationError(
             f"{wrong}: max_message_bytes must be between 1,024 and 1,073,741,824, not {shown(value, 80)}"

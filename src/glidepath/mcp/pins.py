@@ -177,7 +177,7 @@ def _shown(definition: Mapping[str, Any] | None) -> list[str]:
     return _wire.pretty(_cleaned(definition)).decode().splitlines()
 
 
-def _cleaned(data: Any) -> Any:
+def _cleaned(data: object) -> Any:
     if isinstance(data, str):
         return clean_text(data, 4_000)
     if isinstance(data, Mapping):

@@ -20,7 +20,7 @@ def schema_fault(schema: Mapping[str, Any]) -> str | None:
     return next(_faults(schema, schema, "$"), None)
 
 
-def _faults(node: Any, root: Mapping[str, Any], where: str) -> Iterator[str]:
+def _faults(node: object, root: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(node, bool):
         return
     if not isinstance(node, Mapping):

@@ -73,7 +73,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     return server
 
 
-def _check(label: str, agent: Any) -> None:
+def _check(label: str, agent: object) -> None:
     if not isinstance(agent, Agent):
         raise ConfigurationError(f"{label}: expected an Agent, got {type(agent).__name__}")
     if not agent.config.limits.bounded:
@@ -143,7 +143,7 @@ def _description(agent: Agent) -> str:
     )
 
 
-def _lowered(turns: Any, tokens: Any, cost: Any, timeout: Any) -> Budget | None:
+def _lowered(turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None) -> Budget | None:
     """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
     if turns is None and tokens is None and cost is None and timeout is None:
         return None

@@ -22,6 +22,7 @@ from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import CreateMessageRequestParams, ElicitRequestParams
     from mcp.types import Tool as Definition
 
 __all__ = ["Asked", "Idle", "Interruptible", "Listing", "Request", "ServerLost", "ServerOwner", "ServerRefused"]
@@ -62,13 +63,13 @@ class Listing:
 class Asked:
     """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
 
-    async def sample(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
+    async def sample(self, params: CreateMessageRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """A `sampling/createMessage` request."""
         from mcp.types import ErrorData
 
         return ErrorData(code=-32603, message="sampling is not allowed")
 
-    async def elicit(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
+    async def elicit(self, params: ElicitRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """An `elicitation/create` request."""
         from mcp.types import ErrorData
 
@@ -486,10 +487,10 @@ def _reason(error: BaseException, link: ServerLink) -> str:
     return told(error)
 
 
-def _first_line(error: Any) -> str:
+def _first_line(error: BaseException) -> str:
     """The first thing pydantic complains about, and where."""
     try:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     except Exception:
         return " ".join(words(error).split("\n")[:3])[:300]

@@ -45,7 +45,7 @@ def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int =
     return ToolResult(content_out, is_error=bool(answer.is_error), kind="tool_error" if answer.is_error else None)
 
 
-def _says(blocks: list[ResultBlock], structured: Any) -> bool:
+def _says(blocks: list[ResultBlock], structured: object) -> bool:
     """True when one of the texts is the structured content in writing, as the protocol recommends."""
     for block in blocks:
         if isinstance(block, TextBlock) and len(block.text) < 1 << 20 and block.text[:1] in '{["-0123456789tfn':

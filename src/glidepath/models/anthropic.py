@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
@@ -41,6 +41,9 @@ from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR,
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
 from glidepath.spi import ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from glidepath.models.anthropic_client import ClaudeClient
 
 __all__ = ["AnthropicModel"]
 
@@ -121,7 +124,7 @@ class AnthropicModel:
         context_window: int | None = None,
         cache: str | bool = "5m",
         cache_breakpoints: int = 3,
-        client: object = None,
+        client: ClaudeClient | None = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
@@ -281,12 +284,12 @@ def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
 
 
-def _with_beta(client: Any, body: Mapping[str, Any]) -> dict[str, str] | None:
+def _with_beta(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
     """The header that a setting of the body needs, besides those the client has."""
     thinking = body.get("thinking")
     if not isinstance(thinking, Mapping) or "block_binding" not in thinking:
         return None
-    own = [value for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
+    own = [str(value) for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
     return {"anthropic-beta": ",".join([*own, _BINDING])}
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import TypeAlias
+
+    from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
+
+    ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
 __all__ = ["AnthropicPort"]
 
@@ -32,7 +40,7 @@ class AnthropicPort:
         api_key: str | None,
         base_url: str | None,
         headers: Mapping[str, str] | None,
-        client: Any,
+        client: ClaudeClient | None,
         host: str | None,
     ) -> None:
         check_url(base_url)
@@ -64,7 +72,7 @@ class AnthropicPort:
         self.faults = Faults(f"{self.host.name}:{name} at {site(url)}", secrets, advice)
 
 
-async def _close(client: Any) -> None:
+async def _close(client: ClaudeClient) -> None:
     await client.close()
 
 
@@ -76,7 +84,7 @@ def _sdk(extra: str) -> Any:
     return anthropic
 
 
-def _options(sdk: Any, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
     return {
         "base_url": base_url,
         "default_headers": headers,
@@ -86,7 +94,7 @@ def _options(sdk: Any, base_url: str | None, headers: Mapping[str, str] | None) 
     }
 
 
-def _settled(client: Any) -> Any:
+def _settled(client: ClaudeClient) -> ClaudeClient:
     from anthropic._base_client import get_platform
 
     check_url(str(client.base_url))

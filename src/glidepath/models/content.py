@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import RefusedError, RejectedError
@@ -27,6 +27,9 @@ from glidepath.messages import (
 from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "VendorReply",
@@ -243,7 +246,7 @@ class VendorReply:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
-    def weighed(self, entries: Any) -> None:
+    def weighed(self, entries: Iterable[Mapping[str, Any]] | None) -> None:
         """Tokens with their probabilities, as OpenAI writes them; empty unless asked for."""
         if self._tokens is None:
             return

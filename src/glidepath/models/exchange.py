@@ -7,7 +7,7 @@ the events are read here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
@@ -25,6 +25,15 @@ __all__ = ["Reader", "answer", "run_out"]
 _MOST_PAGE = 1 << 20
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
+
+
+class RawResponse(Protocol):
+    """What an SDK's response is to us: bytes, and headers before them."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by names in any case."""
+        ...
 
 
 class Reader(Protocol):
@@ -94,7 +103,7 @@ async def _events(
         raise failure
 
 
-async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) -> None:
+async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawResponse, faults: Faults) -> None:
     """Reject anything that is not an event stream, such as a login page. The content type may be wrong."""
     head = chunk.lstrip()
     if not head or head.startswith(_SSE_FIELDS):
@@ -122,7 +131,7 @@ async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) ->
     )
 
 
-async def run_out(close: Callable[[], Any], chunks: Any) -> None:
+async def run_out(close: Callable[[], Any], chunks: AsyncIterator[object] | None) -> None:
     """Close a response, then let what was reading it come to its end.
 
     A reader that is only dropped would be closed later by the event loop, in a task that outlives the run.

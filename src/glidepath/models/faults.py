@@ -286,7 +286,9 @@ def _delay(details: object) -> float | None:
     return None
 
 
-def _number(text: Any) -> float | None:
+def _number(text: str | float | None) -> float | None:
+    if text is None:
+        return None
     try:
         number = float(text)
     except (TypeError, ValueError):

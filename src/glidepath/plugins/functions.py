@@ -41,12 +41,12 @@ def _name(function: object) -> str | None:
     return snake_case(name) if isinstance(name, str) and name.isidentifier() else None
 
 
-def _awaited(function: Any) -> Any:
+def _awaited(function: Callable[[Any], Any]) -> Any:
     """An object with an async `__call__`, wrapped so that it is recognized as async."""
     if inspect.iscoroutinefunction(function) or not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return function
 
-    async def call(context: Any) -> Any:
+    async def call(context: object) -> Any:
         return await function(context)
 
     return call

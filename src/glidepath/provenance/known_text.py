@@ -142,7 +142,7 @@ class KnownText:
                 self.entries[entry.values, entry.names] = entry
 
 
-def leaves(data: Any, name: str = "") -> list[tuple[str, str]]:
+def leaves(data: object, name: str = "") -> list[tuple[str, str]]:
     """The values in plain data as text, each with the name of its field; at most `MOST_LEAVES`."""
     found: list[tuple[str, str]] = []
     waiting = [(name, data)]
@@ -195,7 +195,7 @@ def _fields(text: str) -> list[tuple[str, str]]:
     return [] if data is None else leaves(data)
 
 
-def _records(data: Any) -> Iterator[Mapping[str, Any]]:
+def _records(data: object) -> Iterator[Mapping[str, Any]]:
     waiting = [data]
     while waiting:
         one = waiting.pop()

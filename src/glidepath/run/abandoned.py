@@ -25,13 +25,13 @@ class TaskBound:
         raise NotImplementedError
 
 
-def request(cancelled: Any) -> None:
+def request(cancelled: BaseException) -> None:
     """Mark a cancellation as a run's: it is taken back before foreign code sees it, and another run in there must know.
 
     Its own class would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
     """
     # An attribute, because the exception object is all that travels to the foreign code and back.
-    cancelled.asked_by_a_run = True
+    cancelled.asked_by_a_run = True  # type: ignore[attr-defined]
 
 
 def is_request(cancelled: BaseException | None) -> bool:
@@ -39,7 +39,7 @@ def is_request(cancelled: BaseException | None) -> bool:
     return getattr(cancelled, "asked_by_a_run", False)
 
 
-def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
+def move_scopes(coroutine: object, owner: TaskBound, new: asyncio.Task[Any]) -> None:
     """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it continues.
 
     They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of the
@@ -54,7 +54,7 @@ def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> Non
             setattr(scope, name, new)
 
 
-def scopes(coroutine: Any) -> Iterator[Any]:
+def scopes(coroutine: object) -> Iterator[Any]:
     """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
     inside: Any = coroutine
     while inside is not None:
@@ -68,7 +68,7 @@ def scopes(coroutine: Any) -> Iterator[Any]:
         inside = _awaited(inside, held)
 
 
-def _awaited(inside: Any, held: list[Any]) -> Any:
+def _awaited(inside: object, held: list[Any]) -> Any:
     """What a coroutine waits for, one step further in; None at the end."""
     for kind, name in _WAITING:
         if isinstance(inside, kind):
@@ -108,7 +108,7 @@ def _cancellations() -> int:
 
 @types.coroutine
 def closable(
-    coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None
+    coroutine: Coroutine[Any, Any, Any], let_go: Callable[[], bool], error: BaseException | None = None
 ) -> Generator[Any, Any, Any]:
     """Await a coroutine that is sure to end when its task is cancelled, once nothing waits for it.
 
@@ -137,6 +137,7 @@ def closable(
                 if ends is None:
                     # Not at once: code that cleans up after a cancellation is given the time for it.
                     asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
+                # The timer above has rung: this cancellation is its own. A little slack, since timers may ring early.
                 elif loop.time() + 0.01 >= ends.when():
                     coroutine.close()
                     raise

@@ -103,6 +103,16 @@ class Spending(Record, eq=False, kw_only=True):
         if usage.estimated:
             account.estimated = True
 
+    def pay_plain(self, given: int, written: int, money: int) -> None:
+        """`pay` for input and output alone."""
+        account = self.account
+        account.calls += 1
+        account.input += given
+        account.output += written
+        if money:
+            self.money += money
+            account.money += money
+
     def mark(self, at: float, meter: Meter) -> None:
         """A reply joined the transcript: what is used by now. `cruise` does the same."""
         self.burnt.extend((at, meter.tokens, meter.money, meter.turns, meter.tool_calls))

@@ -61,7 +61,7 @@ def answer(text: str | Mapping[str, Any]) -> Decision:
     return Decision(kind="answer", text=_text("answer(text)", text))
 
 
-def _text(field: str, text: Any) -> str:
+def _text(field: str, text: object) -> str:
     if not isinstance(text, str):
         raise ConfigurationError(f"{field} takes a str, not {text!r:.100}")
     try:

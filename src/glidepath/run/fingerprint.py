@@ -90,7 +90,7 @@ def _of_tool(tool: Tool) -> str:
     return " ".join([_of_schema(tool.parameters), *marks])
 
 
-def _of_schema(schema: Any) -> str:
+def _of_schema(schema: object) -> str:
     """The digest of a schema, also of one that is not JSON."""
     try:
         return _digest(canonical(schema))

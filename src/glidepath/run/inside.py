@@ -125,6 +125,7 @@ class Place(Record, eq=False):
     @property
     def is_open(self) -> bool:
         """True until the call or hook has ended."""
+        # Read once, then looked at: between two looks it could become None.
         run, work = self.run, self.work  # another thread may close it meanwhile
         return run is not None and work is not None and run.result is None and work.result is None
 
@@ -184,7 +185,7 @@ class SideWork(Record, eq=False):
     above: Any = None
     """The run that started this one, while this one runs."""
 
-    def belong_to(self, above: Any) -> None:
+    def belong_to(self, above: Run | None) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
         self.above = above
 
@@ -287,6 +288,7 @@ async def launch(
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.work.spawned.get(place.key, ())) + 1}"
     child = _begun(place.loop, fly(token, name), "glidepath-child")
+    # Before the first wait: a place that ends now must know of the child to stop it.
     enlist(place, token, child)
     try:
         result, error = await child
@@ -302,6 +304,7 @@ def _begun(
 ) -> asyncio.Task[Any]:
     """A task for a child. One that is cancelled before its first step never takes it, and is closed."""
     task = loop.create_task(_sheltered(flight), name=name, context=context)
+    # A coroutine that never ran would warn that it was never awaited.
     task.add_done_callback(lambda _: flight.close())
     return task
 

@@ -37,7 +37,7 @@ def open_state(
     watch: Watch,
     landing_reserve: Amount,
     landing_paid: bool = True,
-    deps: Any = None,
+    deps: object = None,
     stream: Consumer | None = None,
     resumed: Resumption | None = None,
     per_run: PerRun | None = None,

@@ -25,7 +25,8 @@ from glidepath.spi import (
     ToolSpec,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Output, Tool
+from glidepath.tools import Tool
+from glidepath.tools.output import Output
 
 __all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
 

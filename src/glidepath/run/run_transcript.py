@@ -313,10 +313,10 @@ class CurrentTurn(Record, eq=False):
         self.state = AgentState.RUNNING
         self.checkpoint = checkpoint
 
-    def close(self, checkpoint: str) -> None:
+    def close(self) -> None:
         """The batch is over, and with it the turn: nothing happens in between."""
         self.state = AgentState.RUNNING
-        self.checkpoint = checkpoint
+        self.checkpoint = AFTER_TOOLS
         self.is_open = False
 
     def fail(self) -> None:

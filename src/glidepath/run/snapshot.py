@@ -84,7 +84,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
         return tuple(sorted(value))
@@ -143,7 +143,7 @@ def configured(run: Run) -> str:
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
 
-def _guard_state(state: Any) -> dict[str, Any]:
+def _guard_state(state: object) -> dict[str, Any]:
     """A copy of what the guards have counted; anything but plain data is left out."""
     if type(state) is not dict:
         return {}
@@ -194,7 +194,7 @@ def restore(run: Run, resumed: Resumption) -> None:
         transcript.tell_later("resumed", "resume", run.plan.texts.fill("resumed"))
 
 
-def _assign(part: Any, name: str, value: Any) -> None:
+def _assign(part: object, name: str, value: Any) -> None:
     """Put a field of a snapshot back, as the run has it."""
     if name in _SETS and value is not None:
         value = frozenset(value)

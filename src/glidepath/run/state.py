@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import inf
-from typing import Any
 
 from glidepath._wire import Record
 from glidepath.events import (
@@ -172,7 +171,7 @@ class Run(Record, eq=False, kw_only=True):
         """Seconds since the run began."""
         return self.watch.time() - self.terms.started_at
 
-    def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
+    def emit(self, kind: Callable[..., Event], *fields: object) -> None:
         """Report what happened to the listeners: the kind of event, then its own fields in their order.
 
         What happens in every turn is emitted on the spot instead: `voice.tell_all` gets the same event, a call earlier.

@@ -8,6 +8,7 @@ can never go off in whatever its consumer awaits.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -200,21 +201,30 @@ class RunStream(Generic[OutputT]):
 
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
+        outbox = self.outbox
         while True:
             batch = self._batch
             for event in batch:
                 yield event
-            if batch is self._batch and not self._next_batch():  # else the consumer has read ahead, by `anext`
+            if batch is not self._batch:  # the consumer has read ahead, by `anext`
+                continue
+            if not outbox:
                 if task.done():
                     self._raise_failure(task)
                     return
                 await self._ring_for_me()
+                if batch is not self._batch:
+                    continue
+            self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
+            outbox.clear()
+            if self._room is not None:
+                self._make_room()
 
     def _next_batch(self) -> bool:
         outbox = self.outbox
         if not outbox:
             return False
-        self._batch = iter(outbox[:])  # as `_taken` does it: every wait of the run ends here
+        self._batch = iter(outbox[:])
         outbox.clear()
         if self._room is not None:
             self._make_room()
@@ -229,12 +239,13 @@ class RunStream(Generic[OutputT]):
         return events
 
     def _ring_for_me(self) -> asyncio.Future[None]:
-        if self._bell is not None and not self._bell.done():
+        bell = self._bell
+        if bell is not None and not bell.done():
             raise RuntimeError(
                 "another task is already waiting for the next event: a stream has one consumer at a time"
             )
-        self._bell = asyncio.get_running_loop().create_future()
-        return self._bell
+        self._bell = bell = Future(loop=get_running_loop())
+        return bell
 
     def _raise_failure(self, task: asyncio.Task[RunResult]) -> None:
         self._told = True
@@ -248,8 +259,9 @@ class RunStream(Generic[OutputT]):
 
     def ring(self, _: object = None) -> None:
         """Something may have happened: wake the consumer, if it waits for that."""
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+        bell = self._bell
+        if bell is not None and not bell.done():
+            bell.set_result(None)
 
     def room(self) -> asyncio.Future[None]:
         """What to wait for when the consumer is far behind."""

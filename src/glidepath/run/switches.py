@@ -132,7 +132,7 @@ class Lookout:
         if busy is not None:
             busy.add(self)
 
-    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: Any) -> None:
+    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: set[object] | None) -> None:
         thrown, error = False, None
         try:
             thrown = bool(self._switch.look())
@@ -143,7 +143,7 @@ class Lookout:
         except RuntimeError:  # the loop is closed: nobody is left to tell
             return
 
-    def _came_back(self, busy: Any, thrown: bool, error: BaseException | None) -> None:
+    def _came_back(self, busy: set[object] | None, thrown: bool, error: BaseException | None) -> None:
         if self._thread is not None:
             self._thread.join(JOIN)
         if busy is not None:

@@ -92,16 +92,21 @@ class RunGuards(Record, eq=False):
     """None: no end of this run has looked bad so far."""
     home: Mapping[str, Any] = _NOTHING
     """The session's metadata."""
+    circles: Any = None
+    """The one that looks for circles, where it can be asked in short: `is_new`, `keep_new`."""
+    errors: Any = None
+    """The one that counts errors in a row, where that is the only other one."""
 
     @classmethod
     def of(cls, guards: tuple[CallGuard, ...], stops: tuple[StopGuard, ...] | None, home: dict[str, Any]) -> RunGuards:
         """Each where it is asked."""
-        return cls(
-            tuple([guard for guard in guards if guard.before is not None]),
-            tuple([guard for guard in guards if guard.after is not None]),
-            stops,
-            home,
-        )
+        before = tuple([guard for guard in guards if guard.before is not None])
+        after = tuple([guard for guard in guards if guard.after is not None])
+        circles, *others = guards or (None,)
+        short = hasattr(circles, "keep_new") and all(hasattr(guard, "streaks") for guard in others)
+        if short and len(others) <= 1:
+            return cls(before, after, stops, home, circles, *others)
+        return cls(before, after, stops, home)
 
     def watch_stops(self, stops: tuple[StopGuard, ...]) -> tuple[StopGuard, ...]:
         """An end looks bad: these are asked from now on."""

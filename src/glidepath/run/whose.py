@@ -21,9 +21,15 @@ import signal
 import sys
 from asyncio.runners import Runner
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import FrameType
+
+    from glidepath.run.watch import Watch
 
 __all__ = ["INSIDE", "Ear", "is_by_hand"]
 
@@ -40,7 +46,7 @@ class Ear:
 
     __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback")
 
-    def __init__(self, future: Any, watch: Any, coroutine: Any) -> None:
+    def __init__(self, future: asyncio.Future[Any], watch: Watch, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._asyncio_future_blocking = True
         future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it
         self.add_done_callback = future.add_done_callback
@@ -52,7 +58,7 @@ class Ear:
 
     def done(self) -> bool:
         """Whether the future has its result."""
-        return self._future.done()  # type: ignore[no-any-return]
+        return self._future.done()
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -63,15 +69,17 @@ class Ear:
         """Any other attribute, such as `cancelled` by anyio's memory streams."""
         return getattr(self._future, name)
 
-    def cancel(self, msg: Any = None) -> bool:
+    def cancel(self, msg: object = None) -> bool:
         """Somebody cancels the task: take note when it is the foreign code itself."""
         watch = self._watch
         late = asyncio.current_task(watch.loop) is watch.task  # it cancelled itself before it waited: that is counted
         if not late and not watch.poking and self._from_inside(sys._getframe(1)):  # noqa: SLF001 - who called `cancel`
             watch.heard += 1
-        return self._future.cancel(msg=msg)  # type: ignore[no-any-return]
+        return self._future.cancel(msg=msg)
 
-    def _from_inside(self, caller: Any) -> bool:
+    def _from_inside(self, caller: FrameType | None) -> bool:
+        if caller is None:
+            return False
         if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
             return self._from_inside(caller.f_back)
         if caller.f_code is _BY_HAND:

@@ -112,7 +112,7 @@ class Hub:
         """Of sessions that no store keeps."""
         self.closing = False
         """The server is shutting down: nothing starts any more, and streams end."""
-        self.switches = Switchboard(store, log)
+        self.switches = Switchboard(store)
         """The kill switches that hold runs back."""
         self.recorded = 0
         """Events that were logged so far."""

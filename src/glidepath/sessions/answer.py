@@ -72,7 +72,9 @@ async def called(method: Callable[..., Awaitable[T]], *arguments: object, **opti
     return await method(*arguments, **options)
 
 
-async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
+async def _take_back(
+    work: asyncio.Task[Any], later: Awaitable[object], undo: Callable[..., Awaitable[object]] | None
+) -> None:
     if work.cancelled():  # before it began
         close = getattr(later, "close", None)
         if close is not None:
@@ -82,7 +84,7 @@ async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
             await heard(called(undo, work.result()[0]), FAREWELL)
 
 
-async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
+async def _contained(later: Awaitable[T], over: Callable[[], bool]) -> tuple[Any, BaseException | None]:
     """The answer, or what was raised: SystemExit and KeyboardInterrupt, too, stay in here."""
     try:
         return await closable(later if type(later) is CoroutineType else _awaited(later), over), None
@@ -90,5 +92,5 @@ async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-async def _awaited(later: Any) -> Any:
+async def _awaited(later: Awaitable[T]) -> Any:
     return await later

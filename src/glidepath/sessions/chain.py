@@ -50,6 +50,7 @@ _encode = _wire.encoder(enc_hook=_readable)
 
 def chained(before: bytes, number: int, body: bytes) -> bytes:
     """The hash of a commit."""
+    # Keyed with the hash before it: a commit cannot be moved to another place or another journal.
     return blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()
 
 

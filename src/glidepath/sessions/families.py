@@ -109,7 +109,7 @@ def _rename_field(told: object, rename: _Rename, _root: bool = False) -> None:
         told["session_id"] = rename(told["session_id"])
 
 
-def _rename_opened(told: Any, rename: _Rename, root: bool) -> None:
+def _rename_opened(told: dict[str, Any], rename: _Rename, root: bool) -> None:
     _rename_field(told, rename)
     _rename_field(told.get("parent"), rename)
     if root:
@@ -126,13 +126,13 @@ def _rename_result(told: object, rename: _Rename, _root: bool = False) -> None:
             _rename_result(child, rename)
 
 
-def _rename_state(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_state(told: dict[str, Any], rename: _Rename, _root: bool = False) -> None:
     patch = _listed(told.get("children"))
     for child in _listed(patch[-1] if patch else None):
         _rename_result(child, rename)
 
 
-def _rename_keys(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_keys(told: dict[str, Any], rename: _Rename, _root: bool = False) -> None:
     for name in list(told):
         told[rename(name)] = told.pop(name)
 

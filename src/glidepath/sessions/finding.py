@@ -77,7 +77,7 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
     names = [*session_ids]
-    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+    for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
         flown = f"{team.removeprefix(TEAM)}/"
         names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
     catalog: Any = getattr(store, "remove_many", None)
@@ -126,7 +126,7 @@ async def prune(
     return gone
 
 
-def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
     """What to ask for; raises `ConfigurationError`."""
     number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is

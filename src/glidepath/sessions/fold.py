@@ -260,6 +260,7 @@ class Folded:
 
     def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
         """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
+        # A reservation holds until the next commit: by then the call is over, or reserves anew.
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
@@ -299,6 +300,7 @@ class Folded:
         """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
         self.began = began = decoded(data, Began)
+        # A new run of the session starts with nothing; one that goes on keeps what it had.
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
@@ -343,12 +345,14 @@ class Folded:
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
+        # They describe a transcript that is no more.
         self.bases, self.based = [], 0
         self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
         """A call may take effect from here on."""
         intent = decoded(data, Intent)
+        # The last one counts: a call that is repeated after a crash has two.
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
@@ -364,6 +368,7 @@ class Folded:
     def on_place(self, data: bytes) -> None:
         """Results that are known join the transcript."""
         for call_id in _wire.decode(data, list[str]):
+            # The result was written when it came, and now only its place: it is on disk once.
             self.add(self.results[call_id])
 
     def on_state(self, data: bytes) -> None:
@@ -371,6 +376,7 @@ class Folded:
         changed = _wire.decode(data, dict[str, Any])
         for name, patch in changed.items():
             if name == "text" and patch is True:
+                # The answer is nearly always the last reply, which is in the journal: only that fact was written.
                 self.fields["text"] = next(m.text for m in reversed(self.messages) if type(m) is AssistantMessage)
             else:
                 self.fields[name] = apply(self.fields.get(name), patch)
@@ -425,6 +431,7 @@ class Folded:
 
     def on_decide(self, data: bytes) -> None:
         """A person decided while no run was waiting for it."""
+        # What was decided first stands: a second person may have answered the same question.
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
     def on_fork(self, data: bytes) -> None:
@@ -462,6 +469,7 @@ class Folded:
 
     def _told(self, result: RunResult) -> RunResult:
         """A result with its transcript, which the journal has only once."""
+        # Written with the result it would be on disk twice, and grow with every run of a session.
         messages = tuple(self.messages)
         return _wire.replace(result, messages=messages, new_messages=messages[self.fields.get("first_new", 0) :])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
@@ -24,6 +24,9 @@ from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 from glidepath.texts import Texts
+
+if TYPE_CHECKING:
+    from glidepath.sessions.chain import JournalRecord
 
 __all__ = ["Fork", "fork", "rewind", "turns"]
 
@@ -198,7 +201,7 @@ def _find(journal: StoredJournal, at: object) -> _Place:
     return _Place(kept, at, whole=True) if kept else _Place(len(journal.commits), at, whole=False)
 
 
-def _is_reply(record: Any) -> bool:
+def _is_reply(record: JournalRecord) -> bool:
     return type(codec.decode(bytes(record.payload))) is AssistantMessage
 
 
@@ -306,7 +309,7 @@ async def _started(store: SessionStore, session_id: str, commits: Iterable[Commi
     return [one for one in found if one in roots or one.startswith(below)]
 
 
-async def _child(store: SessionStore, session_id: str, rename: Any) -> FamilyMember:
+async def _child(store: SessionStore, session_id: str, rename: Callable[[str], str]) -> FamilyMember:
     """A child's current state, for the family of the copy."""
     entry, commits = await store.load(session_id)
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))

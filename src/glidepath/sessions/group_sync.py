@@ -38,6 +38,7 @@ class GroupSync:
                 self._sync()
             except BaseException as raised:
                 error = raised
+            # All of them, also with an error: after a failed sync nobody knows which of the writes reached the disk.
             for answer in asked:
                 answer(error)
 

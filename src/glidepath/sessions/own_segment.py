@@ -67,6 +67,7 @@ class OwnSegment:
             flags |= os.O_CREAT | os.O_EXCL
         self.fd = os.open(self.path, flags, 0o600)
         if new:
+            # A journal holds what people said: nobody else on this machine may read it.
             os.fchmod(self.fd, 0o600)  # whatever the umask
         self.end = os.fstat(self.fd).st_size
         if not is_free(self.fd, wait=new):
@@ -77,6 +78,7 @@ class OwnSegment:
         """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""
         try:
             written = os.write(self.fd, frames)
+            # The position after an O_APPEND write is where this write ended, whoever else has written.
             end = os.lseek(self.fd, 0, os.SEEK_CUR)
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end
@@ -105,6 +107,7 @@ class OwnSegment:
 
     def mend(self, start: int, end: int) -> None:
         """Mark this range, left by others, as void."""
+        # Nothing in a segment is ever overwritten, so the hole is declared and not filled.
         self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
 
     def look(self) -> Intrusion | None:

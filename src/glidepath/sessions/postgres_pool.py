@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
 
-__all__ = ["ConnectionPool", "driver", "explained", "ridden_out"]
+__all__ = ["ConnectionPool", "PostgresConnection", "PostgresRow", "driver", "explained", "ridden_out"]
 
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
@@ -17,6 +17,58 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 _KINDS = {"53100": "full", "25006": "read_only", "55P03": "locked", "57014": "locked", "XX001": "damaged"}
 _FULL_HOUSE = "53300"  # too many connections
 _PASSING = ("08", "57P0", _FULL_HOUSE, "40001", "40P01")  # what begins so is over soon: the server comes, or goes
+
+
+class PostgresRow(Protocol):
+    """A row of an answer: its columns by name, by place, or all in order. asyncpg has no types of its own."""
+
+    def __getitem__(self, column: str | int, /) -> Any: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class PostgresConnection(Protocol):
+    """What the stores and the ledger of a fleet ask of a connection."""
+
+    async def execute(self, query: str, *values: object) -> str:
+        """Do it; answers with what was done, such as `UPDATE 1`."""
+        ...
+
+    async def executemany(self, query: str, rows: Iterable[Sequence[object]]) -> None:
+        """Do it once for each row of values."""
+        ...
+
+    async def fetch(self, query: str, *values: object) -> Sequence[PostgresRow]:
+        """Every row of the answer."""
+        ...
+
+    async def fetchrow(self, query: str, *values: object) -> PostgresRow | None:
+        """The first row; None when there is none."""
+        ...
+
+    async def fetchval(self, query: str, *values: object) -> Any:
+        """The first column of the first row."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """All that is done inside, or nothing."""
+        ...
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Whether it is of no use any more."""
+        ...
+
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - as asyncpg has it
+        """Say goodbye to the server, within this many seconds."""
+        ...
+
+    def terminate(self) -> None:
+        """Cut the line."""
+        ...
 
 
 class PassingError(StoreError):
@@ -163,7 +215,7 @@ class ConnectionPool:
                 raise
         return connection
 
-    async def _give_back(self, connection: Any) -> None:
+    async def _give_back(self, connection: PostgresConnection) -> None:
         if self._closed or connection.is_in_transaction():
             await _close(connection, self._timeout)
         elif not connection.is_closed():
@@ -176,7 +228,7 @@ class ConnectionPool:
         await asyncio.gather(*[_close(connection, self._timeout) for connection in idle])
 
 
-async def _close(connection: Any, seconds: float) -> None:
+async def _close(connection: PostgresConnection, seconds: float) -> None:
     with suppress(Exception):
         await connection.close(timeout=seconds)
     if not connection.is_closed():

@@ -13,7 +13,7 @@ from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions.frames import HEADER_SIZE, frame_at, salt_of
 from glidepath.sessions.lease_table import private_file
-from glidepath.sessions.own_segment import disk_error, segment_path
+from glidepath.sessions.own_segment import disk_error
 from glidepath.sessions.segment_catchup import discover
 from glidepath.sessions.segment_index import LAYOUT, Foreign, SegmentIndex
 from glidepath.sessions.sqlite_says import code_of
@@ -220,10 +220,6 @@ class SegmentFolder:
                 found.db.execute("UPDATE segments SET writer = coalesce(writer, '') WHERE number = ?", (number,))
             discover(found)
         return found
-
-    def has_segment(self, number: int) -> bool:
-        """True when this segment's file is there."""
-        return os.path.exists(segment_path(self.path, number))  # noqa: PTH110
 
     def leave(self) -> None:
         """Close the lock."""

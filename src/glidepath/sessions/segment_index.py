@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
 from glidepath.sessions.cards import card, summary_in
@@ -157,7 +157,7 @@ class SegmentIndex:
         self._prepare(db)
         return db
 
-    def _check(self, db: Any) -> None:
+    def _check(self, db: sqlite3.Connection) -> None:
         owner = db.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION or db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
             raise Foreign
@@ -165,7 +165,7 @@ class SegmentIndex:
         if found is None or found[0] != self.store:
             raise Foreign
 
-    def _prepare(self, db: Any) -> None:
+    def _prepare(self, db: sqlite3.Connection) -> None:
         """Make the tables of a new file. The caller holds the folder's lock alone, or finds them made."""
         if db.execute("PRAGMA page_count").fetchone()[0] > 1:
             self._check(db)

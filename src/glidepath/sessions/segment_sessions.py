@@ -91,6 +91,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row = desk.index.made(asked.session_id, now)
     else:
         raise _missing(desk, asked.session_id)
+    # In the index first: two processes that claim at once are told apart by its lock.
     row.token += 1
     row.owner, row.writer, row.released = asked.owner, desk.me, 0
     row.expires = now + seconds
@@ -113,6 +114,7 @@ def _had(desk: SegmentDesk, row: Row, now: float) -> Row:
     owner, expires = desk.holder(row if held is None else overlaid(row, held))
     if not free(owner, expires, now):
         raise busy(_entry(row, owner, expires))
+    # Whoever had it may live and only be slow: it looks into the index at its next beat.
     if owner is not None:
         desk.leases.stir()
     return desk.evict(row)
@@ -131,6 +133,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
         )
         for held in won
     ]
+    # Before the write: a fence that another process puts in front of it must find them.
     for held in won:
         desk.held[held.key] = held
     try:
@@ -138,6 +141,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
     except BaseException:
         for held in won:
             desk.held.pop(held.key, None)
+            # Nothing was written with these tokens: others may have the sessions at once.
             desk.leases.hold(held.key, held.token, GONE)
         raise
     for held, frame in zip(won, frames, strict=True):
@@ -188,6 +192,7 @@ def write_commit(
     place = (held.segment, held.place)
     own = desk.segment()
     frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
+    # The write itself tells whether somebody has fenced us: asking before it would leave a gap between the two.
     segment, at = desk.write(own, frame)
     if desk.held.get(held.key) is not held:
         desk.strays.add((segment, held.key))
@@ -210,6 +215,7 @@ def keep_journal(desk: SegmentDesk, lease: Lease, entry: Entry, commits: Sequenc
     if held is None or held.token != lease.token:
         raise taken_over(lease)
     for commit in commits[held.head - lease.head :]:  # some may be written: this is done again when it was locked
+        # A process that dies in the middle leaves a journal that says so, and nobody goes on from it.
         summary = entry.summary if commit.number == entry.head else {IMPORTING: True}
         write_commit(desk, held, commit, summary, entry.updated, seconds)
     give_back(desk, lease, entry.updated)
@@ -272,6 +278,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
         raise taken_over(lease)
     with SegmentReader(desk.path, desk.folder.store) as reader:
         place = _place_of(desk, reader, held, head, hash_)
+    # A new token, so that what was cut off cannot come back with a late write of its owner.
     token = held.token + 1
     row = desk.index.keyed(held.key)
     said = _wire.encode({"id": held.id} if row is None else everything_said(overlaid(row, held)))

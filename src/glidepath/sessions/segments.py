@@ -110,6 +110,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _forked(self) -> None:
         """Files of the parent are the parent's: they are left alone, and what it holds is not held here."""
+        # Kept, so that nothing closes them: SQLite forbids even that in a fork.
         self._abandoned = (self._desk, self._sync)
         self._desk = self._sync = self._gone = None
         self._asked = {}
@@ -141,6 +142,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         """
         with self._lock, self._errors():
             desk = self._open()
+            # Before any work: writing into a folder that was removed would succeed, and nobody would ever find it.
             if self._gone is not None or desk.lost():
                 if not again:
                     raise self._lost()
@@ -312,7 +314,9 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             return self._append_later(lease, commit, summary, durability)
         return self._on_disk() if durability == "full" else None
 
-    async def _append_later(self, lease: Lease, commit: Commit, summary: Any, durability: str) -> None:
+    async def _append_later(
+        self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None, durability: str
+    ) -> None:
         await self._patiently(lambda _: self._append(lease, commit, summary))
         if durability == "full":
             await self._on_disk()
@@ -328,6 +332,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or held is None or held.token != lease.token:
                 raise self._refused(lease)
             try:
+                # A commit with a summary begins or ends something: worth a look whether the folder is still there.
                 if summary is not None:
                     self._looked = GONE
                     self._look_around(desk)
@@ -359,8 +364,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or desk.own is None:
                 return
             desk.syncs = True
+            # A session may have commits in a segment that a dead process never synced: ours are worth nothing alone.
             elders = {held.elder for held in desk.held.values()} - {0, desk.own.number}
             waiting = [held for held in desk.held.values() if held.elder]
+            # Synced without the lock, or every append would wait for the disk: under a descriptor that stays open.
             handle = desk.own.duplicate()
         try:
             for number in elders:

@@ -22,7 +22,7 @@ from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import SPECIMENS, Specimen
 from glidepath.tools import tool
 
-__all__ = ["Finding", "Flight", "Report", "default_config", "encode_report", "fly", "simulate"]
+__all__ = ["Flight", "Report", "fly", "simulate"]
 
 MOST_SEEDS = 10_000
 

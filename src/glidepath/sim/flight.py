@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from random import Random
-from typing import Any
 
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
@@ -21,7 +20,8 @@ from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
-from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
+from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
+from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
 
 __all__ = ["Flight", "fly"]
@@ -265,7 +265,7 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
     limits = config.limits
     over = {}
 
-    def compare(name: str, used: float, limit: Any, slack: float = 0.0) -> None:
+    def compare(name: str, used: float, limit: float | Decimal | str | None, slack: float = 0.0) -> None:
         if limit is not None and used > float(limit) + slack:
             over[name] = used / float(limit) - 1
 

@@ -49,12 +49,12 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
     ExtensionPoint(
         name="call_guard",
         port="glidepath.spi:CallGuard",
-        implementations=("glidepath.guards:RepetitionGuard", "glidepath.guards:ErrorStreakGuard"),
+        implementations=("glidepath.guards.repetition:RepetitionGuard", "glidepath.guards.streaks:ErrorStreakGuard"),
     ),
     ExtensionPoint(
         name="stop_guard",
         port="glidepath.spi:StopGuard",
-        implementations=("glidepath.guards:EmptyAnswerGuard", "glidepath.guards:PrematureEndGuard"),
+        implementations=("glidepath.guards.stops:EmptyAnswerGuard", "glidepath.guards.stops:PrematureEndGuard"),
     ),
     ExtensionPoint(
         name="session_store",

@@ -115,6 +115,7 @@ class History(Record, kw_only=True):
     def settled(self) -> History:
         """The same, when there are no more events."""
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
+            # The result has the sums, also of runs that no event tells of, such as those of a coordinator of one's own.
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
         for step in self.steps.values():
             step.replayed()

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from glidepath.agent.replay import Replayed, replay
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.archive import read_journal
+from glidepath.teams.accounts import home_of
+from glidepath.teams.mailbox import Mailboxes, TeamMailbox
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
@@ -22,12 +25,16 @@ async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
     store = team.store
     if store is None:
         raise ConfigurationError("replay_team needs a team with a store: pass Team(store=...)")
-    agents = {member.agent.config.agent_name: member.agent for member in team.members}
+    agents = {member.agent.config.agent_name: team.kept(member.agent) for member in team.members}
+    mailboxes = Mailboxes()
     found: dict[str, Replayed] = {}
-    for entry in await store.entries(f"{request_id}/"):
+    for entry in await store.entries(f"{home_of(request_id)}/"):
         agent = agents.get(entry.summary.get("agent", ""))
         if agent is None or entry.summary.get("parent"):
             continue  # a child is replayed with its parent
+        recorded = (await read_journal(store, entry.session_id)).folded.config
+        if recorded is not None and TeamMailbox.name in recorded.plugins:  # its coordinator could steer it
+            agent = mailboxes.steerable(agent)
         found[entry.session_id] = await replay(agent, store, entry.session_id, agents=agents)
     if not found:
         raise StoreError(f"the store has no run for request {request_id!r}", kind="missing")

@@ -12,6 +12,7 @@ from glidepath.run.inside import linked
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
 from glidepath.teams.money_spent import add_cost, less
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +126,7 @@ class StepRun:
         else:
             self.begun, self.begun_by, self.begun_senior = 0, "", False
             self.waited = Usage(), None
+        # An attempt that waits is made again under its old number, and would be counted twice.
         self.attempts = max(self.attempts, attempt - waits)
         self.senior_asked = self.senior_asked or (event.senior and not waits)
         self.landed = event.state != AgentState.COMPLETED.name
@@ -174,6 +176,7 @@ class StepRun:
     def start_clock(self, seconds: float) -> None:
         """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
         loop = asyncio.get_running_loop()
+        # Once, at the first attempt: a step that is given to another member does not get new time.
         if self._deadline is None:
             self._deadline = loop.time() + seconds
             landing = min(_LANDING, seconds / 4)
@@ -274,9 +277,9 @@ def _nothing() -> None:
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """The coordinator's own verdict on an attempt that nobody needs to review."""
+    """Our own verdict: on an attempt that nobody needs to review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
-    return EvaluationVerdict(outcome=outcome, feedback=feedback)
+    return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
 
 def why(result: RunResult) -> str:

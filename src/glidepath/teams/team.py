@@ -147,7 +147,6 @@ class Team:
                 self,
                 request,
                 terms,
-                kept=self._variants.of,
                 observers=observers,
                 on_close=partial(self._in_flight.pop, request.id, None),
             )
@@ -163,8 +162,11 @@ class Team:
             raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
         run.emit(event)
 
+    def kept(self, agent: Agent) -> Agent:
+        """The agent as it runs in this team: kept in the team's store, and seen by the team's heirs."""
+        return self._variants.of(agent)
+
     def _as_kept(self, config: LoopConfig) -> LoopConfig:
-        """The same, with runs that are kept in the team's store and seen by the team's heirs."""
         heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in config.plugins)]
         store = self.store or config.store
         if not heirs and store is config.store:

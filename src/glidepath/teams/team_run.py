@@ -61,13 +61,12 @@ class TeamRun:
         request: TeamExecutionRequest,
         terms: TeamRunTerms,
         *,
-        kept: Callable[[Agent], Agent],
         observers: Iterable[tuple[str, Plugin]],
         on_close: Callable[[], object],
     ) -> None:
         self.team = team
         self.name, self.members, self.member = team.name, team.members, team.member
-        self._kept, self._on_close = kept, on_close
+        self._on_close = on_close
         self.request = request
         history, journal = terms.history, terms.journal
         self.history = history
@@ -159,7 +158,7 @@ class TeamRun:
         result: RunResult | None = None
         try:
             await self.events.flush()  # what was said before is on record before anything is done
-            keeper = self._kept(agent)
+            keeper = self.team.kept(agent)
             home = None if keeper.config.store is None else session or self._next_session()
             if begun and home is not None:
                 result = await _gone_on(keeper, home, self, token)
@@ -175,10 +174,12 @@ class TeamRun:
                     user=self.request.user,
                     metadata=self.request.metadata,
                 )
+        # A member can raise anything, SystemExit included; only what is meant for us may end the team.
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        # From now on for everybody: what one member has read may be in what another one is told.
         self.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)

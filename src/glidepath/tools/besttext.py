@@ -10,10 +10,13 @@ import math
 import re
 from collections import abc
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.tools.text import clean, trim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
 
@@ -119,7 +122,7 @@ class _Reader:
         made = value.tolist() if callable(getattr(value, "tolist", None)) else value.item()
         return self.as_text(value, depth) if made is value else self.plain(made, depth + 1)
 
-    def _some(self, items: Any) -> list[Any]:
+    def _some(self, items: Iterable[Any]) -> list[Any]:
         some = list(islice(items, self._left + 1))
         if len(some) > self._left:
             self.kinds[f"only the first {self._left} items"] = None

@@ -61,7 +61,7 @@ class Output:
 def _schema(kind: Any) -> dict[str, Any]:
     hoisted: dict[str, Any] = {}
 
-    def hook(part: Any) -> dict[str, Any]:
+    def hook(part: type) -> dict[str, Any]:
         return hoist(bridge.describe(part), part.__name__, hoisted)
 
     try:

@@ -10,7 +10,6 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from glidepath.errors import ConfigurationError
 
@@ -270,10 +269,10 @@ def _row(names: list[str]) -> str | None:
     return None
 
 
-def _checked(path: Any) -> tuple[str, ...]:
-    steps = path.split("/") if isinstance(path, str) else []
-    steps = [step for step in steps if step not in ("", ".")]
-    if not steps or ".." in steps or path.startswith(("/", "~")):
+def _checked(path: object) -> tuple[str, ...]:
+    text = path if isinstance(path, str) else ""
+    steps = [step for step in text.split("/") if step not in ("", ".")]
+    if not steps or ".." in steps or text.startswith(("/", "~")):
         raise ConfigurationError(
             f"allow_protected: {path!r:.80} is not a path inside the workspace; write one such as '.vscode/tasks.json'"
         )

@@ -174,7 +174,7 @@ class Talk:
         if name in SLASHES:
             return SLASHES[name](self, rest.strip())
         if name not in COMMANDS:
-            from glidepath.tools import closest
+            from glidepath.tools.advice import closest
 
             meant = closest(name, [*COMMANDS, *self.own])
             return f"There is no /{name}." + (f" Did you mean /{meant}?" if meant else " Type /help.")

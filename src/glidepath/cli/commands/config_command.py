@@ -114,14 +114,14 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*):[^@\s]*@")
 HIDDEN = "***"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value as JSON has it, without what may be a secret: a password in an address, or a text so named."""
     from glidepath import _wire
 
     return _masked(_wire.plain(value, enc_hook=str))
 
 
-def _masked(value: Any, *, secret: bool = False) -> Any:
+def _masked(value: object, *, secret: bool = False) -> Any:
     if isinstance(value, dict):
         return {name: _masked(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -131,7 +131,7 @@ def _masked(value: Any, *, secret: bool = False) -> Any:
     return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "off"
     if isinstance(value, bool):

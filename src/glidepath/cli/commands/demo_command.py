@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.cli.world import World
+    from glidepath.spi import Model
 
 __all__ = ["NEXT", "add_arguments", "execute", "progress_line"]
 
@@ -60,7 +61,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _play(model: Any, world: World) -> bool:
+async def _play(model: Model, world: World) -> bool:
     """The scenes, one after the other; False as soon as the model fails."""
     from glidepath.cli.scenes import DemoStage
 

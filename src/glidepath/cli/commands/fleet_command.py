@@ -15,6 +15,7 @@ from glidepath.cli.shown import revealed
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.engines.dbos import Fleet, FleetStatus
 
 __all__ = ["add_arguments", "execute"]
 
@@ -103,22 +104,22 @@ async def _act(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _resume(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _resume(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.resume(options.session, decided(options))
     world.note(f"{options.session} continues")
 
 
-async def _send(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _send(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.send(options.session, " ".join(options.message))
     world.note(f"sent to {options.session}")
 
 
-async def _stop(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _stop(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.stop(options.session, options.reason)
     world.note(f"asked {options.session} to stop")
 
 
-async def _prune(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _prune(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     gone = await fleet.prune(older_than=options.days * _DAY)
     world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
 
@@ -126,7 +127,7 @@ async def _prune(options: argparse.Namespace, fleet: Any, world: World) -> None:
 _RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
 
 
-def _lines(workers: list[Any], accounts: list[Any], status: Any) -> list[str]:
+def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:
     lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is running"]
     short = f", {status.short} of them short of budget" if status.short else ""
     lines.append(
@@ -152,5 +153,5 @@ def _short(worker: str) -> str:
     return f"{host.partition('/')[0]} {pid}".strip()
 
 
-def _most(value: Any, sign: str = "") -> str:
+def _most(value: object, sign: str = "") -> str:
     return "any" if value is None else f"{sign}{value}"

@@ -89,7 +89,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
     from glidepath.errors import ConfigurationError
-    from glidepath.tools import closest
+    from glidepath.tools.advice import closest
 
     known = {server.name: (server, where) for server, where in found}
     for name in names:
@@ -128,7 +128,7 @@ def _lock(path: Path, world: World) -> Lock | None:
         return None
 
 
-async def _login(servers: list[McpServer], options: Any, world: World) -> int:
+async def _login(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     import webbrowser
 
     from glidepath.mcp.oauth_login import Login, forget_login
@@ -168,7 +168,7 @@ async def _opened(server: McpServer, world: World) -> McpSupply | None:
     return supply
 
 
-async def _test(servers: list[McpServer], options: Any, world: World) -> int:
+async def _test(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     code = 0
     for server in servers:
         supply = await _opened(server, world)
@@ -193,7 +193,7 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shown import revealed
     from glidepath.errors import GlidepathError
-    from glidepath.tools import as_result
+    from glidepath.tools.results import as_result
 
     name, text = call
     tool = {one.name: one for one in await supply.tools()}.get(name)
@@ -214,7 +214,7 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     return int(result.is_error)
 
 
-async def _pin(servers: list[McpServer], _options: Any, world: World) -> int:
+async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
 
     path = lock_path(servers[0].link)
@@ -254,7 +254,7 @@ async def _differences(server: McpServer, lock: Lock | None, world: World) -> tu
     return "\n".join(parts), now
 
 
-async def _diff(servers: list[McpServer], _options: Any, world: World) -> int:
+async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
     from glidepath.mcp.pins import lock_path
 
     lock = _lock(lock_path(servers[0].link), world)
@@ -271,7 +271,7 @@ async def _diff(servers: list[McpServer], _options: Any, world: World) -> int:
     return code
 
 
-async def _approve(servers: list[McpServer], options: Any, world: World) -> int:
+async def _approve(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.consent import somebody
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock

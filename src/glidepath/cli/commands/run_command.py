@@ -15,7 +15,9 @@ from glidepath.cli.extras import install_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from glidepath.agent import Agent
     from glidepath.cli.file_changes import Changes
     from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.screens import Screen
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.messages import UserMessage
     from glidepath.outcome import RunResult
-    from glidepath.run import CancelToken
+    from glidepath.run import CancelToken, RunStream
 
 __all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
 
@@ -72,8 +74,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.attachments import picture, with_pictures
 
     pictures = [picture(world.folder / name) for name in options.image]
-    asks_for_old = options.go_on or options.last or options.resume
-    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or asks_for_old:
+    wants_it_kept = options.go_on or options.last or options.resume or options.name
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
     output = None
     if options.json_schema is not None:
@@ -95,7 +97,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return asyncio.run(whole())
 
 
-async def _old_session(options: argparse.Namespace, agent: Any, world: World) -> str | None:
+async def _old_session(options: argparse.Namespace, agent: Agent, world: World) -> str | None:
     """The session that the question belongs to; None for a new one."""
     from glidepath.cli.session_names import last_here, last_session, session_named
     from glidepath.errors import ConfigurationError
@@ -113,7 +115,7 @@ async def _old_session(options: argparse.Namespace, agent: Any, world: World) ->
     )
 
 
-def _must_be_writable(path: Any) -> None:
+def _must_be_writable(path: Path) -> None:
     """Fail now rather than after paying for the answer."""
     from glidepath.errors import ConfigurationError
 
@@ -145,7 +147,11 @@ def read_task(words: list[str], world: World) -> str:
 
 
 def make_screen(
-    settings: LoadedSettings, agent: Any, world: World, options: Any = None, changes: Changes | None = None
+    settings: LoadedSettings,
+    agent: Agent,
+    world: World,
+    options: argparse.Namespace | None = None,
+    changes: Changes | None = None,
 ) -> Screen:
     """The screen that the output format and the terminal call for."""
     from glidepath.cli.screens import JsonScreen, PlainScreen, StreamScreen
@@ -185,7 +191,7 @@ def make_screen(
 
 
 async def fly(
-    agent: Any,
+    agent: Agent,
     task: str | UserMessage | None,
     screen: Screen,
     settings: LoadedSettings,
@@ -243,7 +249,7 @@ async def fly(
     return exit_code(result, caught.number)
 
 
-async def _label(agent: Any, session: str | None, name: str | None, world: World) -> None:
+async def _label(agent: Agent, session: str | None, name: str | None, world: World) -> None:
     """What `--continue` means here, and what the session is called."""
     from glidepath.cli.session_names import remember_here
     from glidepath.errors import ConfigurationError, StoreError
@@ -295,8 +301,8 @@ def _lost(result: RunResult, *, begun: bool) -> bool:
 
 
 async def _fly_on(
-    agent: Any,
-    stream: Any,
+    agent: Agent,
+    stream: RunStream,
     screen: Screen,
     settings: LoadedSettings,
     world: World,
@@ -363,12 +369,12 @@ def said_flags(settings: LoadedSettings) -> list[str]:
     return words
 
 
-async def _close_store(agent: Any) -> None:
+async def _close_store(agent: Agent) -> None:
     if agent.config.store is not None:
         await agent.config.store.close()
 
 
-async def _consume(stream: Any, screen: Screen, token: CancelToken) -> RunResult:
+async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> RunResult:
     async with stream:
         async for event in stream:
             try:

@@ -13,7 +13,14 @@ from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import BY_KEY, SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from glidepath.agent import Agent
     from glidepath.cli.world import World
+    from glidepath.messages import ToolCall
+    from glidepath.outcome import Snapshot
+    from glidepath.sessions.fold import Folded
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["add_arguments", "execute"]
 
@@ -88,7 +95,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath import _wire
     from glidepath.cli.shelved import as_json, lines
     from glidepath.errors import ConfigurationError
@@ -110,7 +117,7 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
     return 0
 
 
-async def _show_team(session: str, store: Any, world: World) -> int:
+async def _show_team(session: str, store: SessionStore, world: World) -> int:
     from glidepath.cli.shown import revealed
     from glidepath.cli.team_board import TeamBoard, happened, report
     from glidepath.errors import ConfigurationError
@@ -133,7 +140,7 @@ async def _show_team(session: str, store: Any, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _show(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     if options.plot:
         from glidepath.cli.burndown_view import plot_session
 
@@ -143,7 +150,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     return await show_session(options.session, store, world, last=options.limit)
 
 
-async def _show_json(session: str, store: Any, world: World) -> int:
+async def _show_json(session: str, store: SessionStore, world: World) -> int:
     from glidepath import _wire
     from glidepath.sessions.archive import show
 
@@ -153,7 +160,7 @@ async def _show_json(session: str, store: Any, world: World) -> int:
     return 0
 
 
-async def show_session(session: str, store: Any, world: World, *, last: int | None = None) -> int:
+async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import money, printable
@@ -205,7 +212,7 @@ async def show_session(session: str, store: Any, world: World, *, last: int | No
     return 0
 
 
-def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
+def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
     """The calls without a result, each with what to do with it when the run is resumed."""
     from glidepath.sessions.recover import open_calls
 
@@ -225,13 +232,13 @@ def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
     return found
 
 
-def _with(call: Any, arguments: Any) -> Any:
+def _with(call: ToolCall, arguments: Mapping[str, Any]) -> Any:
     from glidepath._wire import replace
 
     return replace(call, arguments=arguments)
 
 
-async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _stop(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
     from glidepath.sessions.finding import each_session
@@ -245,11 +252,11 @@ async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -
     return 0
 
 
-async def _export(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _export(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     return await export_session(options, store, world)
 
 
-async def export_session(options: argparse.Namespace, store: Any, world: World) -> int:
+async def export_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import export_journal
@@ -265,11 +272,11 @@ async def export_session(options: argparse.Namespace, store: Any, world: World) 
     return 0
 
 
-async def _import(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _import(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     return await import_session(options, store, world)
 
 
-async def import_session(options: argparse.Namespace, store: Any, world: World) -> int:
+async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Import what was exported."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
@@ -282,7 +289,7 @@ async def import_session(options: argparse.Namespace, store: Any, world: World) 
     return 0
 
 
-async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _prune(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
@@ -290,7 +297,7 @@ async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) 
     return 0
 
 
-async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _repair(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.cli.shown import call_line
     from glidepath.sessions.archive import repair
 
@@ -305,9 +312,10 @@ async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any)
     return 0
 
 
-async def _replay(options: argparse.Namespace, store: Any, world: World, agent: Any) -> int:
+async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent | None) -> int:
     from glidepath.agent.replay import replay
 
+    assert agent is not None  # noqa: S101 - replay makes one
     done = await replay(agent, store, options.session)
     if done.same:
         until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["act_on_store", "add_arguments", "add_fork_arguments", "add_store_flags", "execute", "fork"]
 
@@ -128,7 +129,7 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shelved import as_json, lines, query_of
     from glidepath.sessions.finding import find_sessions
@@ -147,7 +148,7 @@ async def _list(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import show_session
     from glidepath.cli.shown import revealed
     from glidepath.sessions.finding import each_session
@@ -165,7 +166,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
     return await show_session(options.session, store, world)
 
 
-async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _tag(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.sessions.cards import checked_tags
     from glidepath.sessions.finding import annotate, each_session
 
@@ -180,7 +181,7 @@ async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
+async def fork(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Make a fork, and list the effects after it."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.errors import ConfigurationError
@@ -203,19 +204,19 @@ async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _export(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import export_session
 
     return await export_session(options, store, world)
 
 
-async def _import(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _import(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import import_session
 
     return await import_session(options, store, world)
 
 
-async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _delete(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import remove_sessions
 
@@ -237,7 +238,7 @@ async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
     return 1 if left else 0
 
 
-async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _expire(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.shelved import seconds_of
     from glidepath.sessions.finding import expired, prune
 
@@ -253,7 +254,7 @@ async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _migrate(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _migrate(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.stores import migrate_store
 
     return await migrate_store(options.target, store, world)

@@ -7,12 +7,13 @@ too, and the exit code says how the run ended.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.outcome import RunResult
 
 __all__ = ["add_arguments", "execute"]
 
@@ -57,8 +58,12 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
         return _show(await fleet.result(session), world)
 
 
-def _show(result: Any, world: World) -> int:
+def _show(result: RunResult | None, world: World) -> int:
     from glidepath.cli.exits import exit_code
+
+    if result is None:
+        world.note("the run has not ended: it is waiting for a person, or still running")
+        return 1
 
     world.stdout.write(f"{result.text}\n")
     if result.cause is not None:

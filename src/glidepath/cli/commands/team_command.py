@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from glidepath.cli.signals import Caught
     from glidepath.cli.team_board import TeamScreen
+    from glidepath.cli.teamfile import TeamFile
     from glidepath.cli.world import World
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
@@ -29,7 +30,7 @@ examples:
   glidepath team run team.toml 'a note about bees' --store teams.db --plan-only
   glidepath team resume team.toml request_0123456789abcdef --store teams.db
 
-exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waits for a person, 130 Ctrl-C
+exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waiting for a person, 130 Ctrl-C
 """
 
 
@@ -71,7 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
 
 
-async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
+async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
     from glidepath.cli.agent_maker import make_store
     from glidepath.cli.signals import catching

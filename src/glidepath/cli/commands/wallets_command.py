@@ -14,6 +14,9 @@ from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from glidepath.agent.overdue import WalletKeeper
     from glidepath.cli.world import World
     from glidepath.spi.sessions import Wallet
 
@@ -74,7 +77,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(_: argparse.Namespace, store: Any, world: World) -> int:
+async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
 
     await sweep(store)
@@ -83,7 +86,7 @@ async def _list(_: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _exists(store: Any, name: str) -> bool:
+async def _exists(store: WalletKeeper, name: str) -> bool:
     from glidepath.errors import StoreError
 
     try:
@@ -94,16 +97,16 @@ async def _exists(store: Any, name: str) -> bool:
         return False
 
 
-async def _one(store: Any, name: str) -> Wallet:
+async def _one(store: WalletKeeper, name: str) -> Wallet:
     from glidepath.errors import StoreError
 
     found = await store.wallets(name)
     if not found:
         raise StoreError(f"there is no wallet {name!r:.80} in this store", kind="missing")
-    return found[0]  # type: ignore[no-any-return]
+    return found[0]
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
     from glidepath.cli.shown import revealed
     from glidepath.ledger import dollars
@@ -126,7 +129,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent import Budget, Limits
     from glidepath.errors import ConfigurationError
     from glidepath.ledger import pico
@@ -153,13 +156,13 @@ async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _close(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _close(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     await store.close_wallet(options.name, closed=options.action == "close")
     world.stdout.write(f"{_line(await _one(store, options.name))}\n")
     return 0
 
 
-async def _remove(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
 
     await sweep(store)
@@ -195,5 +198,5 @@ def _limits(wallet: Wallet) -> str:
     return ", ".join(part for part in (cost, tokens) if part is not None)
 
 
-def _amount(tokens: int, cost: Any) -> str:
+def _amount(tokens: int, cost: Decimal) -> str:
     return f"${cost:f}, {tokens} tokens"

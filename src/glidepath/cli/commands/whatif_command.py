@@ -180,7 +180,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((one.cost for one in fates), Decimal(0))
-    then = sum((one.cost if one.trip is None else min(one.cost, one.trip.cost) for one in fates), Decimal(0))
+    then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
     runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
     world.write(
         f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "

@@ -8,12 +8,13 @@ the second does not wait; what is not done by then is finished by others.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.engines.dbos import Worker
 
 __all__ = ["add_arguments", "execute"]
 
@@ -71,7 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         return 1
 
 
-async def _serve(worker: Any, world: World, drain: float) -> int:
+async def _serve(worker: Worker, world: World, drain: float) -> int:
     import asyncio
     import os
     import signal
@@ -108,6 +109,6 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
     return code
 
 
-async def _say(worker: Any, world: World) -> None:
+async def _say(worker: Worker, world: World) -> None:
     await worker.started()
     world.note(f"worker {worker.id.split('|')[1]} is running: {', '.join(sorted(worker.agents))}")

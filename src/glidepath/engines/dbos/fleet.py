@@ -24,7 +24,7 @@ from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
 from glidepath.setting import check_sendable
-from glidepath.tools import closest
+from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
     from glidepath.messages import Message

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
@@ -20,6 +20,9 @@ from glidepath.outcome import dollars
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.setting import checked_int, checked_seconds
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
 __all__ = ["Drawn", "FleetAccount", "FleetLedger", "Look", "Quota"]
@@ -149,7 +152,7 @@ class FleetLedger:
     async def _for_good(self, *statements: tuple[Any, ...]) -> None:
         """Operator settings are on disk when this returns."""
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
                 await connection.execute(_ON_DISK)
                 for query, *arguments in statements:
@@ -157,7 +160,7 @@ class FleetLedger:
 
         await self._do(work)
 
-    async def _prepare(self, connection: Any) -> None:
+    async def _prepare(self, connection: PostgresConnection) -> None:
         if self._ready:
             return
         layout, parts = await self._versions(connection)
@@ -174,7 +177,7 @@ class FleetLedger:
             raise StoreError(f"the fleet's tables have layout {layout}; this version knows {LAYOUT}", kind="schema")
         self._ready = True
 
-    async def _versions(self, connection: Any) -> tuple[int | None, int]:
+    async def _versions(self, connection: PostgresConnection) -> tuple[int | None, int]:
         """The layout of the tables, None when there are none; and how new the functions are."""
         layout, parts = None, 0
         if await connection.fetchval("SELECT to_regclass('glidepath_workers') IS NOT NULL"):
@@ -218,7 +221,7 @@ class FleetLedger:
         )
         now = "UPDATE glidepath_budgets SET max_tokens = $2, max_money = $3, max_runs = $4 WHERE name = $1"
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
                 await connection.execute(_ON_DISK)
                 await connection.execute(made, name, *days, *months)
@@ -340,7 +343,7 @@ class FleetLedger:
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
-        async def work(connection: Any) -> Any:
+        async def work(connection: PostgresConnection) -> Any:
             if not on_disk:
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
             async with connection.transaction():

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
@@ -25,6 +25,9 @@ from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = ["Worker"]
 
@@ -115,7 +118,7 @@ class Worker:
 
     # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
 
-    async def _live(self, dbos: object) -> None:
+    async def _live(self, dbos: ModuleType) -> None:
         self.id = this_owner()
         await self.ledger.enlist(self.id, self._lease + LAUNCH, sorted(self.agents))
         lost = False
@@ -128,7 +131,7 @@ class Worker:
         finally:
             await self._quit(dbos)
 
-    async def _launch(self, dbos: object) -> None:
+    async def _launch(self, dbos: ModuleType) -> None:
         config = {
             "name": APPLICATION,
             "system_database_url": self.ledger.dsn,
@@ -143,7 +146,7 @@ class Worker:
         except Exception as error:
             raise StoreError(f"DBOS could not start on the fleet's database: {told(error)}") from error
 
-    async def _launched(self, dbos: Any, config: dict[str, Any]) -> None:
+    async def _launched(self, dbos: ModuleType, config: dict[str, Any]) -> None:
         dbos.DBOS(config=config)
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(self._workflow())
         queues = [f"{QUEUE}{name}" for name in self.agents]
@@ -159,7 +162,7 @@ class Worker:
         self.ledger.bell.on_queued = self._pace.ring
         self._pace.ring()
 
-    def _register(self, dbos: Any, queue: str) -> None:
+    def _register(self, dbos: ModuleType, queue: str) -> None:
         dbos.DBOS.register_queue(
             queue, worker_concurrency=self._concurrency, polling_interval_sec=self._poll, on_conflict="always_update"
         )
@@ -177,7 +180,7 @@ class Worker:
 
         return fly
 
-    async def _beat_until_stopped(self, dbos: object) -> bool:
+    async def _beat_until_stopped(self, dbos: ModuleType) -> bool:
         """Renew the lease, and take over from workers that did not. True when this worker itself was given up."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0
@@ -222,7 +225,7 @@ class Worker:
             await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})
 
-    async def _take_over(self, dbos: Any, late: list[str], dead: list[str]) -> None:
+    async def _take_over(self, dbos: ModuleType, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
         try:
             await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
@@ -254,7 +257,7 @@ class Worker:
         except StoreError:
             self.cut_off = True
 
-    async def _quit(self, dbos: Any) -> None:
+    async def _quit(self, dbos: ModuleType) -> None:
         """Hand over what is still in flight, and take DBOS down. What was put back is not taken again."""
         await asyncio.to_thread(_wait_for, _close_queues())
         flights = list(self.flights)

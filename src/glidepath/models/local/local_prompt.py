@@ -111,11 +111,6 @@ def _moved(schema: object, root: str) -> Any:
     return schema
 
 
-def _pointed(key: str, value: Any, root: str) -> str | None:
-    ours = key == "$ref" and isinstance(value, str) and value.startswith("#")
-    return root + value[1:] if ours else None
-
-
 def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:
     lines = [system or "You are a helpful assistant.", "", "You can use these tools:"]
     lines += [f"- {spec.name}: {spec.description} Arguments: {_arguments(spec)}" for spec in tools]
