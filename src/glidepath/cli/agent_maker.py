@@ -65,7 +65,7 @@ def make_agent(
             )
         raise ConfigurationError(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
-            "`glidepath models` lists what there is, `glidepath demo` needs none"
+            "`glidepath models` lists the providers, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
     if name in EMBEDDED:
