@@ -221,7 +221,7 @@ class Plugin:
         given what the hooks made of the results, and nothing before.
         Answer: None or an `AfterDecision`: other content, an error or none, a vote to end the run.
         Composition: chained; each sees what the one before it made of the result.
-        Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
+        Failure: crash, hang or nonsense: skipped and reported; the result is not changed.
         """
 
     @experimental(reason=UNPROVEN)

@@ -117,7 +117,7 @@ class SessionStore(Protocol):
     connection alive for a loop on which no lease is held.
 
     What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
-    cause `store`; its text is kept. Pending work is asked to stop then; a commit may have been written all the same.
+    cause `store`; its text is kept. Pending work is asked to stop then; a commit may still have been written.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:

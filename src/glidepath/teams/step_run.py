@@ -1,4 +1,4 @@
-"""One step of a plan: what was tried, what came of it, and, while it is at work, its clock and whatever stops it."""
+"""One step of a plan: what was tried, how it went, and, while it is at work, its clock and whatever stops it."""
 
 from __future__ import annotations
 
