@@ -104,8 +104,8 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
             f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
-            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
-            "same, or name a larger model (`glidepath models`)"
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it "
+            "anyway, or name a larger model (`glidepath models`)"
         )
 
 
