@@ -50,7 +50,7 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
     turns before the turn limit the model is told to wrap up: None chooses, 0 sends no notice. With `scope="session"`
-    they bound all runs of a session together, the whole conversation; `timeout` is of each run all the same.
+    they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
     # fmt: off

@@ -1,7 +1,7 @@
 """Awaiting foreign code inside the run's own task: it can be interrupted at every wait, and let go of.
 
 Foreign code gets the cancellation first, and when it does not obey within its patience the run lets go of it, and it
-goes on in a task of its own. `watch` knows whose cancellation it was, and when patience has run out.
+continues in its own task. `watch` knows whose cancellation it was, and when patience has run out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
-    of it as long as every wait ends well; from the first that does not, `_driven` goes on.
+    of it as long as every wait ends well; from the first that does not, `_driven` takes over.
     """
     if started:
         _make_ready(watch)

@@ -77,7 +77,7 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
     names = [*session_ids]
-    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+    for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
         flown = f"{team.removeprefix(TEAM)}/"
         names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
     catalog: Any = getattr(store, "remove_many", None)

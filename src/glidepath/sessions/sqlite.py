@@ -56,7 +56,7 @@ MOST = (1 << SHIFT) - 1
 
 
 def default_file() -> Path:
-    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    """The default place for sessions: in the user's data folder of this platform."""
     try:
         import platformdirs
     except ImportError:
@@ -150,7 +150,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._gone, self._kept = None, {}
 
     def _must_be_there(self) -> None:
-        """Raise `StoreError` when the open file is not the one at this path any more: nobody would find the journal."""
+        """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
         if self._inline is not None and self._file != identity(self.path):
             what = f"the session store {self.path} was removed or replaced while it was in use"
             self._gone = StoreError(what, kind="missing")
@@ -158,7 +158,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise self._gone
 
     def _open_anew(self) -> None:
-        """Open what is there now, when the file was removed or replaced; leases on the old one are worth nothing."""
+        """Open what is there now, when the file was removed or replaced; leases on the old one are void."""
         if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
             self._stop_writer()
             with self._lock:
@@ -256,7 +256,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
-        """Do it, again and again while another process holds the lock, without stopping the event loop."""
+        """Do it, and retry while another process holds the lock, without blocking the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
@@ -384,7 +384,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 await self._settle()
 
     async def _settle(self) -> None:
-        """Nobody writes: put what is in the log into the file, where damage is noticed. Never fails."""
+        """No writers: move the log into the file, where damage is noticed. Never fails."""
         log = identity(f"{self.path}-wal", size=True)
         if log is not None and log[1] >= _LOG:
             writer = self._writer = self._writer or Writer()

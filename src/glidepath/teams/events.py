@@ -131,7 +131,7 @@ class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class Handoff(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """A step is handed to somebody else: `to` is senior, arbiter, person, or the name of a member."""
+    """A step is handed over: `to` is senior, arbiter, person, or the name of a member."""
 
     to: str
     reason: str

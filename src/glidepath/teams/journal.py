@@ -93,7 +93,7 @@ class TeamJournal(JournalWriter):
             self.on_stop(sign.stop)
 
     async def close(self) -> None:
-        """Let go of the journal."""
+        """Release the journal."""
         with suppress(StoreError):
             await self.flush()
         await self.release()

@@ -1,4 +1,4 @@
-"""Runs blocking work on daemon threads of our own.
+"""Runs blocking work on our own daemon threads.
 
 Never asyncio's default executor: closing a loop waits for every thread in that one, so one tool that hangs would hang
 the whole program. A thread of ours can be let go of, and dies with the process.

@@ -36,7 +36,7 @@ class ThrownSwitch(Value, frozen=True, kw_only=True):
 
 
 async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) -> None:
-    """Throw the switch of a tenant, or of the fleet; one that is thrown already stays as it is."""
+    """Throw the switch of a tenant, or of the fleet; one that is already thrown does not change."""
     query = (
         f"INSERT INTO glidepath_switches(scope, name, reason, who, thrown) VALUES($1, $2, $3, $4, {_NOW}) "
         "ON CONFLICT (scope, name) WHERE released IS NULL DO NOTHING"
