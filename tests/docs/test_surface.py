@@ -12,7 +12,9 @@ import pytest
 import glidepath.spi
 import glidepath.teams.spi
 from glidepath import Plugin
-from glidepath.spi import EXTENSION_POINTS, HOOKS, TEXTBOOK, VIEWS, Model
+from glidepath.spi import Model
+from glidepath.spi.hooks import HOOKS
+from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS
 from glidepath.stability import Stability, experimental, stability_of, stable
 from glidepath.testing import ScriptedModel
 
