@@ -37,7 +37,7 @@ from glidepath.messages import (
     ToolCallDelta,
     ToolResultMessage,
 )
-from glidepath.outcome import BurnPoint, Charge, RunResult, Snapshot
+from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.sessions import Session
 from glidepath.sessions.archive import StoredJournal, read_journal
@@ -205,13 +205,6 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
 
 
-def _timed(burn: tuple[BurnPoint, ...], then: tuple[BurnPoint, ...]) -> tuple[BurnPoint, ...]:
-    """What was used after each reply, at the times at which it was."""
-    if len(burn) != len(then):
-        return burn
-    return tuple([replace(point, seconds=before.seconds) for point, before in zip(burn, then, strict=True)])
-
-
 class _Copyist(Scribe):
     """A scribe that uses the recorded clock."""
 
@@ -253,7 +246,7 @@ class _Copyist(Scribe):
                     next_event=before.next_event,
                     program_states={key: states.get(key, state) for key, state in snapshot.program_states.items()},
                 )
-            result = replace(result, elapsed=then.elapsed, snapshot=snapshot, burn=_timed(result.burn, then.burn))
+            result = replace(result, elapsed=then.elapsed, snapshot=snapshot)
         return await super().end(result)
 
     def _then(self) -> tuple[float, list[Any]]:

@@ -247,7 +247,6 @@ def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> li
 
 
 def bare(result: RunResult) -> RunResult:
-    """A result without its transcript."""
-    return replace(
-        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(bare, result.children)), output=None
-    )
+    """A result without its transcript, and without what the journal tells turn by turn."""
+    children = tuple(map(bare, result.children))
+    return replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)
