@@ -3,11 +3,14 @@
     make deck-build && .venv/bin/python bench/deck.py
 
 Needs Chromium (scripts/install_test_programs.sh) and playwright. The server and the browser share this machine, so
-read the CPU times of the page's main thread first: they do not depend on who else is at work here.
+read the CPU times of the page's main thread first: they do not depend on who else is at work here. The bars are judged
+at the end, and the exit code is 1 when one is missed. It takes about two minutes.
 """
 
 import argparse
+import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +23,8 @@ ROOT = Path(__file__).parents[1]
 TOKEN = "control-token-0123456789"  # noqa: S105 - the fixture's own
 PORT = 7461
 BASE = f"http://127.0.0.1:{PORT}"
+STATIC = ROOT / "src/glidepath/serve/static"
+RATE = 60  # events a second of each live run
 
 
 def ask(path, body=None):
@@ -106,8 +111,14 @@ def metrics(session):
     return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
 
 
-def busy_list(browser, runs, seconds):
-    """How far the list is behind the server, and what it costs the page, while `runs` runs stream."""
+def server_cpu(pid):
+    """Seconds of CPU that the server has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_list(browser, runs, seconds, pid):
+    """How far the list is behind the server, and what it costs the page and the server, while `runs` runs stream."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(f"{BASE}/#token={TOKEN}")
@@ -117,7 +128,7 @@ def busy_list(browser, runs, seconds):
     session = measured(context, page)
     before, began, lags = metrics(session), time.monotonic(), []
     first = {run_id: ask(f"/api/runs/{run_id}")["sequence"] for run_id in ids}
-    counted = time.monotonic()
+    counted, used = time.monotonic(), server_cpu(pid)
     shown = page.evaluate("[...document.querySelectorAll('.run-row')].map(row => row.dataset.run)")
     while time.monotonic() - began < seconds:
         run_id = shown[len(lags) % len(shown)]
@@ -131,7 +142,8 @@ def busy_list(browser, runs, seconds):
         lags.append(time.monotonic() - at)
     after, span = metrics(session), time.monotonic() - began
     last = sum(ask(f"/api/runs/{run_id}")["sequence"] for run_id in ids)
-    rate = (last - sum(first.values())) / (time.monotonic() - counted)
+    passed = time.monotonic() - counted
+    rate, used = (last - sum(first.values())) / passed, server_cpu(pid) - used
     for run_id in ids:
         ask(f"/api/runs/{run_id}/stop", {"reason": "measured"})
     context.close()
@@ -141,6 +153,7 @@ def busy_list(browser, runs, seconds):
         "lag_median_ms": round(lags[len(lags) // 2] * 1000),
         "lag_worst_ms": round(lags[-1] * 1000),
         "page_cpu_share": round((after["TaskDuration"] - before["TaskDuration"]) / span, 3),
+        "server_cpu_share": round(used / passed, 3),
         "heap_mb": round(after["JSHeapUsedSize"] / 1e6, 1),
         "samples": len(lags),
     }
@@ -161,16 +174,45 @@ def main():
         try:
             server.stdout.readline()
             time.sleep(1)
-            found = measure(sync_playwright, options)
+            found = measure(sync_playwright, options, server.pid)
         finally:
             server.terminate()
             server.wait()
     print(json.dumps(found, indent=2))
     if options.out:
         options.out.write_text(json.dumps(found, indent=2) + "\n")
+    return judged(found, options)
 
 
-def measure(sync_playwright, options):
+def judged(found, options):
+    """Say which bars are met; 1 when one is not."""
+    live = found[f"{options.runs}_live_runs"]
+    bars = [
+        (
+            f"first paint of a run of {found['run']['events']:,} events",
+            found["transcript"]["first_paint_ms"],
+            1000,
+            "ms",
+        ),
+        ("its first message", found["transcript"]["first_row_ms"], 1000, "ms"),
+        ("the first row of its events", found["events"]["first_row_ms"], 1000, "ms"),
+        (f"{options.runs} live runs: how far the list is behind, at worst", live["lag_worst_ms"], 1000, "ms"),
+        ("all assets, gzipped", found["assets_kb"], 150, "kB"),
+    ]
+    for name, value, bar, unit in bars:
+        print(f"{'PASS' if value <= bar else 'FAIL'}  {name}: {value} {unit} (at most {bar} {unit})")
+    rate, wanted = live["events_per_second"], RATE * options.runs
+    enough = rate >= wanted
+    print(f"{'PASS' if enough else 'FAIL'}  events a second of the live runs: {rate} (at least {wanted})")
+    if not enough:
+        print(f"      the server used {live['server_cpu_share']:.0%} of a core: below 90 % the machine was too busy")
+    return int(not enough or any(value > bar for _, value, bar, _ in bars))
+
+
+def measure(sync_playwright, options, pid):
+    files = [path for path in STATIC.rglob("*") if path.is_file()]
+    if not files:
+        raise SystemExit("the page is not built: run make deck-build first")
     run_id, events = long_run(options.events)
     with sync_playwright() as playwright:
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -181,11 +223,12 @@ def measure(sync_playwright, options):
             "transcript": first_paint(browser, run_id, "", ".message"),
             "events": first_paint(browser, run_id, "/events", ".event-row .event-kind"),
             "scrolling": scrolling(browser, run_id),
-            f"{options.runs}_live_runs": busy_list(browser, options.runs, options.seconds),
+            f"{options.runs}_live_runs": busy_list(browser, options.runs, options.seconds, pid),
+            "assets_kb": round(sum(len(gzip.compress(path.read_bytes())) for path in files) / 1000),
         }
         browser.close()
     return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -112,3 +113,30 @@ def names(requirements):
 def pinned(file):
     text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
     return set(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==", text, re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_demo_runs_from_the_wheel_with_the_line_that_the_page_shows(built, tmp_path):
+    uv = shutil.which("uvx")
+    if uv is None:
+        pytest.skip("uv is missing: https://docs.astral.sh/uv/")
+    page = (ROOT / "docs" / "running-without-a-key.md").read_text(encoding="utf-8")
+    line = next(line.strip() for line in page.splitlines() if line.strip().startswith("uvx "))
+    (tmp_path / "dist").mkdir()
+    shutil.copy(built[0], tmp_path / "dist")
+    home = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    done = subprocess.run(
+        ["sh", "-c", line],  # as a person types it
+        cwd=tmp_path,
+        env=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout
+    assert "The model is local:smollm2" in said or "So a scripted one stands in" in said
+    for scene in ("1. A limit that lands", "2. A budget that holds", "3. A stuck loop, noticed", "contained by"):
+        assert scene in said

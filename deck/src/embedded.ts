@@ -23,7 +23,7 @@ export class Embedded {
     if (path === "api/runs") return { runs: [run], cursor: null };
     if (path === "api/approvals") return { approvals: [] };
     if (path === "api/budgets") return { roots: run.budget ? [run.budget] : [] };
-    if (path === "api/fleet") return { workers: [], queue: { waiting: 0, running: 0 }, breakers: [], rates: [], kill: { active: false, reason: null } };
+    if (path === "api/fleet") return { workers: [], queue: { waiting: 0, running: 0 }, breakers: [], rates: [], kill: { active: false, reason: "", switches: [] } };
     if (path.endsWith("/events")) return this.#events(query);
     if (path.endsWith("/messages")) return { messages: slice(messages, query), total: messages.length };
     if (path.endsWith("/journal")) return { records: slice(this.data.journal ?? [], query), total: this.data.journal?.length ?? 0 };

@@ -153,11 +153,20 @@ export interface RunEvent {
 }
 
 export interface Fleet {
-  workers: { name: string; runs: number | string[]; lease_until: number | null; seen: number | null }[];
+  workers: { name: string; runs: number; lease_until: number | null; started: number }[];
   queue: { waiting: number; running: number };
   breakers: { name: string; state: string; since: number | null }[];
-  rates: { name: string; used: number; limit: number | null; per: number | string | null }[];
-  kill: { active: boolean; reason: string | null };
+  rates: { name: string; used: number; limit: number; per: number }[];
+  kill: { active: boolean; reason: string; switches: Switch[] };
+}
+
+/** A kill switch that is thrown: of the fleet, or of one tenant. */
+export interface Switch {
+  scope: "fleet" | "tenant";
+  id: string | null;
+  reason: string;
+  who: string;
+  since: number;
 }
 
 export interface Answer {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from glidepath.run import INHERIT, CancelToken, answer, approve, deny
     from glidepath.sessions import Session
     from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
+    from glidepath.texts import Texts
     from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Burn", "svg_burndown", "text_burndown"]
+from glidepath._wire import Value
+
+__all__ = ["Burn", "BurnPoint", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
 
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
+_PICO = 10**12
 _COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
 
 
+class BurnPoint(Value, frozen=True, gc=False, array_like=True):
+    """What a run had used after one of its replies, its children included."""
+
+    turns: int
+    tokens: int
+    picodollars: int
+    tool_calls: int
+    seconds: float
+
+
 class Burn(NamedTuple):
-    """One limit: what was used after each turn, in all, and the limit; None when there is none."""
+    """One limit: what was used after each turn, and the limit or None."""
 
     name: str
     used: Sequence[float]
@@ -36,12 +49,25 @@ def text_burndown(burns: Sequence[Burn], *, rows: int = _ROWS) -> list[str]:
             lines += [f"{burn.name}: {_figure(burn.used[-1])}, no limit", ""]
             continue
         lines.append(f"{burn.name}: {_figure(burn.used[-1])} of {_figure(burn.limit)} ({burn.share:.0%})")
-        for turn in _some(len(burn.used), rows):
+        for turn in some_places(len(burn.used), rows):
             left = max(burn.limit - burn.used[turn], 0.0)
             bar = "#" * round(_BAR * left / burn.limit)
             lines.append(f"  turn {turn + 1:>4} |{bar:<{_BAR}}| {_figure(left)} left")
         lines.append("")
     return lines[:-1]
+
+
+def svg_of_points(points: Sequence[BurnPoint], limits: Mapping[str, float]) -> str:
+    """The drawing of one result: its points and its limits, by the names that `RunStarted` has for them."""
+    money = limits.get("picodollars")
+    burns = (
+        Burn("turns", [point.turns for point in points], limits.get("turns")),
+        Burn("tokens", [point.tokens for point in points], limits.get("tokens")),
+        Burn("dollars", [point.picodollars / _PICO for point in points], None if money is None else money / _PICO),
+        Burn("tool calls", [point.tool_calls for point in points], limits.get("tool_calls")),
+        Burn("seconds", [point.seconds for point in points], limits.get("seconds")),
+    )
+    return svg_burndown(burns)
 
 
 def svg_burndown(burns: Sequence[Burn]) -> str:
@@ -61,7 +87,8 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
         limit = burn.limit or 1.0
         color = _COLORS[number % len(_COLORS)]
         points = [(0.0, 1.0)] + [
-            ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit)) for turn in _some(len(burn.used), 200)
+            ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit))
+            for turn in some_places(len(burn.used), 200)
         ]
         line = " ".join(f"{_LEFT + wide * x:.1f},{bottom - _HIGH * y:.1f}" for x, y in points)
         row = bottom + 30 + _LINE * number
@@ -80,8 +107,8 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
     )
 
 
-def _some(count: int, most: int) -> list[int]:
-    """Places, the first and the last among them."""
+def some_places(count: int, most: int) -> list[int]:
+    """At most this many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

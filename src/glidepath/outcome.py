@@ -1,4 +1,4 @@
-"""How a run can end, and the one truth about how it did."""
+"""How a run can end, and the record of how it did."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
+from glidepath.burndown import BurnPoint
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
-    "ENDINGS",
     "PROTOCOL_STOPS",
     "TRANSITIONS",
     "AbandonedWork",
     "AgentState",
+    "BurnPoint",
     "Charge",
     "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
-    "PerRun",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
@@ -31,8 +31,6 @@ __all__ = [
     "StopCause",
     "TextOrigin",
     "ValidationRecord",
-    "Verdict",
-    "dollars",
 ]
 
 
@@ -57,7 +55,7 @@ def dollars(amount: int) -> Decimal:
 
 
 class AgentState(str, Enum):
-    """Where a run stands. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
+    """The state of a run. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -210,7 +208,7 @@ class ValidationRecord(Value, frozen=True, kw_only=True):
 
 
 class StopCause(Value, frozen=True, kw_only=True):
-    """Why the loop stopped: who said so, what was asked for, and the figures."""
+    """Why the loop stopped: the source, the action, and the figures."""
 
     source: str
     action: str
@@ -219,7 +217,7 @@ class StopCause(Value, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+    """Why and how a run must end. `gentle`: a landing call may still be made."""
 
     state: AgentState
     cause: StopCause
@@ -237,14 +235,14 @@ class AbandonedWork(Value, frozen=True, kw_only=True):
 
 
 class PendingCall(Value, frozen=True, kw_only=True):
-    """A call that waits for a person's decision."""
+    """A call that is waiting for a person's decision."""
 
     call: ToolCall
     reason: str = ""
     form: Mapping[str, Any] | None = None
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
-    """What its tool needs to go on; nobody else's business."""
+    """What its tool needs to continue; nobody else's business."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
@@ -272,7 +270,7 @@ class ResultKind(str, Enum):
     """Why a call has the result it has, where that is not simply what its tool returned or raised.
 
     `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps its own list.
     """
 
     ran: bool
@@ -343,7 +341,7 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+    """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.
@@ -392,8 +390,8 @@ NOT_CARRIED = Carried()
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
-    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and what stands beside it
-    is set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
+    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and its neighbors are
+    set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
     did anybody vote to end, did all.
     """
 
@@ -423,7 +421,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     carried: Carried = NOT_CARRIED
     """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
-    """It spent from a budget above its own, and may not go on without one."""
+    """It spent from a budget above its own, and may not continue without one."""
     # coming down
     verdict: Verdict | None = None
     notice: StopCause | None = None
@@ -447,7 +445,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     programs: dict[str, Program] = field(default_factory=dict)
     """The calls of the open turn that make calls themselves, by call id."""
     program_states: dict[str, str] = field(default_factory=dict)
-    """What the tool of each needs to go on; nobody else's business."""
+    """What the tool of each needs to continue; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()
@@ -510,6 +508,10 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
+    limits: Mapping[str, float] = {}
+    """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`."""
+    burn: tuple[BurnPoint, ...] = ()
+    """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
@@ -562,28 +564,13 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
 
     def _burndown(self) -> str:
-        """What was left of the limits after each turn, as far as this result knows them: the one that ended the run."""
-        from glidepath.burndown import Burn, svg_burndown
+        """What was left of each limit after each reply, as a drawing; empty without limits."""
+        from glidepath.burndown import svg_of_points
 
-        known = {} if self.cause is None else self.cause.metrics
-        replies = [message for message in self.new_messages if message.role == "assistant"]
-        tokens, used = 0, []
-        for message in replies:
-            tokens += 0 if message.usage is None else message.usage.total
-            used.append(float(tokens))
-        burns = [
-            Burn("turns", [float(turn) for turn in range(1, len(replies) + 1)], _number(known.get("max_iterations"))),
-            Burn("tokens", used, _number(known.get("max_tokens"))),
-        ]
-        return svg_burndown(burns)
+        return svg_of_points(self.burn, self.limits)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
         if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output
-
-
-def _number(value: object) -> float | None:
-    """A limit among a cause's figures, if it is one."""
-    return float(value) if isinstance(value, int | float | Decimal) and value > 0 else None

@@ -12,9 +12,9 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, tool
-from glidepath.errors import RunInterrupted
+from glidepath.errors import RejectedError, RunInterrupted, RunNotCompleted
 from glidepath.events import RunEnded, StreamChunk
-from glidepath.testing import ScriptedModel, say
+from glidepath.testing import ScriptedModel, call, fail, say
 
 
 def agent(*turns):
@@ -41,6 +41,34 @@ def test_money_may_be_a_float_and_is_what_it_looks_like():
     for wrong in (float("nan"), float("inf"), -0.5, 0.0):
         with pytest.raises(ConfigurationError, match="max_cost"):
             Limits(max_cost=wrong)
+
+
+def test_the_command_lines_word_for_turns_leads_to_the_python_one():
+    with pytest.raises(ConfigurationError, match="no limit 'max_turns'; did you mean 'max_iterations'"):
+        Limits(max_turns=3)
+
+
+def test_one_run_may_have_its_own_limits():
+    endless = Agent(
+        model=ScriptedModel().forever(lambda request: call("look") if request.tools else say("Enough.")),
+        tools=[tool(_look, name="look")],
+        unbounded=True,
+    )
+    result = endless.run_sync("hi", limits=Limits(max_iterations=3))
+    assert (result.text, result.iterations) == ("Enough.", 3)
+
+
+def _look() -> str:
+    """Look around."""
+    return "nothing new"
+
+
+def test_ok_tells_an_answer_from_a_failure():
+    assert agent().run_sync("hi").ok
+    failed = agent(fail(RejectedError("no"))).run_sync("hi")
+    assert not failed.ok
+    with pytest.raises(RunNotCompleted, match="no"):
+        failed.unwrap()
 
 
 def test_a_stream_in_a_plain_for_loop_says_how():
@@ -118,7 +146,7 @@ def test_ctrl_c_in_run_sync_lands_and_the_text_travels_in_the_exception(tmp_path
             """
             import os, signal, threading
             from glidepath import Agent, Limits
-            from glidepath.errors import RunInterrupted
+            from glidepath.errors import RejectedError, RunInterrupted, RunNotCompleted
             from glidepath.testing import ScriptedModel, hang
 
             agent = Agent(model=ScriptedModel([hang("Half of the answer")]), limits=Limits(timeout=60))
@@ -153,3 +181,35 @@ def test_whoever_handles_ctrl_c_already_goes_on_doing_so():
         signal.signal(signal.SIGINT, before)
     assert (result.text, seen) == ("Done.", [1])
     assert issubclass(RunInterrupted, KeyboardInterrupt)
+
+
+def test_ctrl_c_in_run_sync_inside_a_running_loop_lands_too(tmp_path):
+    """As in a notebook, whose kernel has a loop of its own and leaves Ctrl-C to Python."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import asyncio, os, signal
+            from glidepath import Agent, Limits
+            from glidepath.events import StreamChunk
+            from glidepath.testing import ScriptedModel, hang
+
+            def press(event):
+                if isinstance(event, StreamChunk) and "answer" in event.text:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            model = ScriptedModel([hang("Half of the answer")])
+            agent = Agent(model=model, limits=Limits(timeout=60), event_sink=press)
+
+            async def cell():
+                try:
+                    agent.run_sync("go")
+                except KeyboardInterrupt as stopped:
+                    print(type(stopped).__name__, "|", stopped, "|", stopped.result.outcome.name)
+
+            asyncio.new_event_loop().run_until_complete(cell())
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "RunInterrupted | Half of the answer | CANCELLED", done.stderr

@@ -70,7 +70,7 @@ def test_runs_are_told_as_json(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say what to try"),
+        ((), "tell it what to try"),
         (("--limits", "max_luck=3"), "there is no limit 'max_luck' to try"),
         (("--limits", "max_tokens"), "--limits: expected NAME=VALUE"),
         (("--limits", "max_tokens=many"), "--limits max_tokens"),

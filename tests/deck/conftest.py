@@ -115,6 +115,14 @@ class Server:
     def turn(self, run_id, number):
         return self.until(lambda: self.detail(run_id)["turn"] >= number, f"turn {number}")
 
+    def export(self, run_id, page_file):
+        """Write one run into a file, as a person would."""
+        command = [sys.executable, "-m", "glidepath", "deck", "export", run_id, str(page_file)]
+        command += ["--store", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+        assert done.returncode == 0, done.stderr
+        return page_file
+
     def controls(self, run_id):
         """What the journal says that people did: (action, reason, who)."""
         records = self.ask(f"/api/runs/{run_id}/journal?limit=1000")["records"]
@@ -213,6 +221,34 @@ def deck(browser, server):
         each.close()
         assert each.errors == []
         assert each.elsewhere == []
+
+
+class Paper:
+    """An exported file in a browser without a network; everything it asks for, and all that goes wrong, is kept."""
+
+    def __init__(self, browser, page_file):
+        self.context = browser.new_context(offline=True)
+        self.context.set_default_timeout(20_000)
+        self.page, self.errors, self.asked = self.context.new_page(), [], []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(page_file.as_uri())
+
+
+@pytest.fixture
+def paper(browser):
+    made = []
+
+    def show(page_file):
+        made.append((page_file, Paper(browser, page_file)))
+        return made[-1][1].page
+
+    yield show
+    for page_file, each in made:
+        each.context.close()
+        assert each.errors == []
+        assert each.asked == [page_file.as_uri()]
 
 
 @pytest.fixture(scope="session")

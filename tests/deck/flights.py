@@ -12,7 +12,7 @@ from glidepath import Agent, Limits, tool
 from glidepath.errors import TransientError
 from glidepath.serve import app
 from glidepath.serve.listener import listen
-from glidepath.sessions import SegmentStore
+from glidepath.sessions import PostgresStore, SegmentStore
 from glidepath.testing import ScriptedModel, call, calls, fail, say, thinking
 
 CONTROL = "control-token-0123456789"
@@ -155,7 +155,7 @@ SCRIPTS: dict[str, Callable] = {
     "slow": lambda _: say(SLOW),
     "brief": lambda _: say(ANSWER),
     "quick": lambda request: call("peek", place=len(request.messages)),
-    "chat": lambda _: say("word " * 1800, delay=1 / 60),
+    "chat": lambda _: say("word " * 6000, delay=1 / 72),  # a little more than 60 events a second
 }
 
 
@@ -183,7 +183,7 @@ def pilot(name: str = "pilot", delay: float = 0.02, **limits) -> Agent:
 
 def main() -> None:
     port, folder = int(sys.argv[1]), sys.argv[2]
-    store = None if folder == "-" else SegmentStore(Path(folder))
+    store = None if folder == "-" else PostgresStore(folder) if "://" in folder else SegmentStore(Path(folder))
     agents = [pilot(), pilot("sprinter", delay=0.0)]
     application = app(agents=agents, store=store, token={CONTROL: "control:ada", VIEW: "view"})
     bound = socket.create_server(("127.0.0.1", port))

@@ -1,5 +1,7 @@
 """The flight deck in a real browser; what the journal says afterwards is what counts."""
 
+from .conftest import CONTROL, VIEW
+
 
 def test_the_token_leaves_the_address_and_stays_in_the_tab(deck):
     tab = deck()
@@ -91,3 +93,16 @@ def test_the_list_has_nothing_serious_for_axe_and_fits_a_phone(deck, server, axe
     tab.page.wait_for_selector(".run-row")
     assert tab.overflow() <= 0
     assert axe(tab) == []
+
+
+def test_an_exported_run_shows_itself_without_a_server_a_request_or_a_secret(paper, server, tmp_path):
+    run_id = server.fly("hostile: kept in a file", agent="sprinter")
+    server.state(run_id, "ended")
+    page_file = server.export(run_id, tmp_path / "run.html")
+    text = page_file.read_text()
+    assert [secret for secret in (CONTROL, VIEW) if secret in text] == []
+    page = paper(page_file)
+    page.wait_for_selector(".flight-head h1:has-text('hostile: kept in a file')")
+    assert page.locator(".message strong").inner_text() == "bold"
+    assert page.evaluate("window.pwned") is None
+    assert page.locator(".controls button").count() == 0

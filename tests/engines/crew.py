@@ -94,3 +94,8 @@ NOT_AN_AGENT = 7
 
 def broken():
     raise RuntimeError("no key")
+
+
+def sleepy():
+    """One whose model answers long after every test is over."""
+    return make(model=Pilot(pause=3600.0))

@@ -42,6 +42,23 @@ async def test_g11_a_loop_is_nudged_withdrawn_and_answered_within_three_repeats(
     assert result.state is (AgentState.ERROR if kind in UNKNOWN else AgentState.COMPLETED)
 
 
+@pytest.mark.parametrize(
+    ("kind", "period"),
+    [("period 1", 1), ("period 2 of one tool", 2), ("period 3", 3), ("period 4", 4), ("two batches in turn", 2)],
+)
+@virtual
+async def test_a_circle_is_told_with_its_period(kind, period):
+    _, recorder = await fly(looping(kind, "listens"))
+    told = [(event.action, event.period) for event in recorder if isinstance(event, GuardTripped)]
+    assert told == [("nudge", period), ("withdraw", period)]
+
+
+@virtual
+async def test_what_repeats_without_a_circle_has_no_period():
+    _, recorder = await fly(looping("incrementing arguments", "listens"))
+    assert {event.period for event in recorder if isinstance(event, GuardTripped)} == {None}
+
+
 @every
 @virtual
 async def test_g11_a_model_that_does_not_listen_is_landed_on_the_next_call_with_its_own_answer(kind):
@@ -262,7 +279,7 @@ async def test_the_guards_keep_their_state_in_the_session_and_a_new_run_starts_a
 
 @virtual
 async def test_g9_a_guard_that_crashes_lands_the_run(monkeypatch):
-    from glidepath.guards import RepetitionGuard
+    from glidepath.guards.repetition import RepetitionGuard
 
     def crash(*_):
         raise ZeroDivisionError("guard")

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, Plugin, ToolContext, ToolResult, approve, tool
-from glidepath._wire import encode
 from glidepath.events import ApprovalRequested
 from glidepath.messages import IMPORTED, REDACTED, ToolResultMessage, UserMessage, codec, origins_of
 from glidepath.sessions import MemoryStore, RedactingStore
@@ -13,7 +12,7 @@ from glidepath.sessions.archive import export_journal, import_journal, read_jour
 from glidepath.spi import AfterDecision, Ask
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.teams.events import StepAttempted, TeamStarted
-from glidepath.teams.journal import Past, past_of
+from glidepath.teams.history import History
 from glidepath.teams.team_prompts import step_prompt, told_to
 from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
@@ -245,12 +244,12 @@ async def test_a_team_that_goes_on_knows_what_was_read_before():
     team = Team([reader()])
     result = await team.run(TeamExecutionRequest(goal="read", plan=TeamExecutionPlan(steps=(step,))))
     assert result.step_outcomes[0].origins == ("read_mail",)
-    assert Past.of_result(result).origins == ("read_mail",)
+    assert History.of_result(result).origins == ("read_mail",)
     attempt = StepAttempted(
         step_id="one", attempt=1, member="m", member_run_id="r", state="X", outcome="DONE", origins=("web",)
     )
     started = TeamStarted(request=result.request, members=("m",), coordinator="c")
-    assert past_of([encode(event) for event in (started, attempt)]).origins == ("web",)
+    assert History.of_events((started, attempt)).origins == ("web",)
 
 
 def test_only_the_goal_of_a_tainted_prompt_is_the_words_of_a_person():

@@ -181,6 +181,19 @@ def test_a_run_with_two_calls_continues_when_both_are_decided(tmp_path, stored):
     asyncio.run(main())
 
 
+def test_a_card_says_how_many_steps_a_stuck_loop_has():
+    async def main():
+        turns = [call("search", query="a"), call("search", query="b")]
+        async with serving(agent(*turns)) as client:
+            run_id = await start(client)
+            await events(client, run_id)
+            card = (await client.get(f"/api/runs/{run_id}")).json()
+            assert (card["guard"]["guard"], card["guard"]["period"]) == ("repetition", 2)
+            assert card["guards"][0]["period"] == 2
+
+    asyncio.run(main())
+
+
 def test_the_kill_switch_stops_everything_and_holds_new_runs_back():
     async def main():
         doors = Doors()

@@ -176,71 +176,47 @@ def test_whoever_asks_for_nothing_special_gets_a_stream():
 
 
 def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
-    from tests.crash.postgres import dsn
+    from tests.engines.kit import fresh_database
 
     from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
+    from glidepath.ledger import Amount
     from glidepath.sessions import PostgresStore
 
     async def main():
-        async with serving(agent(), store=PostgresStore(dsn())) as client:
+        address = fresh_database()
+        async with serving(agent(), store=PostgresStore(address)) as client:
             assert [one["name"] for one in (await client.get("/api/budgets")).json()["roots"]][-1] == "this server"
             run_id = await start(client)
             before = await events(client, run_id)
             assert [number for number, _, _ in before] == list(range(1, len(before) + 1))
-        ledger = FleetLedger(dsn())
+        ledger = FleetLedger(address)
         await ledger.set_budget(Quota(tokens=1000))
         await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
-        await ledger.set_rate("model", requests=60, tokens=None, per=60.0, burst=1)
+        await ledger.set_rate("model", requests=3600, tokens=900_000, per=3600.0, burst=5)
+        for tokens in (100, 20, 3):
+            await ledger.slot("model", tokens)
         await ledger.enlist("worker-1", 30.0, ["helper"])
+        await ledger._fetchval("SELECT glidepath_admit('s1', 'helper', 'acme', 'go', 'd', NULL)")
+        await ledger.open("s1", 1, "worker-1")
+        amounts = {name: Amount(0, 0) for name in ("spent", "flight", "least", "spare")}
+        await ledger.draw("s1", 1, landing=Amount(30, 0), asked=Amount(200, 0), **amounts)
         await ledger.close()
-        async with serving(agent(), store=PostgresStore(dsn())) as client:
+        async with serving(agent(), store=PostgresStore(address)) as client:
             assert await events(client, run_id) == before
             roots = (await client.get("/api/budgets")).json()["roots"]
             assert (roots[0]["kind"], roots[0]["gauges"][0]["limit"]) == ("fleet", 1000)
+            line = [roots[0]]
+            while line[-1]["children"]:
+                line.append(line[-1]["children"][0])
+            assert [one["kind"] for one in line] == ["fleet", "tenant", "tenant", "run"]
+            assert [(one["gauges"][0]["used"], one["gauges"][0]["reserved"]) for one in line] == [(30, 200)] * 4
+            assert (line[1]["name"].startswith("tenant acme, month"), line[-1]["run_id"]) == (True, "s1")
             fleet = (await client.get("/api/fleet")).json()
             assert "worker-1" in [worker["name"] for worker in fleet["workers"]]
-            assert fleet["rates"] == [{"name": "model requests", "used": None, "limit": 60.0, "per": 60.0}]
-            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
-            answer = await client.post("/api/kill", json=body)
-            assert answer.json()["message"] == "0 runs are stopped"
-
-    asyncio.run(main())
-
-
-def test_a_tenants_kill_switch_stops_its_runs_in_other_processes_and_nobody_elses():
-    import asyncpg
-    from tests.engines.kit import fresh_database
-
-    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
-    from glidepath.sessions import PostgresStore
-
-    async def main():
-        address, doors = fresh_database(), Doors()
-        ledger = FleetLedger(address)
-        await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
-        await ledger.close()
-        flown = agent(lambda said: call("wait") if len(said.messages) < 2 else say("ok"), tools=doors.tools())
-        async with (
-            serving(flown, store=PostgresStore(address)) as worker,
-            serving(agent(), store=PostgresStore(address)) as client,
-        ):
-            runs = [await start(worker, session=name) for name in ("of-acme", "of-other")]
-            connection = await asyncpg.connect(address)
-            for session, tenant in (("of-acme", "acme"), ("of-other", "other")):
-                await connection.execute(
-                    "INSERT INTO glidepath_fleet_runs(session, agent, tenant, digest, submitted)"
-                    " VALUES($1, 'helper', $2, '', 0)",
-                    session,
-                    tenant,
-                )
-            await connection.close()
-            body = {"scope": "tenant", "id": "acme", "active": True, "reason": "unpaid"}
-            assert (await client.post("/api/kill", json=body)).json()["message"] == "1 runs are stopped"
-            ended = (await events(worker, runs[0]))[-1][2]["result"]
-            assert (ended["outcome"], ended["cause"]["reason"]) == ("cancelled", "unpaid (by ada)")
-            assert (await worker.get(f"/api/runs/{runs[1]}")).json()["state"] == "running"
-            doors.open.set()
-            assert (await events(worker, runs[1]))[-1][2]["result"]["outcome"] == "done"
+            assert fleet["rates"] == [
+                {"name": "model requests", "used": 3, "limit": 3600.0, "per": 3600.0},
+                {"name": "model tokens", "used": 123, "limit": 900_000.0, "per": 3600.0},
+            ]
 
     asyncio.run(main())
 

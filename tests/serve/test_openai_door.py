@@ -158,6 +158,62 @@ def test_chat_completions_stream():
         assert chunks[-2].choices[0].finish_reason == "stop"
 
 
+async def read_into(chunks, stream):
+    async for chunk in stream:
+        chunks.append(chunk)
+
+
+def failing():
+    return agent(call("search", query="a").with_text("Looking."), fail(RejectedError("no such key")))
+
+
+def test_a_failed_run_is_an_error_of_chat_completions_and_is_not_flown_again():
+    async def main():
+        async with serving(failing()) as http:
+            client = client_of(http).with_options(max_retries=2)
+            with pytest.raises(openai.InternalServerError, match=r"the run failed: .*no such key") as caught:
+                await client.chat.completions.create(model="helper", messages=[{"role": "user", "content": "hi"}])
+            assert (caught.value.status_code, caught.value.code, caught.value.type) == (
+                500,
+                "run_failed",
+                "server_error",
+            )
+            told = caught.value.response.json()["glidepath"]
+            assert (told["outcome"], told["usage"]["total"] > 0) == ("failed", True)
+            headers = {"authorization": f"Bearer {TOKEN}"}
+            assert len((await http.get("/api/runs", headers=headers)).json()["runs"]) == 1
+
+    asyncio.run(main())
+
+
+def test_a_stream_of_chat_completions_ends_with_the_error_of_its_run():
+    @talk(failing())
+    async def _(client, _http):
+        ask = [{"role": "user", "content": "hi"}]
+        stream = await client.chat.completions.create(model="helper", messages=ask, stream=True)
+        chunks = []
+        with pytest.raises(openai.APIError, match=r"the run failed: .*no such key") as caught:
+            await read_into(chunks, stream)
+        assert caught.value.code == "run_failed"
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Looking."
+        assert {chunk.choices[0].finish_reason for chunk in chunks} == {None}
+
+
+def test_a_stream_that_the_server_cuts_off_says_so():
+    async def main():
+        doors = Doors()
+        async with serving(agent(call("wait"), say("ok"), tools=doors.tools())) as http:
+            client, ask = client_of(http), [{"role": "user", "content": "hi"}]
+            stream = asyncio.ensure_future(client.chat.completions.create(model="helper", messages=ask, stream=True))
+            await doors.entered.wait()
+            (flight,) = http.hub.flights.values()
+            flight.task.cancel()  # as when the process is taken down
+            with pytest.raises(openai.APIError, match="the server is shutting down"):
+                await read_into([], await stream)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -1,8 +1,9 @@
 """Starting, reading and steering runs over HTTP."""
 
 import asyncio
+import json
 
-from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.sessions import MemoryStore, RedactingStore, SegmentStore
 from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, pay, serving, start
@@ -199,7 +200,10 @@ def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_
             mine, others = await start(client), await start(other)
             await asyncio.gather(here.entered.wait(), there.entered.wait())
             answer = (await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})).json()
-            assert (answer["state"], answer["message"]) == ("killed", "2 runs are stopped, and none can start here")
+            assert (answer["state"], answer["message"]) == (
+                "killed",
+                "2 runs are stopped, and none can start until the switch is released",
+            )
             for asked, run_id in ((client, mine), (other, others)):
                 ended = (await events(asked, run_id))[-1][2]["result"]
                 assert (ended["outcome"], "fire (by ada)" in ended["cause"]["reason"]) == ("cancelled", True)
@@ -213,6 +217,60 @@ def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_
             for asked, run_id in ((client, mine), (other, others)):
                 assert (await asked.post(f"/api/runs/{run_id}/resume", json={})).status_code == 200
                 assert (await events(asked, run_id))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
+def test_a_kill_switch_outlives_the_server_and_holds_every_server_on_its_store(tmp_path):
+    async def main():
+        body = {"scope": "fleet", "active": True, "reason": "fire"}
+        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+            await client.post("/api/kill", json=body)
+        async with (
+            serving(agent(), store=SegmentStore(tmp_path / "store")) as client,
+            serving(agent(), store=SegmentStore(tmp_path / "store")) as other,
+        ):
+            assert code(await other.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
+            (shown,) = (await client.get("/api/fleet")).json()["kill"]["switches"]
+            assert (shown["scope"], shown["reason"], shown["who"]) == ("fleet", "fire (by ada)", "ada")
+            assert (await client.post("/api/kill", json={**body, "active": False})).status_code == 200
+            assert code(await other.post("/api/kill", json={**body, "active": False})) == (409, "not_thrown")
+            assert (await events(other, await start(other)))[-1][1] == "RunEnded"
+        lines = [json.loads(line) for line in (tmp_path / "store-events/kill-switch.journal").read_text().splitlines()]
+        assert [(line["action"], line["who"]) for line in lines] == [("throw", "ada"), ("release", "ada")]
+
+    asyncio.run(main())
+
+
+def test_a_redacting_store_keeps_the_switch_and_hides_what_was_said(tmp_path):
+    async def main():
+        store = RedactingStore(SegmentStore(tmp_path / "store"), lambda text: text.replace("Smith", "[name]"))
+        body = {"scope": "fleet", "active": True, "reason": "Smith asked for it"}
+        for _ in range(2):  # the second server finds it thrown
+            async with serving(agent(), store=store) as client:
+                assert (await client.post("/api/kill", json=body)).status_code == 200
+                assert (await client.get("/api/fleet")).json()["kill"]["reason"] == "[name] asked for it (by ada)"
+                assert code(await client.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
+        assert "Smith" not in (tmp_path / "store-events/kill-switch.journal").read_text()
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_admitted_as_the_switch_is_thrown_does_not_slip_through():
+    async def main():
+        async with serving(agent()) as client:
+            held, looks = client.hub.switches.held, []
+
+            async def slow(session):  # the answer of a look that was made before the switch was thrown
+                found = await held(session)
+                looks.append(session)
+                if len(looks) == 1:
+                    await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})
+                return found
+
+            client.hub.switches.held = slow
+            run_id = await start(client)
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "cancelled"
 
     asyncio.run(main())
 

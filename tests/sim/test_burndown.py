@@ -1,12 +1,17 @@
 """How limits were used up: in a stored run, on the simulator's page, in a notebook."""
 
+import asyncio
 from xml.etree import ElementTree as ET
 
 from glidepath import Agent, Limits
+from glidepath.agent.replay import replay
 from glidepath.burndown import Burn, svg_burndown, text_burndown
+from glidepath.errors import RejectedError
+from glidepath.events import BudgetSettled
+from glidepath.sessions import MemoryStore
 from glidepath.sim import simulate
 from glidepath.sim.page import page
-from glidepath.testing import ScriptedModel, call, say
+from glidepath.testing import ScriptedModel, VirtualClock, call, say
 from glidepath.tools import tool
 
 
@@ -39,14 +44,88 @@ def test_the_page_of_the_simulator_shows_how_limits_were_used_up():
         assert list(flight.burn) == sorted(flight.burn)  # what is used is never given back
 
 
-def test_a_result_in_a_notebook_shows_the_limit_that_ended_it():
-    model = ScriptedModel().forever(
-        lambda request: call("look", number=len(request.messages)) if request.tools else say("That is all.")
-    )
-    agent = Agent(model=model, tools=[look], limits=Limits(max_iterations=3, grace_iterations=0))
-    shown = agent.run_sync("go")._repr_html_()
-    assert "<svg" in shown
-    assert "turns: " in shown
+def busy(request):
+    return call("look", number=len(request.messages)) if request.tools else say("That is all.")
+
+
+def test_a_result_in_a_notebook_shows_every_limit_that_was_set():
+    limits = Limits(max_iterations=3, grace_iterations=0, max_tokens=50_000, max_cost="0.5", timeout=60)
+    agent = Agent(model=ScriptedModel().forever(busy), tools=[look], limits=limits, prices={"scripted": ("3", "15")})
+    result = VirtualClock().run(agent.run("go"))
+    shown = result._repr_html_()
+    drawing = shown[shown.index("<svg") : shown.index("</svg>") + 6]
+    texts = [text.text for text in ET.fromstring(drawing).iter("text")]
+    assert [text for text in texts if " of " in text] == [
+        "turns: 3 of 3 (100%)",
+        f"tokens: {result.usage.total} of 50,000 ({result.usage.total / 50_000:.0%})",
+        f"dollars: {float(result.cost):.4g} of 0.5 ({float(result.cost) / 0.5:.0%})",
+        "seconds: 0 of 60 (0%)",
+    ]
+    assert "<script" not in shown
+
+
+def test_a_result_in_a_notebook_is_escaped_and_has_no_chart_without_a_reply():
     done = Agent(model=ScriptedModel([say("<b>hi</b>")]), limits=Limits(max_iterations=3)).run_sync("go")._repr_html_()
-    assert "<svg" not in done
     assert "&lt;b&gt;hi" in done
+    assert "turns: 1 of 3" in done
+    dead = Agent(model=ScriptedModel([RejectedError("no key")]), limits=Limits(max_iterations=3)).run_sync("go")
+    assert "<svg" not in dead._repr_html_()
+
+
+def test_what_a_result_says_was_used_is_what_was_charged_after_each_reply():
+    charged = []
+
+    def sink(event):
+        if isinstance(event, BudgetSettled):
+            charged.append(event.usage.total + (charged[-1] if charged else 0))
+
+    agent = Agent(model=ScriptedModel().forever(busy), tools=[look], limits=Limits(max_iterations=6), event_sink=sink)
+    result = agent.run_sync("go")
+    assert [point.tokens for point in result.burn] == charged
+    assert [point.turns for point in result.burn] == [1, 2, 3, 4, 5, 6]
+    assert result.burn[-1].tokens == result.usage.total
+    assert result.burn[-1].tool_calls == result.tool_calls
+    assert result.limits == {"turns": 6}
+
+
+def test_children_and_earlier_parts_of_a_run_count_in_what_was_used():
+    inner = Agent(model=ScriptedModel().forever(say("Inside.")), limits=Limits(max_iterations=2), agent_name="inner")
+    script = [call("inner", task="a"), call("inner", task="b"), say("Outside.")]
+    outer = Agent(
+        model=ScriptedModel(script), tools=[inner.as_tool("inner", "Ask it.")], limits=Limits(max_iterations=9)
+    )
+    result = outer.run_sync("go")
+    assert [point.turns for point in result.burn] == [1, 3, 5]
+    assert result.burn[-1].tokens == result.usage.total
+    cut = Agent(model=ScriptedModel().forever(busy), tools=[look], limits=Limits(max_iterations=2)).run_sync("go")
+    more = Agent(model=ScriptedModel().forever(busy), tools=[look], limits=Limits(max_iterations=4))
+    assert [point.turns for point in more.resume_sync(cut).burn] == [3, 4]
+
+
+def test_a_long_run_keeps_a_hundred_points():
+    limits = Limits(max_iterations=250, grace_iterations=0)
+    agent = Agent(model=ScriptedModel().forever(busy), tools=[look], limits=limits)
+    result = agent.run_sync("go")
+    turns = [point.turns for point in result.burn]
+    assert (len(turns), turns[0], turns[-1]) == (100, 1, 250)
+    assert turns == sorted(set(turns))
+
+
+def test_the_journal_does_not_keep_it_twice_so_that_a_slower_replay_is_the_same():
+    @tool
+    async def wait() -> str:
+        """Wait a while."""
+        await asyncio.sleep(3)
+        return "waited"
+
+    async def flight():
+        store = MemoryStore()
+        agent = Agent(
+            model=ScriptedModel([call("wait"), say("done")]), tools=[wait], limits=Limits(timeout=60), store=store
+        )
+        result = await agent.run("go", session="talk")
+        return result, await replay(agent, store, "talk")
+
+    result, replayed = VirtualClock().run(flight())
+    assert [point.seconds for point in result.burn] == [0.0, 3.0]
+    assert replayed.same, replayed.difference

@@ -69,7 +69,7 @@ def test_what_must_never_happen_is_not_in_the_table(before, after):
 
 def ended(made, **states):
     for name, state in states.items():
-        made.restore(StepOutcome(step_id=name, state=state, output=name.upper() if state is not S.SKIPPED else ""))
+        made.restore([StepOutcome(step_id=name, state=state, output=name.upper() if state is not S.SKIPPED else "")])
     return made
 
 
@@ -93,11 +93,11 @@ def test_the_status_follows_from_the_steps(states, status):
 
 def test_a_step_that_a_person_stopped_fails_the_team_only_when_nothing_else_is_delivered():
     two = board(step("a"), step("b"))
-    two.restore(StepOutcome(step_id="a", state=S.SKIPPED, stopped=True))
-    two.restore(StepOutcome(step_id="b", state=S.COMPLETED, output="B"))
+    two.restore([StepOutcome(step_id="a", state=S.SKIPPED, stopped=True)])
+    two.restore([StepOutcome(step_id="b", state=S.COMPLETED, output="B")])
     assert two.status() is TeamStatus.DEGRADED
     one = board(step("a"))
-    one.restore(StepOutcome(step_id="a", state=S.SKIPPED, stopped=True))
+    one.restore([StepOutcome(step_id="a", state=S.SKIPPED, stopped=True)])
     assert one.status() is TeamStatus.FAILED
 
 

@@ -156,7 +156,7 @@ class Odd:
         self.act = act
 
     async def execute(self, request, team):
-        return await self.act(request, await team.bound(request))
+        return await self.act(request, team)
 
 
 async def contained(act, **config):
@@ -438,19 +438,48 @@ async def test_one_request_is_carried_out_once_at_a_time():
 
 
 @virtual
-async def test_an_unbound_team_says_what_to_do():
+async def test_events_of_a_request_that_is_not_in_flight_are_refused():
+    crew, asked = team(), request(step("a"))
+    for event in (TeamStarted(request=asked), TeamStarted(request=asked, run_id=asked.id), "TEAM_STARTED"):
+        with pytest.raises(ConfigurationError, match="a request in flight"):
+            crew.emit(event)
+    run = await crew.open(asked)
+    with pytest.raises(ConfigurationError, match="emit takes a TeamEvent"):
+        run.emit("TEAM_STARTED")
+    crew.emit(TeamStarted(request=asked, run_id=asked.id))
+    assert run.events.started
+    await run.close()
+
+
+@virtual
+async def test_an_execution_that_is_closed_twice_does_not_end_the_next_one():
+    crew, asked = team(), request(step("a"))
+    first = await crew.open(asked)
+    await first.close()
+    second = await crew.open(asked)
+    await first.close()
+    with pytest.raises(ConfigurationError, match="in flight"):
+        await crew.open(asked)
+    await second.close()
+
+
+@virtual
+async def test_g14_a_team_is_immutable():
     crew = team()
-    for use in (lambda: crew.budget, lambda: crew.request, lambda: crew.cancel, lambda: crew.spent):
-        with pytest.raises(ConfigurationError, match="not bound"):
-            use()
-    with pytest.raises(ConfigurationError, match="not bound"):
-        crew.emit(TeamStarted(request=request(step("a"))))
-    bound = await crew.bound(request(step("a")))
-    with pytest.raises(ConfigurationError, match="TeamEvent"):
-        bound.emit("TEAM_STARTED")
+    for name in ("members", "name", "store", "coordinator", "new"):
+        with pytest.raises(AttributeError, match=f"a Team is immutable: make another one with another {name}"):
+            setattr(crew, name, None)
+
+
+@virtual
+async def test_the_names_of_the_first_version_still_work():
+    crew, asked = team(), request(step("a"))
+    run = await crew.bound(asked)
+    assert await run.bound(asked) is run.bond is run
+    assert (run.past, run.channel) == (run.history, run.events)
     with pytest.raises(ConfigurationError, match="bound to request"):
-        await bound.bound(request(step("a")))
-    await bound.close()
+        await run.bound(request(step("a")))
+    await run.close()
 
 
 # --- observers ----------------------------------------------------------------------------------------------------

@@ -306,7 +306,7 @@ async def test_g13_when_the_member_is_gone_it_is_said_that_effects_are_unknown()
     result = await team(agent("ok", name="two"), store=store).resume(asked.id)
     assert result.status is TeamStatus.COMPLETED
     [warning] = result.outcome("a").warnings
-    assert "cannot go on with it: its effects are unknown" in warning
+    assert "cannot continue with it: its effects are unknown" in warning
 
 
 @virtual
@@ -599,3 +599,24 @@ def test_g13_a_team_killed_at_each_event_is_resumed(event, side, tmp_path):
 
 def test_the_killable_team_can_be_made():
     assert killable_crew(MemoryStore()).members
+
+
+class Silent(MemoryStore):
+    """A store that does not answer the writes of a team any more."""
+
+    def append(self, lease, commit, **more):
+        super().append(lease, commit, **more)
+        if lease.session_id.startswith("team:") and commit.number > 2:
+            return asyncio.get_running_loop().create_future()
+        return None
+
+
+@virtual
+async def test_g1_a_team_whose_store_falls_silent_fails_within_the_time_of_one_answer():
+    seen, asked = Recorder(), request(step("a"))
+    async with no_leftovers():
+        result = await team(agent("ok"), store=Silent(), recorder=seen).run(asked)
+    seen.check(result)
+    assert result.status is TeamStatus.FAILED
+    assert "has not answered within 30 s" in result.reason
+    assert result.duration < 60

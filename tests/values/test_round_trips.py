@@ -150,6 +150,7 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "source": "s",
     "guard": "g",
     "tools": ("a", "b"),
+    "period": 2,
     "allowed": ("a",),
     "gates": ("g",),
     "winner": "w",

@@ -14,7 +14,7 @@ const MOST_CHILDREN = 40;
 
 function Branch({ node, here, depth }: { node: BudgetNode; here: string | null; depth: number }): VNode {
   const limited = node.gauges.filter((gauge) => gauge.limit !== null);
-  const shown = limited.length ? limited : node.gauges.filter((gauge) => gauge.used > 0).slice(0, 2);
+  const shown = limited.length ? limited : node.gauges.filter((gauge) => gauge.used + gauge.reserved > 0).slice(0, 2);
   return (
     <li class={node.run_id && node.run_id === here ? "branch here" : "branch"} data-kind={node.kind}>
       <div class="branch-head">

@@ -8,6 +8,7 @@ import { Follower, type LinkState, type Sent } from "../stream";
 import type { Detail, Message, Moment, Phase, RunEvent } from "../types";
 import { Paged } from "./paged";
 import { card } from "./runs";
+import { info } from "./session";
 
 export interface Attempt {
   attempt: number;
@@ -147,6 +148,7 @@ export class RunStore {
         if (state.kind === "closed") this.#look(0);
       },
       finished: () => this.#ended,
+      needed: () => info.peek()?.store === "memory", // such a run lands without a reader
     });
   }
 

@@ -4,9 +4,9 @@ import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, api, type RunFilter } from "../api";
 import { embedded } from "../embedded";
 import { Follower, type Sent } from "../stream";
-import type { Card } from "../types";
+import type { Card, Switch } from "../types";
 import { refreshApprovals } from "./approvals";
-import { heard, link, loadInfo, problem } from "./session";
+import { heard, link, loadInfo, problem, switches } from "./session";
 
 const PAGE = 60;
 
@@ -124,6 +124,7 @@ function receive(messages: Sent[]): void {
         const { runs, removed } = JSON.parse(message.data) as { runs: Card[]; removed?: string[] };
         apply(runs, removed ?? []);
       } else if (message.event === "approvals") void refreshApprovals();
+      else if (message.event === "switches") switches.value = (JSON.parse(message.data) as { switches: Switch[] }).switches;
     }
     heard.value = Date.now();
   });
@@ -140,7 +141,7 @@ export function startFeed(): void {
     onMessages: receive,
     onState: (state) => {
       link.value = state;
-      if (state.kind === "waiting") lost = true;
+      if (state.kind === "waiting" || state.kind === "resting") lost = true;
       if (state.kind === "refused") problem.value = state.error;
       if (state.kind === "open" && lost) {
         lost = false; // what changed in between was not sent

@@ -4,13 +4,16 @@ import { computed, signal } from "@preact/signals";
 import { ApiError, api } from "../api";
 import { embedded } from "../embedded";
 import type { LinkState } from "../stream";
-import type { Info } from "../types";
+import type { Info, Switch } from "../types";
 
 export const info = signal<Info | null>(null);
 export const problem = signal<ApiError | null>(null);
 export const link = signal<LinkState>({ kind: "connecting" });
 /** When the list was last known to be true, in this machine's milliseconds. */
 export const heard = signal(Date.now());
+
+/** The kill switches that are thrown: what they hold back does not start. */
+export const switches = signal<Switch[]>([]);
 
 const offset = signal(0);
 const tick = signal(Date.now());

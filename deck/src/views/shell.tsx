@@ -10,7 +10,7 @@ import { go, places, route } from "../router";
 import { dismiss, reports } from "../store/actions";
 import { refreshApprovals, waiting } from "../store/approvals";
 import { reload, restartFeed, retryFeed } from "../store/runs";
-import { heard, info, link, loadInfo, needsToken, now, offline, problem } from "../store/session";
+import { heard, info, link, loadInfo, needsToken, now, offline, problem, switches } from "../store/session";
 import { nextTheme, theme } from "../theme";
 import { keepToken } from "../token";
 import { ApprovalsView } from "./approvals";
@@ -33,6 +33,7 @@ export function Shell(): VNode {
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to content</a>
       <TopBar />
       <Trouble />
+      <Held />
       <main id="main" tabIndex={-1}>{needsToken.value ? <TokenNeeded /> : info.value ? <Here /> : problem.value ? <NoServer /> : <Loading what="the flight deck" />}</main>
       <Reports />
       <DialogHost />
@@ -77,7 +78,7 @@ function TopBar(): VNode {
 
 function LinkLight(): VNode {
   const state = link.value.kind;
-  const words = { open: "live", connecting: "connecting", waiting: "offline", refused: "refused", closed: "closed" }[state];
+  const words = { open: "live", connecting: "connecting", waiting: "offline", resting: "resting", refused: "refused", closed: "closed" }[state];
   return <span class={`link-light link-${state}`} role="status"><i class="dot" aria-hidden="true" /><span class="link-word">{words}</span></span>;
 }
 
@@ -93,6 +94,21 @@ function Trouble(): VNode | null {
       <Icon name="alert" />
       <span>{state.error.message} What you see is from {new Date(heard.value).toLocaleTimeString("en-GB")}. Runs go on without this page. Next try {left < 1 ? "now" : `in ${duration(Math.ceil(left))}`}.</span>
       <button type="button" class="button small" onClick={retryFeed}>Try now</button>
+    </div>
+  );
+}
+
+/** A thrown kill switch is seen from everywhere. */
+function Held(): VNode | null {
+  const thrown = switches.value;
+  if (!thrown.length) return null;
+  const fleet = thrown.find((each) => each.scope === "fleet");
+  const whose = fleet ? "Nothing starts" : `Nothing starts for ${thrown.length === 1 ? `tenant ${thrown[0]?.id}` : `${count(thrown.length)} tenants`}`;
+  return (
+    <div class="trouble held" role="status">
+      <Icon name="kill" />
+      <span><strong>Kill switch on.</strong> {whose} until a person releases it: {(fleet ?? thrown[0])?.reason}</span>
+      {route.value.view !== "fleet" && <a class="button small" href={places.fleet()}>Open the fleet</a>}
     </div>
   );
 }

@@ -31,13 +31,13 @@ export function Verdicts({ store, run }: { store: RunStore; run: Detail }): VNod
   return (
     <div class="scroll verdicts" tabIndex={0} role="region" aria-label="Verdicts">
       <ol>
-        {shown.map((event) => <VerdictRow key={event.sequence} event={event} started={run.started} store={store} run={run} />)}
+        {shown.map((event) => <VerdictRow key={event.sequence} event={event} started={run.started} store={store} />)}
       </ol>
     </div>
   );
 }
 
-function VerdictRow({ event, started, store, run }: { event: RunEvent; started: number; store: RunStore; run: Detail }): VNode {
+function VerdictRow({ event, started, store }: { event: RunEvent; started: number; store: RunStore }): VNode {
   const { word, tone } = verdictWord(event);
   const source = event["constraint"] ?? event["guard"] ?? event["source"] ?? event["winner"] ?? event["target"] ?? event["plugin"] ?? "";
   const reason = event.event === "NoticeSent" ? event["text"] : event["reason"];
@@ -49,7 +49,7 @@ function VerdictRow({ event, started, store, run }: { event: RunEvent; started: 
         <p class="verdict-head"><Tag tone={tone}>{word}</Tag><strong>{String(source) || event.event}</strong>{event["checkpoint"] ? <span class="muted">at {String(event["checkpoint"]).replaceAll("_", " ")}</span> : null}</p>
         <p class="verdict-text">{typeof reason === "string" && reason ? reason : summary(event)}</p>
         {Array.isArray(event["tools"]) && event["tools"].length > 0 && <p class="small muted">tools: {event["tools"].map(String).join(", ")}</p>}
-        {event.event === "GuardTripped" && <Laps store={store} event={event} known={run.guard?.period ?? null} />}
+        {event.event === "GuardTripped" && <Laps store={store} event={event} known={typeof event["period"] === "number" ? event["period"] : null} />}
       </div>
     </li>
   );

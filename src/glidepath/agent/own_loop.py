@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from glidepath.errors import RunInterrupted
@@ -20,15 +21,9 @@ T = TypeVar("T")
 
 
 def can_be_interrupted() -> bool:
-    """True when Ctrl-C would end what begins here: the main thread, no loop, and Python's own handler."""
+    """True when Ctrl-C would end what begins here: the main thread, no run around it, and Python's own handler."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or INSIDE.get() is not None or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return True
-    return False
+    return main and INSIDE.get() is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken) -> T:
@@ -62,7 +57,7 @@ async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: Canc
 
 
 def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
-    """Run a coroutine to its end; inside a running loop in a thread and a loop of its own.
+    """Run a coroutine to its end; inside a running loop in a thread and its own loop.
 
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
     blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.
@@ -86,9 +81,12 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
             outcome.append(asyncio.run(work()))
         except BaseException as error:
             outcome.append(error)
+        finally:
+            over.put(None)
 
+    over: SimpleQueue[None] = SimpleQueue()
     thread = threading.Thread(target=copy_context().run, args=(in_thread,), name="glidepath-run-sync")
-    thread.start()
+    pressed = _flown(thread, over, token)
     thread.join()
     if place is not None and place.mailbox is letters:
         for act in letters:
@@ -96,4 +94,24 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
         place.close()
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
+    if pressed:
+        raise RunInterrupted(outcome[0])
     return outcome[0]  # type: ignore[no-any-return]
+
+
+def _flown(thread: threading.Thread, over: SimpleQueue[None], token: CancelToken | None) -> bool:
+    """Execute a run in a thread. True when Ctrl-C has landed it; a second Ctrl-C does not wait for the landing.
+
+    A `SimpleQueue` can be interrupted at any moment. A `threading.Event` may be left locked, and `Thread.join` takes
+    the thread to be dead before Python 3.13.
+    """
+    try:
+        thread.start()
+        over.get()
+    except KeyboardInterrupt:
+        if token is None:
+            raise
+        token.cancel("Ctrl-C")
+        over.get()
+        return True
+    return False

@@ -11,6 +11,8 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.mcp import McpServer
 
 __all__ = ["SHARED", "configured_servers", "prompt_of"]
@@ -62,7 +64,7 @@ def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[
     return places
 
 
-def _check(table: Any, origin: str) -> None:
+def _check(table: Mapping[str, Any], origin: str) -> None:
     for key in table:
         if key not in _SERVERS_KEYS:
             raise ConfigurationError(

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.agent import Agent, Limits
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken
 from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamEvent
-from glidepath.teams.journal import Past
+from glidepath.teams.history import History
 from glidepath.teams.spi import TeamCoordinator
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import TeamConfig, TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStep
 from glidepath.testing import ScriptedModel, say
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 __all__ = ["Asked", "Stage", "artifact"]
 
@@ -98,15 +102,15 @@ class Stage:
 
     # --- flying -------------------------------------------------------------------------------------------------
 
-    async def fly(self, coordinator: TeamCoordinator, past: Past | None = None) -> TeamResult:
+    async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
         """Let a coordinator execute the request, with nobody around it to contain what it does."""
-        team = await self.bound(past)
+        team = await self.opened(history)
         try:
             return await self._within_reason(begun(coordinator, self.request, team))
         finally:
             await team.close()
 
-    async def _within_reason(self, work: Any) -> TeamResult:
+    async def _within_reason(self, work: Coroutine[Any, Any, TeamResult]) -> TeamResult:
         task = asyncio.ensure_future(work)
         seconds = self.request.config.time_limit + GRACE
         try:
@@ -117,11 +121,11 @@ class Stage:
                 await asyncio.wait({task}, timeout=GRACE)
         if task.cancelled():
             raise AssertionError(f"the coordinator did not return within {seconds:g} s")
-        return task.result()  # type: ignore[no-any-return]
+        return task.result()
 
-    async def bound(self, past: Past | None = None) -> Team:
-        """The team of this execution, with an ear at `emit` and at `ask`."""
-        team = await self.team.bound(self.request, cancel=self.cancel, past=past)
+    async def opened(self, history: History | None = None) -> TeamRun:
+        """The run of this execution, with an ear at `emit` and at `ask`."""
+        team = await self.team.open(self.request, cancel=self.cancel, history=history)
         emit, ask = team.emit, team.ask
 
         def heard(event: TeamEvent) -> None:
@@ -191,7 +195,7 @@ def _overlap(spans: Sequence[tuple[float, float | None]]) -> int:
     return most
 
 
-def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: Team) -> Any:
+def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: TeamRun) -> Any:
     """The work of a coordinator on a request, to be awaited."""
     work: Any = coordinator.execute(request, team)
     assert inspect.isawaitable(work), f"execute() must be async: it answered {work!r:.80}, which cannot be awaited"

@@ -49,9 +49,13 @@ def kept(state: dict[str, Any], key: str, fresh: object) -> Any:
     return value
 
 
-def take_away(step: Step, tools: frozenset[str], reason: str, guard: str, texts: Texts) -> GuardVerdict:
+def take_away(
+    step: Step, tools: frozenset[str], reason: str, guard: str, texts: Texts, period: int | None = None
+) -> GuardVerdict:
     """Withdraw these tools; land when there is nothing left to withdraw."""
     if tools <= step.withdrawn:
-        return GuardVerdict(action="land", reason=reason, tools=tools)
+        return GuardVerdict(action="land", reason=reason, tools=tools, period=period)
     notice = texts.fill("withdrawn", tools=names(tools), reason=reason)
-    return GuardVerdict(action="withdraw", reason=reason, tools=tools, notice=notice, notice_reason=guard)
+    return GuardVerdict(
+        action="withdraw", reason=reason, tools=tools, notice=notice, notice_reason=guard, period=period
+    )

@@ -35,7 +35,9 @@ async def landing_call(run: Run, verdict: Verdict) -> bool:
         reply = await ask(run, landing=book_landing)
     except ModelError:
         return False
+    # Not a turn: the limit on turns may be what brought us here.
     run.turn.take_landing(reply.message)
+    run.spend.mark(watch.time(), run.meter)
     run.add(reply.message)
     answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer

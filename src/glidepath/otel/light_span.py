@@ -1,206 +1,245 @@
-"""Spans of model and tool calls at a quarter of the price, where the SDK's own would do nothing more.
+"""Spans of model and tool calls at a fraction of the price, where the SDK's own would do nothing more.
 
 The SDK's `start_span` asks a sampler, checks every attribute under a lock and calls the processors twice: 20 to 30
-microseconds a span, about as much as a whole turn. With the usual set-up (the SDK's provider as it is, everything
-sampled, batch or simple processors, no limits of one's own) none of that has an effect below a run whose own span is
-recorded. A `LightSpan` is a full span to whoever meets it as the current one; at its end it becomes the SDK's
-`ReadableSpan` and goes to the same processors. Anything unusual, and the SDK's tracer makes the spans: `light_tracer`
-answers None. A test flies both ways and compares.
+microseconds a span, about as much as a whole turn. With the usual set-up (the SDK's provider as it is, everything below
+a sampled span sampled, batch or simple processors, room for our attributes) none of that has an effect below a run
+whose own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has
+something to say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the
+processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
+Tests compare both ways.
 
-This is the one module that looks at a private attribute of the SDK: a provider does not say which processors it has.
+This is the one module that imports the SDK and looks at private attributes of it: import it only where a provider of
+the SDK is in use. `_ordinary` checks that they are all there; another version of the SDK gets its own spans.
 """
+# ruff: noqa: SLF001 - see above
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from time import time_ns
-from typing import Any
+import random
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.sdk.trace import Span, SynchronousMultiSpanProcessor, TracerProvider, sampling
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes, AttributeValue
+
+from glidepath.otel.background import Background
+from glidepath.otel.full_span import NANO, Content, Ending, without_known
 
 __all__ = ["LightSpan", "LightTracer", "light_tracer"]
 
-_UNSET = Status(StatusCode.UNSET)
-_MOST_EVENTS = 128  # as in the SDK
+_MOST_OURS = 32  # attributes that a span of ours may have
+_KNOWN: Final = frozenset(
+    {
+        "_attributes", "_context", "_end_time", "_events", "_instrumentation_info", "_instrumentation_scope", "_kind",
+        "_limits", "_links", "_lock", "_name", "_parent", "_record_end_metrics", "_record_exception", "_resource",
+        "_sampler", "_set_status_on_exception", "_span_processor", "_start_time", "_status", "_trace_config",
+    }
+)  # fmt: skip
+"""What a span of the SDK has; one that has more, or less, is of a version that this module does not know."""
 
 
-def light_tracer(provider: object, run: Span) -> LightTracer | None:
+def light_tracer(provider: object, run: object, background: Background) -> LightTracer | None:
     """What makes light spans below the span of a run; None when only the SDK's own will do."""
-    if not run.get_span_context().trace_flags.sampled or not run.is_recording():
-        return None
     try:
-        return LightTracer(provider, run) if _ordinary(provider) else None
+        return LightTracer(provider, run, background) if _ordinary(provider, run) else None
     except Exception:  # another version of the SDK keeps its things elsewhere
         return None
 
 
-def _ordinary(provider: Any) -> bool:
+def _ordinary(provider: Any, run: Any) -> bool:
     """Whether this is the SDK's provider with nothing that would look at a span before it ends."""
-    from opentelemetry.sdk.trace import SpanLimits, SynchronousMultiSpanProcessor, TracerProvider, sampling
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+    if type(provider) is not TracerProvider or not isinstance(run, Span) or run._end_time is not None:
+        return False
+    context, limits, behind = run.context, provider._span_limits, provider._active_span_processor
+    return (
+        vars(run).keys() == _KNOWN
+        and context.trace_flags.sampled
+        and tuple(context) == _layout(context)
+        and getattr(run._record_end_metrics, "__name__", "") == "noop"  # else the SDK counts its own spans
+        and _keeps_what_is_sampled(provider.sampler)
+        and type(behind) is SynchronousMultiSpanProcessor
+        and all(type(one) in (BatchSpanProcessor, SimpleSpanProcessor) for one in behind._span_processors)
+        and limits.max_span_attribute_length is None
+        and (limits.max_span_attributes is None or limits.max_span_attributes >= _MOST_OURS)
+    )
 
-    if type(provider) is not TracerProvider or provider.sampler not in (sampling.DEFAULT_ON, sampling.ALWAYS_ON):
-        return False
-    behind = provider._active_span_processor  # noqa: SLF001 - see above
-    if type(behind) is not SynchronousMultiSpanProcessor:
-        return False
-    if any(type(one) not in (BatchSpanProcessor, SimpleSpanProcessor) for one in behind._span_processors):  # noqa: SLF001
-        return False
-    return vars(provider._span_limits) == vars(SpanLimits())  # noqa: SLF001
+
+def _layout(context: SpanContext) -> tuple[Any, ...]:
+    return (context.trace_id, context.span_id, False, context.trace_flags, context.trace_state, True)
+
+
+def _keeps_what_is_sampled(sampler: Any) -> bool:
+    """Whether every span below a sampled one of this process is sampled, too, and as it is."""
+    if type(sampler) in (sampling.ParentBased, sampling.ParentBasedTraceIdRatio):
+        sampler = sampler._local_parent_sampled
+    return sampler is sampling.ALWAYS_ON
 
 
 class LightTracer:
-    """Starts light spans; called as the API's tracer is."""
+    """Starts and ends light spans, all below the span of one run."""
 
     __slots__ = (
-        "_flags", "_new_id", "_on_end", "_readable", "_resource", "_scope", "_state", "_trace_id", "never_blocks",
+        "_above", "_background", "_behind", "_flags", "_kind", "_new_id", "_queue", "_queued", "_state", "_trace_id",
+        "never_blocks",
     )  # fmt: skip
 
-    def __init__(self, provider: Any, run: Any) -> None:
-        from opentelemetry.sdk.trace import ReadableSpan
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    def __init__(self, provider: Any, run: Any, background: Background) -> None:
+        self._behind = provider._active_span_processor
+        processors = self._behind._span_processors
+        self.never_blocks = all(type(one) is BatchSpanProcessor for one in processors)
+        """Whether all are batch processors: they only queue what they get, and drop the oldest if need be."""
+        self._background = background
+        self._queue: Callable[[Any], None] = self._behind.on_end
+        self._queued: Any = None  # the processors that `_queue` stands for, as long as nobody adds one
+        if self.never_blocks:
+            self._queued = processors
+            if len(processors) == 1:  # it would only look whether the span is sampled
+                self._queue = processors[0]._batch_processor.emit
+        ids = provider.id_generator
+        self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
+        self._kind = _kind_below(provider, run)
+        self._above = above = run._context
+        self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
-        behind = provider._active_span_processor  # noqa: SLF001 - see above
-        self.never_blocks = all(type(one) is BatchSpanProcessor for one in behind._span_processors)  # noqa: SLF001
-        """A batch processor only queues what it gets, and drops the oldest when its queue is full."""
-        context: SpanContext = run.get_span_context()
-        self._trace_id, self._flags, self._state = context.trace_id, context.trace_flags, context.trace_state
-        self._new_id = provider.id_generator.generate_span_id
-        self._on_end = behind.on_end
-        self._readable = ReadableSpan
-        self._resource = run.resource
-        self._scope = (run.instrumentation_info, run.instrumentation_scope)
-
-    def start_span(
-        self,
-        name: str,
-        parent: SpanContext,
-        kind: SpanKind,
-        attributes: dict[str, Any],
-        start_time: int,
-    ) -> LightSpan:
-        """A span that has begun at this time."""
-        context = SpanContext(self._trace_id, self._new_id(), False, self._flags, self._state)
-        return LightSpan(self, name, context, parent, kind, attributes, start_time)
-
-    def finish(self, span: LightSpan, end_time: int) -> None:
-        """Hand a finished span to the processors."""
-        info, scope = self._scope
-        self._on_end(
-            self._readable(
-                span.name,
-                span.context,
-                span.parent,
-                self._resource,
-                span.attributes,
-                span.events,
-                span.links,
-                span.kind,
-                info,
-                span.status,
-                span.start_time,
-                end_time,
-                scope,
-            )
+    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
+        """A span that began at this time. The attributes are not copied: they may be shared, and stay as they are."""
+        span: Any = _new_span(self._kind)
+        span._name = name
+        span._context = _new_context(
+            SpanContext, (self._trace_id, self._new_id() or 1, False, self._flags, self._state, True)
         )
+        span._parent = self._above
+        span._kind = kind
+        span._attributes = attributes
+        span._start_time = int(at * NANO)
+        return span  # type: ignore[no-any-return]
+
+    def end(
+        self, span: Any, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
+    ) -> None:
+        """The span ends with exactly these attributes, and what others have said about it."""
+        if error is None and content is None and self._behind._span_processors is self._queued:
+            with _TOUCHING:
+                told = span._told
+                if not told:
+                    span._attributes = attributes
+                    span._end_time = int(at * NANO)
+            if not told:
+                self._queue(span)
+                return
+        ending = Ending(self.finish, span, attributes, int(at * NANO), error, content)
+        if content is None and self.never_blocks:
+            ending()
+        else:
+            self._background.put(ending)
+
+    def finish(self, span: LightSpan, attributes: dict[str, Any], at: int, error: str | None) -> None:
+        """Hand a finished span to the processors."""
+        with _TOUCHING:
+            told = span._told
+            if not told:
+                span._attributes = attributes
+                span._end_time = at
+        if told:
+            span.finish(without_known(attributes), at, error)
+            return
+        if error is not None:
+            span._status = Status(StatusCode.ERROR, error)
+        self._behind.on_end(span)
+
+
+def _kind_below(provider: Any, run: Any) -> type[LightSpan]:
+    """The class of the spans below this one. It has what all spans of a provider have in common."""
+    known = _KINDS.get(provider)
+    if known is None or any(getattr(known, name) is not getattr(run, name) for name in _COMMON):
+        known = _KINDS[provider] = type("LightSpan", (LightSpan,), {name: getattr(run, name) for name in _COMMON})
+    return known
+
+
+_COMMON = ("_resource", "_instrumentation_scope", "_instrumentation_info", "_limits", "_span_processor")
+_KINDS: WeakKeyDictionary[Any, type[LightSpan]] = WeakKeyDictionary()
+_TOUCHING = threading.Lock()  # held for a moment: a tool may speak about its span in a thread while the span ends
 
 
 class LightSpan(Span):
-    """A span that keeps what it is told and checks it only where others tell it."""
+    """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
 
-    def __init__(
-        self,
-        tracer: LightTracer,
-        name: str,
-        context: SpanContext,
-        parent: SpanContext,
-        kind: SpanKind,
-        attributes: dict[str, Any],
-        start_time: int,
-    ) -> None:
-        self.tracer: LightTracer | None = tracer
-        self.name = name
-        self.context = context
-        self.parent = parent
-        self.kind = kind
-        self.attributes = attributes
-        self.start_time = start_time
-        self.status = _UNSET
-        self.events: Sequence[Any] = ()
-        self.links: Sequence[Link] = ()
+    _told = False
+    _sampler = _trace_config = _record_end_metrics = None
+    _record_exception = False
+    _set_status_on_exception = True
+    _status = Status(StatusCode.UNSET)
+    _end_time: int | None = None
+    _events: Any = ()
+    _links: Any = ()
+    _lock: Any = threading.Lock()  # of those that ended untouched: whoever speaks about one is only told so
 
-    def get_span_context(self) -> SpanContext:
-        """Its ids."""
-        return self.context
+    def _unfold(self) -> None:
+        """Become what the SDK's constructor makes."""
+        with _TOUCHING:
+            if self._told or self._end_time is not None:
+                return
+            limits = self._limits
+            self._lock = threading.Lock()
+            self._attributes = BoundedAttributes(
+                limits.max_span_attributes,
+                self._attributes,
+                immutable=False,
+                max_value_len=limits.max_span_attribute_length,
+            )
+            self._events, self._links = self._new_events(), self._new_links(())  # type: ignore[no-untyped-call]
+            self._told = True
 
-    def is_recording(self) -> bool:
-        """Until it ends."""
-        return self.tracer is not None
+    def finish(self, attributes: Mapping[str, Any], at: int, error: str | None) -> None:
+        """End as the SDK's spans do."""
+        if self._end_time is None:
+            self.set_attributes(attributes)
+            if error is not None:
+                self.set_status(Status(StatusCode.ERROR, error))
+            self.end(at)
 
-    def close(self, attributes: dict[str, Any], at: int) -> None:
-        """The last attributes, which are ours and need no check, and the end."""
-        tracer, self.tracer = self.tracer, None
-        if tracer is not None:
-            self.attributes.update(attributes)
-            tracer.finish(self, at)
-
-    def end(self, end_time: int | None = None) -> None:
-        """It is over."""
-        self.close({}, time_ns() if end_time is None else end_time)
-
-    def set_attributes(self, attributes: Any) -> None:
-        """Whatever somebody else wants to say about it."""
-        for key, value in attributes.items():
-            self.set_attribute(key, value)
+    def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
+        """As the SDK's; so are the others."""
+        self._unfold()
+        super().set_attributes(attributes)
 
     def set_attribute(self, key: str, value: AttributeValue) -> None:
-        """One attribute, as the SDK would take it."""
-        from opentelemetry.attributes import BoundedAttributes
-
-        if self.tracer is not None:
-            self.attributes.update(BoundedAttributes(attributes={key: value}, immutable=False))
+        """One attribute."""
+        self._unfold()
+        super().set_attribute(key, value)
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Something that happened meanwhile."""
-        from opentelemetry.attributes import BoundedAttributes
-        from opentelemetry.sdk.trace import Event
-
-        if self.tracer is not None and len(self.events) < _MOST_EVENTS:
-            marks = BoundedAttributes(attributes=attributes, immutable=True)
-            self.events = (*self.events, Event(name, marks, time_ns() if timestamp is None else timestamp))
+        self._unfold()
+        super().add_event(name, attributes, timestamp)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Another span that has to do with it."""
-        if self.tracer is not None:
-            self.links = (*self.links, Link(context, attributes))
+        """Link a related span."""
+        self._unfold()
+        super().add_link(context, attributes)
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """How it went."""
+        self._unfold()
+        super().set_status(status, description)
 
     def update_name(self, name: str) -> None:
         """Another name."""
-        self.name = name
+        self._unfold()
+        super().update_name(name)
 
-    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        """How it went; once it is OK it stays so."""
-        if self.tracer is None or self.status.status_code is StatusCode.OK:
-            return
-        self.status = status if isinstance(status, Status) else Status(status, description)
+    def end(self, end_time: int | None = None) -> None:
+        """It is over."""
+        self._unfold()
+        super().end(end_time)
 
-    def record_exception(
-        self,
-        exception: BaseException,
-        attributes: Attributes = None,
-        timestamp: int | None = None,
-        escaped: bool = False,
-    ) -> None:
-        """An exception, as an event."""
-        import traceback
 
-        text = "".join(traceback.format_exception(exception))
-        marks: dict[str, Any] = {
-            "exception.type": type(exception).__qualname__,
-            "exception.message": str(exception),
-            "exception.stacktrace": text,
-            "exception.escaped": str(escaped),
-            **(attributes or {}),
-        }
-        self.add_event("exception", marks, timestamp)
+_new_span = object.__new__
+_new_context = tuple.__new__

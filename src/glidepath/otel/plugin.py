@@ -1,7 +1,9 @@
-"""The plugin: what it is told to do, and which provider it finds when a run starts."""
+"""The plugin: its options, and the provider it finds when a run starts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import MethodType
 from typing import Any, ClassVar, TypeAlias
 
 from opentelemetry import metrics, trace
@@ -108,6 +110,13 @@ class OpenTelemetry(Plugin):
                 return  # this is the plugin itself, which follows no run
             spans = self._spans = (TeamSpans if type(event) in TEAM_HANDLERS else RunSpans)(*self._parts)
         handler(spans, event)
+
+    def _observer_of(self, kind: type[Event]) -> Callable[[Any], None] | None:
+        """What makes spans of such events, where it needs no protection: nobody else's code runs in it."""
+        spans = self._spans
+        if type(spans) is RunSpans and spans.is_light and kind in RunSpans.HANDLERS:
+            return MethodType(RunSpans.HANDLERS[kind], spans)
+        return None
 
     def journal_note(self) -> str | None:
         """Where this run's trace is, for a later leg to link to."""

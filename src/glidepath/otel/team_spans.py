@@ -12,8 +12,9 @@ from opentelemetry.trace import Span, SpanKind, TracerProvider
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
+from glidepath.otel.full_span import NANO, Ending, finish_span
 from glidepath.otel.measures import Measures
-from glidepath.otel.run_spans import NANO, SCOPE, Ending, traceparent
+from glidepath.otel.run_spans import SCOPE, traceparent
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]
@@ -70,7 +71,7 @@ class TeamSpans:
         self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * NANO))
 
     def ended(self, event: TeamEvent) -> None:
-        """The totals stand under our own names: the tokens belong to the members' calls."""
+        """The totals have our own names: the tokens belong to the members' calls."""
         contexts.attach(self._outer)
         result: Any = event.result  # type: ignore[attr-defined]
         attributes: dict[str, Any] = {
@@ -83,7 +84,7 @@ class TeamSpans:
         error = result.status.value if event.kind in ("TEAM_FAILED", "TEAM_TIMEOUT") else None
         if error is not None:
             attributes["error.type"] = error
-        self._background.put(Ending(self._span, attributes, int(event.time * NANO), error))
+        self._background.put(Ending(finish_span, self._span, attributes, int(event.time * NANO), error))
 
 
 TEAM_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {

@@ -1,4 +1,4 @@
-"""Showing events to whoever watches a run: isolated, filtered, and never in the run's way."""
+"""Showing events to the observers of a run: isolated, filtered, and without slowing the run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.errors import told
-from glidepath.events import Event, RunEnded, StreamChunk
+from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
@@ -24,10 +24,15 @@ Report: TypeAlias = Callable[[str, str, str, str], None]
 """Told about a failure: plugin, hook, error, effect."""
 
 
+def _nobody(_: type[Event]) -> None:
+    """The usual observer has one method for all kinds of event."""
+
+
 class Sink:
     """The one callable of the configuration that sees every event first; removed when it fails."""
 
     removed = False
+    direct = staticmethod(_nobody)
 
     def __init__(self, tell: Callable[[Event], Any], report: Report) -> None:
         self.tell = tell
@@ -73,9 +78,12 @@ class Observer:
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
             self.tell = self._enqueue
+        self.direct: Callable[[type[Event]], Callable[[Event], Any] | None] = getattr(plugin, "_observer_of", _nobody)
+        """What to call for events of a kind: a plugin of the house knows of handlers that cause no events and start
+        no runs."""
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether it asks for this kind of event; without a word, for all but `StreamChunk`."""
+        """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
         return kind is not StreamChunk if self._wanted is None else issubclass(kind, self._wanted)
 
     @property
@@ -84,7 +92,7 @@ class Observer:
         return self._failed >= self.MAX_FAILURES
 
     def fail(self, error: BaseException) -> None:
-        """It raised: reported, and the third time the last."""
+        """It raised: report it, and remove it the third time."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
         self._report(self.name, "event_observer", told(error), effect)
@@ -161,7 +169,7 @@ class Observer:
             self.stop()
 
     def stop(self) -> None:
-        """Stop what it does now; what is left is offered all the same."""
+        """Stop what it does now; the rest is still offered."""
         task = self._task
         if task is None or task.done():
             return
@@ -173,7 +181,7 @@ class Observer:
             self._begin()
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Where it is still at work."""
+        """Its running tasks."""
         return {task for task in (self._task, self._left) if task is not None and not task.done()}
 
 
@@ -188,7 +196,7 @@ class Farewell(Record):
 async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
-    They go on in order for most of that time. Who is not done by then is shown the last event next, and a moment
+    They continue in order for most of that time. Who is not done by then is shown the last event next, and a moment
     later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()
@@ -222,9 +230,12 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 
 
 class Audience:
-    """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
+    """All listeners of one run. Which of them want a kind of event is determined once per kind."""
 
-    __slots__ = ("_by_hand", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks")
+    __slots__ = (
+        "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
+        "wants_turns",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -240,19 +251,32 @@ class Audience:
             observer.by_hand = by_hand
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
+        self._direct: dict[type[Event], Callable[[Event], Any]] = {}
+        """Kinds of event for which there is one handler, which needs no protection."""
         self._telling = False
         self._untold: deque[Event] = deque()
         self.outbox: list[Event] | None = None
         """Where a stream's consumer finds every event, too."""
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
+        self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
-    def __call__(self, event: Event) -> None:
-        """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
+    def tell(self, event: Event) -> None:
+        """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
+        direct = self._direct.get(event.__class__)
+        if direct is not None and not self._telling:
+            if self.outbox is not None:
+                self.outbox.append(event)
+            try:
+                direct(event)
+            except BaseException as error:  # whatever it is: who watches can never hurt a run
+                self._failed(self._listeners[0], error)
+            return
         if self.outbox is not None:
             self.outbox.append(event)
-        route = self._routes.get(type(event))
-        if route is None:
-            route = self._route(type(event))
+        try:
+            route = self._routes[event.__class__]
+        except KeyError:
+            route = self._route(event.__class__)
         if not route:
             return
         if self._telling:
@@ -263,25 +287,41 @@ class Audience:
         if place is not None:
             INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
         try:
-            while True:
-                for tell in route:
-                    try:
-                        if (answer := tell(event)) is not None:
-                            _refuse(answer)
-                    except BaseException as error:  # whatever it is: who watches can never hurt a run
-                        self._failed(tell, error)
-                if not self._untold:
-                    return
-                event = self._untold.popleft()
-                route = self._route(type(event))
+            for tell in route:
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:  # whatever it is: who watches can never hurt a run
+                    self._failed(self._owner(tell), error)
+            if self._untold:
+                self._catch_up()
         finally:
             self._telling = False
-            self._untold.clear()
+            if self._untold:
+                self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
 
+    def tell_some(self, events: Iterable[Event]) -> None:
+        """Tell everybody of these, one after the other."""
+        for event in events:
+            self.tell(event)
+
+    __call__ = tell
+
+    def _catch_up(self) -> None:
+        """Tell what listeners have caused meanwhile."""
+        while self._untold:
+            event = self._untold.popleft()
+            for tell in self._route(event.__class__):
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:
+                    self._failed(self._owner(tell), error)
+
     def notes(self) -> dict[str, str]:
-        """What they want the journal to keep about the run, by name; who fails has nothing to say."""
+        """What they want the journal to keep about the run, by name; a failing one adds nothing."""
         found: dict[str, str] = {}
         for observer in self.observers:
             if observer.note is None:
@@ -291,28 +331,36 @@ class Audience:
                 if note is not None and type(note) is not str:
                     raise TypeError(f"journal_note() must return a str or None, not {type(note).__name__}")
             except BaseException as error:
-                self._failed(observer.tell, error)
+                self._failed(observer, error)
                 continue
             if note is not None:
                 found[observer.name] = note
         return found
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
-        self._routes[kind] = route = tuple(one.tell for one in self._listeners if not one.removed and one.wants(kind))
+        wanted = [one for one in self._listeners if not one.removed and one.wants(kind)]
+        self._routes[kind] = route = tuple([one.tell for one in wanted])
+        if len(self._listeners) == len(wanted) == 1:
+            direct = wanted[0].direct(kind)
+            if direct is not None:
+                self._direct[kind] = direct
         return route
 
-    def _failed(self, tell: object, error: BaseException) -> None:
-        listener = next(one for one in self._listeners if one.tell is tell)
+    def _owner(self, tell: object) -> Any:
+        return next(one for one in self._listeners if one.tell is tell)
+
+    def _failed(self, listener: Any, error: BaseException) -> None:
         listener.fail(error)
         if listener.removed:
             self._routes.clear()
+            self._direct.clear()
         if isinstance(error, KeyboardInterrupt):
             self._by_hand()
 
 
 def _refuse(answer: object) -> None:
-    """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
+    """A plain callable that answers with an awaitable: nothing would ever await it. Other return values are ignored."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()
-        raise TypeError("it answered with an awaitable; define it with `async def`")
+        raise TypeError("it returned an awaitable; define it with `async def`")

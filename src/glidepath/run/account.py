@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import Record
+from glidepath.burndown import some_places
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.outcome import Charge, ResultKind, Spend, dollars
+from glidepath.outcome import BurnPoint, Charge, ResultKind, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -19,6 +21,7 @@ __all__ = ["Account", "Spending", "breakdown"]
 
 _NOTHING: Final[Any] = MappingProxyType({})
 
+_MOST_POINTS, _FIGURES = 100, 5
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
@@ -56,7 +59,7 @@ class Account:
 
     @classmethod
     def of(cls, charge: Charge) -> Account:
-        """Go on from there."""
+        """Continue from there."""
         account = cls()
         account.add(charge.usage, charge.picodollars)
         account.calls = charge.calls
@@ -81,6 +84,8 @@ class Spending(Record, eq=False, kw_only=True):
     """The landing is set aside with the ancestors."""
     return_at: float = 0.0
     """When the configured model is tried again, while a fallback is in use."""
+    burnt: array[float]
+    """For each reply: when it came, and the tokens, pico-dollars, turns and tool calls of the meter by then."""
 
     def pay(self, usage: Usage, money: int) -> None:
         """A call of the model in use is paid."""
@@ -98,8 +103,38 @@ class Spending(Record, eq=False, kw_only=True):
         if usage.estimated:
             account.estimated = True
 
+    def pay_plain(self, given: int, written: int, money: int) -> None:
+        """`pay` for input and output alone."""
+        account = self.account
+        account.calls += 1
+        account.input += given
+        account.output += written
+        if money:
+            self.money += money
+            account.money += money
+
+    def mark(self, at: float, meter: Meter) -> None:
+        """A reply joined the transcript: what is used by now. `cruise` does the same."""
+        self.burnt.extend((at, meter.tokens, meter.money, meter.turns, meter.tool_calls))
+
+    def burn(self, began: float, now: float, meter: Meter) -> tuple[BurnPoint, ...]:
+        """What was used after each reply, at most a hundred of them; the last one is the run as it stands."""
+        burnt = self.burnt
+        if not burnt:
+            return ()
+        del burnt[-_FIGURES:]
+        self.mark(now, meter)
+        starts = [_FIGURES * place for place in some_places(len(burnt) // _FIGURES, _MOST_POINTS)]
+        rows = [burnt[start : start + _FIGURES] for start in starts]
+        return tuple(
+            [
+                BurnPoint(int(turns), int(tokens), int(money), int(calls), round(at - began, 3))
+                for at, tokens, money, turns, calls in rows
+            ]
+        )
+
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
-        """A call that somebody else made is paid, under a name of its own."""
+        """Charge a call made for another client, under its own name."""
         self.money += money
         accounts = {**self.other_accounts}
         accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
@@ -114,7 +149,7 @@ class Spending(Record, eq=False, kw_only=True):
         self.child_accounts = accounts
 
     def switch(self, before: str, now: str) -> None:
-        """Another model is in use: each has an account of its own."""
+        """Another model is in use: each has its own account."""
         accounts = {**self.other_accounts, before: self.account}
         self.account = accounts.pop(now) if now in accounts else Account()
         self.other_accounts = accounts
@@ -151,11 +186,11 @@ class Spending(Record, eq=False, kw_only=True):
         self.admitted = True
 
     def trade_first_call(self) -> None:
-        """Its reservation is part of another one now."""
+        """Its reservation is now part of another one."""
         self.first_call = None
 
     def drop_first_call(self) -> None:
-        """It is not made."""
+        """Drop the reservation of the first call: it is not made."""
         if self.first_call is not None:
             self.first_call.cancel()
             self.first_call = None
@@ -173,7 +208,7 @@ class Spending(Record, eq=False, kw_only=True):
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:
-    """Spend by model and child, and how often each tool ran; what a tool spent through children stands with them."""
+    """Spend by model and child, and how often each tool ran; what a tool spent through children is under them."""
     accounts = (
         *[("model", name, account) for name, account in run.spend.other_accounts.items()],
         ("model", run.plan.model_name, run.spend.account),

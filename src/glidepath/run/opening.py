@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from typing import Any
 
 from glidepath.ledger import Amount, Meter
@@ -36,7 +37,7 @@ def open_state(
     watch: Watch,
     landing_reserve: Amount,
     landing_paid: bool = True,
-    deps: Any = None,
+    deps: object = None,
     stream: Consumer | None = None,
     resumed: Resumption | None = None,
     per_run: PerRun | None = None,
@@ -63,7 +64,7 @@ def open_state(
         ),
         turn=CurrentTurn(),
         answer=AnswerSoFar(),
-        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid),
+        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
         descent=Descent(),
         audit=Audit(),
         work=SideWork(),
@@ -93,7 +94,7 @@ def _start_clock(run: Run) -> None:
 
 
 def _audience(run: Run) -> Audience | None:
-    """Those who are told, but for the consumer of a stream."""
+    """The listeners, except the consumer of a stream."""
     sink = run.plan.sink
     if not run.hooks.observers and sink is None:
         return None

@@ -1,4 +1,4 @@
-"""Server-sent events: the events of one run, and the changes of the list, for as long as somebody reads."""
+"""Server-sent events: the events of one run, and the changes of the list, as long as there is a reader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glidepath import _wire
 from glidepath.serve.gatekeeper import Receive, Scope, Send
 from glidepath.serve.hub import Hub
 from glidepath.serve.run_feed import RunFeed, frame
-from glidepath.serve.shapes import RunCard
+from glidepath.serve.shapes import RunCard, SwitchShape
 from glidepath.serve.store_reader import StoreReader
 
 __all__ = ["EventStream", "card_stream", "gone", "run_stream"]
@@ -27,7 +27,7 @@ BEAT = b": \n\n"
 
 
 def told(kind: str, value: object, number: int | None = None) -> bytes:
-    """A message that is no event of a run."""
+    """A message that is not an event of a run."""
     mark = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (mark, kind.encode(), _wire.encode(value))
 
@@ -148,16 +148,21 @@ async def _news(feed: RunFeed, after: int) -> bool:
 
 
 def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
-    """The cards that change, at most four times a second, and how many decisions are waited for."""
+    """The cards that change, at most four times a second, how many decisions are waited for, and the kill switches."""
 
     async def parts() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         shown: dict[str, RunCard] = {}
         seen = counted = -1
         looked = beat = loop.time()
+        thrown: list[SwitchShape] | None = None
         yield BEAT
         cards, _ = await reader.cards(limit=200)
+        on = await hub.switches.thrown()
         while True:
+            if on != thrown:
+                thrown = on
+                yield told("switches", {"switches": thrown})
             fresh = [card for card in cards if shown.get(card.run_id) != card]
             known = {card.run_id: card for card in cards}
             shown |= known
@@ -179,6 +184,7 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
             if loop.time() - looked >= LOOK_AROUND:
                 looked = loop.time()
                 cards, _ = await reader.cards(limit=200)
+                on = await hub.switches.thrown()
                 if len(cards) < 200:  # noqa: PLR2004 - all of them: what is not there is gone
                     gone = [run_id for run_id in shown if run_id not in {card.run_id for card in cards}]
                     gone = [run_id for run_id in gone if shown[run_id].parent is None]

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from glidepath.errors import StoreError
@@ -17,9 +18,20 @@ from glidepath.spi.sessions import Wallet, WalletStore
 
 __all__ = ["FleetView"]
 
-_RATES = "SELECT model, requests, tokens, per FROM glidepath_rates ORDER BY model"
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_RATES = f"""
+SELECT r.model, r.requests, r.tokens, r.per, u.requests AS used_requests, u.tokens AS used_tokens FROM glidepath_rates r
+CROSS JOIN LATERAL (SELECT coalesce(sum(requests), 0)::bigint AS requests, coalesce(sum(tokens), 0)::bigint AS tokens
+  FROM glidepath_rate_uses WHERE model = r.model AND at > {_NOW} - r.per AND at <= {_NOW}) u ORDER BY r.model
+"""  # noqa: S608 - constants of ours
+_FLEET = "fleet"
+_MOST = 200  # runs of a fleet that are shown in the tree
+_BUDGETS = "SELECT * FROM glidepath_budgets ORDER BY name = 'fleet', name"  # a day before its month, the fleet last
+_HOLDERS = (
+    "SELECT session, agent, tenant, line, tokens, money, firm_tokens, firm_money FROM glidepath_fleet_runs "
+    "WHERE outcome IS NULL ORDER BY tokens DESC, money DESC, submitted LIMIT $1"
+)
 _WORKERS = "SELECT id, expires, started, agents FROM glidepath_workers ORDER BY id"
-_HERE = "SELECT to_regclass('glidepath_workers') IS NOT NULL"
 
 
 class FleetView:
@@ -28,21 +40,7 @@ class FleetView:
     def __init__(self, hub: Hub, reader: StoreReader) -> None:
         self.hub = hub
         self.reader = reader
-        self._ledger: Any = None
-        self._looked = False
-
-    async def ledger(self) -> Any:
-        """The ledger of the fleet that lives in the store's database; None when there is none. Nothing is made."""
-        if not self._looked:
-            from glidepath.sessions import PostgresStore
-
-            self._looked = True
-            if isinstance(self.hub.store, PostgresStore):
-                from glidepath.engines.dbos.fleet_ledger import FleetLedger
-
-                if await self.hub.store.asked(_HERE):
-                    self._ledger = FleetLedger(self.hub.store.dsn, connections=2)
-        return self._ledger
+        self._began = time.time()
 
     # --- budgets ----------------------------------------------------------------------------------------------
 
@@ -68,32 +66,39 @@ class FleetView:
         return BudgetNode(name="this server", kind="fleet", gauges=(runs,), children=tuple(children))
 
     async def _fleet_budgets(self) -> list[BudgetNode]:
-        ledger = await self.ledger()
+        """The fleet, its tenants' months and days below it, and below those the runs that hold some of them."""
+        ledger = await self.hub.switches.ledger()
         if ledger is None:
             return []
-        fleet: list[BudgetNode] = []
-        tenants: list[BudgetNode] = []
-        for one in await ledger.accounts():
-            kind = "tenant" if one.name.startswith("tenant ") else "fleet"
-            gauges = (
-                Gauge(kind="tokens", unit="tokens", used=one.tokens, limit=one.max_tokens),
-                Gauge(kind="cost", unit="USD", used=float(one.cost), limit=_float(one.max_cost)),
-                Gauge(kind="runs", used=one.runs, limit=one.max_runs),
-            )
-            node = BudgetNode(name=one.name, kind=kind, gauges=gauges)
-            (tenants if kind == "tenant" else fleet).append(node)
-        top = fleet[0] if fleet else BudgetNode(name="fleet", kind="fleet")
-        return [BudgetNode(name=top.name, kind="fleet", gauges=top.gauges, children=tuple(tenants))]
+        rows = await ledger._fetch(_BUDGETS)  # noqa: SLF001 - of the same house
+        runs = await ledger._fetch(_HOLDERS, _MOST)  # noqa: SLF001
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        below: dict[str, list[BudgetNode]] = {}
+        for run in runs:
+            node = BudgetNode(name=run["agent"], kind="run", run_id=run["session"], gauges=_held_gauges(run))
+            due = _FLEET if run["tenant"] is None else f"tenant {run['tenant']}, day {today}"
+            below.setdefault(run["line"][-1] if run["line"] else due, []).append(node)
+        top: tuple[Gauge, ...] = ()
+        for row in rows:
+            name, children = row["name"], tuple(below.get(row["name"], ()))
+            gauges = (*_held_gauges(row), Gauge(kind="runs", used=row["runs"], limit=row["max_runs"]))
+            if name == _FLEET:
+                top = gauges
+            elif children or today.startswith(name.rpartition(" ")[2]):  # what is over and empty is not shown
+                above = name.replace(", day ", ", month ")[:-3] if ", day " in name else _FLEET
+                node = BudgetNode(name=name, kind="tenant", gauges=gauges, children=children)
+                below.setdefault(above, []).append(node)
+        return [BudgetNode(name=_FLEET, kind="fleet", gauges=top, children=tuple(below.get(_FLEET, ())))]
 
     # --- the fleet --------------------------------------------------------------------------------------------
 
     async def fleet(self) -> dict[str, Any]:
         """Workers, queues, breakers, rates and the kill switch."""
         here = f"{socket.gethostname()}:{os.getpid()} (this server)"
-        workers = [{"name": here, "runs": len(self.hub.flights), "lease_until": None, "seen": time.time()}]
+        workers = [{"name": here, "runs": len(self.hub.flights), "lease_until": None, "started": self._began}]
         queue = {"waiting": 0, "running": len(self.hub.flights)}
         rates: list[dict[str, Any]] = []
-        ledger = await self.ledger()
+        ledger = await self.hub.switches.ledger()
         if ledger is not None:
             from glidepath.engines.dbos.standing import status_of
 
@@ -106,18 +111,20 @@ class FleetView:
                     "name": row["id"],
                     "runs": flown.get(row["id"], 0),
                     "lease_until": row["expires"],
-                    "seen": row["started"],
+                    "started": row["started"],
                     "agents": list(row["agents"]),
                 }
                 for row in await ledger._fetch(_WORKERS)  # noqa: SLF001 - of the same house
             ]
             queue = {"waiting": status.queued, "running": status.running + len(self.hub.flights)}
             rates = [
-                {"name": f"{row['model']} {what}", "used": None, "limit": row[what], "per": row["per"]}
+                {"name": f"{row['model']} {what}", "used": row[f"used_{what}"], "limit": row[what], "per": row["per"]}
                 for row in await ledger._fetch(_RATES)  # noqa: SLF001
                 for what in ("requests", "tokens")
                 if row[what] is not None
             ]
+        switches = await self.hub.switches.thrown()
+        fleet_wide = next((one for one in switches if one.scope == "fleet"), None)
         return {
             "workers": workers,
             "queue": queue,
@@ -126,25 +133,33 @@ class FleetView:
                 for (name, kind), (state, since) in self.hub.breakers.items()
             ],
             "rates": rates,
-            "kill": {"active": self.hub.kill is not None, "reason": self.hub.kill or ""},
+            "kill": {
+                "active": fleet_wide is not None,
+                "reason": "" if fleet_wide is None else fleet_wide.reason,
+                "switches": switches,
+            },
         }
 
-    async def unfinished(self, tenant: str | None) -> list[str]:
-        """The sessions of the fleet's runs that wait or fly: of a tenant, or all."""
-        ledger = await self.ledger()
-        if ledger is None:
-            return []
-        query = "SELECT session FROM glidepath_fleet_runs WHERE outcome IS NULL AND ($1::text IS NULL OR tenant = $1)"
-        return [row["session"] for row in await ledger._fetch(query, tenant)]  # noqa: SLF001 - of the same house
 
-    async def close(self) -> None:
-        """Let go of the connections."""
-        if self._ledger is not None:
-            await self._ledger.close()
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _held_gauges(row: Any) -> tuple[Gauge, Gauge]:
+    """Tokens and money of a row of the ledger: `firm` is spent or kept for a landing, the rest of it is reserved."""
+    most_tokens, most_money = row.get("max_tokens"), row.get("max_money")
+    return (
+        Gauge(
+            kind="tokens",
+            unit="tokens",
+            used=row["firm_tokens"],
+            reserved=row["tokens"] - row["firm_tokens"],
+            limit=most_tokens,
+        ),
+        Gauge(
+            kind="cost",
+            unit="USD",
+            used=row["firm_money"] / 1e12,
+            reserved=(row["money"] - row["firm_money"]) / 1e12,
+            limit=None if most_money is None else most_money / 1e12,
+        ),
+    )
 
 
 def _wallet_trees(wallets: Sequence[Wallet]) -> list[BudgetNode]:

@@ -143,7 +143,7 @@ class OpenAIDoor:
         found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE))
         flight = self.hub.flights.get(found.run_id)
         if flight is None or found.feed is None:
-            raise Refused(409, "not_in_flight", "this response is not being made here: nothing was cancelled")
+            raise Refused(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
         token: CancelToken = flight.token
         token.cancel("cancelled by an OpenAI client")
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
@@ -152,7 +152,7 @@ class OpenAIDoor:
     # --- chat completions -------------------------------------------------------------------------------------
 
     async def chat(self, request: Request) -> Any:
-        """Start a run on the messages of the request: a session of its own each time, as in that API."""
+        """Start a run on the messages of the request: its own session each time, as in that API."""
         body = await _parsed(request, ChatBody)
         _no_tools(body.tools)
         if body.n not in (None, 1):
@@ -163,6 +163,8 @@ class OpenAIDoor:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
             return self._streamed(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
         result = await self._ended(feed, request)
+        if result.outcome is LoopOutcome.FAILED:
+            return _json(_failure(result), 500, {"x-should-retry": "false"})  # a retry would be another whole run
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": result.text, "refusal": None},
@@ -182,7 +184,7 @@ class OpenAIDoor:
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows what becomes of the run")
+                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows how the run continues")
             result = reading.result()
         finally:
             for task in (reading, leaving):
@@ -224,7 +226,7 @@ class _Response:
         self.items: list[dict[str, Any]] = []
 
     def in_progress(self) -> dict[str, Any]:
-        """As long as the run flies."""
+        """As long as the run lasts."""
         return {
             "id": RESPONSE + self.feed.run_id,
             "object": "response",
@@ -271,7 +273,7 @@ class _Response:
         }
 
     async def events(self, feed: RunFeed) -> AsyncIterator[bytes]:
-        """The stream: every turn that says something is a message of its own."""
+        """The stream: every turn that says something is its own message."""
         yield self._event("response.created", response=self.in_progress())
         yield self._event("response.in_progress", response=self.in_progress())
         written: list[str] = []
@@ -288,7 +290,9 @@ class _Response:
                     yield part
             elif isinstance(event, RunEnded):
                 result = event.result
-        if result is None:  # the server is shutting down
+        if result is None:
+            told = _cut_off(feed)["error"]
+            yield self._event("error", code=told["code"], message=told["message"], param=None)
             return
         if not written and not self.items:
             for part in self._delta(written, result.text):
@@ -353,7 +357,9 @@ async def _chat_chunks(model: str, feed: RunFeed, *, wants_usage: bool) -> Async
             yield chunk({"content": DISCARDED})
         elif isinstance(event, RunEnded):
             result = event.result
-    if result is None:  # the server is shutting down
+    if result is None or result.outcome is LoopOutcome.FAILED:
+        yield b"data: %s\n\n" % _wire.encode(_cut_off(feed) if result is None else _failure(result))
+        yield b"data: [DONE]\n\n"
         return
     if not said:
         yield chunk({"content": result.text})
@@ -409,15 +415,31 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "glidepath"}
 
 
-def _json(value: object) -> Response:
-    return Response(_wire.encode(value), media_type="application/json")
+def _failure(result: RunResult[Any]) -> dict[str, Any]:
+    """The error of a run that failed, as OpenAI's clients know it, with how it ended beside it."""
+    why = "the run failed" if result.cause is None else f"the run failed: {result.cause.source}: {result.cause.reason}"
+    return {"error": _error("run_failed", why), "glidepath": ending_of(result)}
+
+
+def _cut_off(feed: RunFeed) -> dict[str, Any]:
+    """The error of a stream that ends before its run, because the server does."""
+    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows what became of it"
+    return {"error": _error("lost", why)}
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"message": message, "type": "server_error", "param": None, "code": code}
+
+
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_wire.encode(value), status, media_type="application/json", headers=dict(headers or {}))
 
 
 async def _parsed(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
     except (WireError, ValueError, RecursionError) as error:
-        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+        raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:

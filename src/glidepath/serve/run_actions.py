@@ -1,4 +1,4 @@
-"""What a person does to a run: land, stop, steer, decide, resume, fork, other limits, settle, kill.
+"""What a person does to a run: land, stop, steer, decide, resume, fork, other limits, settle.
 
 Every action is journalled with its reason and who asked for it, and answers with what the run's events say came of
 it. What cannot be done is refused before anything has changed.
@@ -17,7 +17,6 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
-from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gatekeeper import Visitor
 from glidepath.serve.hub import Flight, Hub, changed_limits, refusal_of
 from glidepath.serve.refusals import Refused
@@ -27,7 +26,6 @@ from glidepath.serve.shapes import (
     DecideBody,
     DoneAnswer,
     ForkBody,
-    KillBody,
     LimitsBody,
     ReasonBody,
     RunCard,
@@ -38,22 +36,20 @@ from glidepath.serve.store_reader import FoundRun, StoreReader
 from glidepath.sessions.forking import fork
 from glidepath.sessions.inbox import decide, note_control, posted_decisions, send
 
-__all__ = ["RunActions", "check_reason"]
+__all__ = ["RunActions", "check_reason", "control_of", "elapsed_ms", "found_flight", "said"]
 
 PATIENCE = 2.0  # seconds that an answer waits for what the run makes of it
 _MAX_TEXT = 100_000
 
 
 class RunActions:
-    """Does it, and says what happened."""
+    """Does it, and reports what happened."""
 
-    def __init__(self, hub: Hub, reader: StoreReader, view: FleetView) -> None:
+    def __init__(self, hub: Hub, reader: StoreReader) -> None:
         self.hub = hub
         self.reader = reader
-        self.view = view
         self.store = hub.store
         self._decided: dict[str, dict[str, Decision]] = {}  # of runs that no store keeps
-        self._killed: dict[str | None, set[str]] = {}  # sessions that a kill switch has stopped, by tenant
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- land, stop -------------------------------------------------------------------------------------------
@@ -62,35 +58,35 @@ class RunActions:
         """Ask the run to deliver what it has."""
         began, found = time.perf_counter(), await self.reader.find(name)
         card = self._flying(found, "landed")
-        reason = _said(body.reason, who, "asked to land")
+        reason = said(body.reason, who, "asked to land")
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "land")
-            await self._remark(found, None, "land", reason, who, obey=True)
-            return self._done(found, began, "asked to land; it runs in another process and hears of it in a second")
-        await self._remark(found, flight, "land", body.reason, who)
+            await self.remark(found, None, "land", reason, who, obey=True)
+            return self.done(found, began, "asked to land; it runs in another process, which notices within a second")
+        await self.remark(found, flight, "land", body.reason, who)
         flight.token.wind_down(reason)
         feed = _fed(flight)
         await _until(feed, lambda: feed.finished or feed.card.phase in ("notice", "landing"))
-        took = _ms(began)
-        return self._done(found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase])
+        took = elapsed_ms(began)
+        return self.done(found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase])
 
     async def stop(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Stop the run without another model call."""
         began, found = time.perf_counter(), await self.reader.find(name)
         card = self._flying(found, "stopped")
-        reason = _said(body.reason, who, "stopped")
+        reason = said(body.reason, who, "stopped")
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "stop")
-        await self._remark(found, flight, "stop", body.reason, who)
+        await self.remark(found, flight, "stop", body.reason, who)
         if flight is None:
-            await self._stored(self.store.flag(found.session_id, reason))
-            return self._done(found, began, "asked to stop; it runs in another process and hears of it in a second")
+            await self.stored(self.store.flag(found.session_id, reason))
+            return self.done(found, began, "asked to stop; it runs in another process, which notices within a second")
         flight.token.cancel(reason)
         feed = _fed(flight)
         await _until(feed, lambda: feed.finished)
-        return self._done(found, began, f"stopped in {_ms(began):.0f} ms" if feed.finished else "stopping")
+        return self.done(found, began, f"stopped in {elapsed_ms(began):.0f} ms" if feed.finished else "stopping")
 
     def _flying(self, found: FoundRun, done: str) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
@@ -118,17 +114,17 @@ class RunActions:
                 raise Refused(409, "not_here", "only a run in flight can be steered without a store")
             run.transcript.wait((UserMessage(text),))
         else:
-            await self._stored(send(self.store, found.session_id, text))
-            await self._remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
+            await self.stored(send(self.store, found.session_id, text))
+            await self.remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
             await self._deliver(flight, found.session_id)
         when = "after this turn" if card.state == "running" else "when the run continues"
-        return self._done(found, began, f"sent: the model reads it {when}")
+        return self.done(found, began, f"sent: the model reads it {when}")
 
     async def _deliver(self, flight: Flight | None, session_id: str) -> None:
         """Hand over at once what the run would find in its inbox within a second."""
         journal: Any = None if flight is None or flight.stream is None else getattr(flight.stream.run, "journal", None)
         if flight is not None and journal is not None:
-            notes = await self._stored(self.store.notes(session_id, journal.mailbox.taken))
+            notes = await self.stored(self.store.notes(session_id, journal.mailbox.taken))
             journal.mailbox.take(flight.stream.run, notes)  # type: ignore[union-attr]
 
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
@@ -144,7 +140,7 @@ class RunActions:
             raise Refused(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
         known = await self._decisions(found)
         if body.id in known:
-            raise Refused(409, "decided", f"call {body.id!r:.80} was decided already ({known[body.id].kind})")
+            raise Refused(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
         try:
             check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
@@ -154,14 +150,14 @@ class RunActions:
         left = len(waiting) - len(known)
         if left or card.agent not in self.hub.agents:
             await self._note_decision(found, body.id, made)
-            await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
-            what = f"noted: {left} more to decide" if left else "noted: whoever resumes the run obeys it"
-            return self._done(found, began, what)
-        self.hub.admit(card.agent, found.session_id)
-        await self._remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+            await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+            what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
+            return self.done(found, began, what)
+        await self.hub.admit(card.agent, found.session_id)
+        await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
         self._decided.pop(found.run_id, None)
-        return self._done(found, began, f"{_PAST[body.decision]}: the run continues")
+        return self.done(found, began, f"{_PAST[body.decision]}: the run continues")
 
     async def undecided(self, name: str) -> frozenset[str]:
         """The calls of a paused run that nobody has decided about yet; raises `Refused`."""
@@ -172,10 +168,10 @@ class RunActions:
     async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":
-            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it waits for a decision")
+            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
         result, _ = await self.reader.result(found, card)
         if result is None:
-            raise Refused(409, "run_lost", "how this run paused cannot be read any more")
+            raise Refused(409, "run_lost", "the record of this pause can no longer be read")
         return card, result
 
     async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
@@ -183,13 +179,13 @@ class RunActions:
             return self._decided.get(found.run_id, {})
         journal = await self.reader.journal(found.session_id)
         taken = 0 if journal is None else journal.folded.taken
-        return posted_decisions(await self._stored(self.store.notes(found.session_id, taken)))
+        return posted_decisions(await self.stored(self.store.notes(found.session_id, taken)))
 
     async def _note_decision(self, found: FoundRun, call_id: str, made: Decision) -> None:
         if self.store is None:
             self._decided.setdefault(found.run_id, {})[call_id] = made
         else:
-            await self._stored(decide(self.store, found.session_id, {call_id: made}))
+            await self.stored(decide(self.store, found.session_id, {call_id: made}))
 
     # --- resume, limits, fork, settle -------------------------------------------------------------------------
 
@@ -197,15 +193,15 @@ class RunActions:
         """Continue a run that was lost, paused, stopped or limited."""
         began, found = time.perf_counter(), await self.reader.find(name)
         card = self._resumable(found)
-        self.hub.admit(card.agent, found.session_id)
-        await self._remark(found, None, "resume", body.reason, who)
+        await self.hub.admit(card.agent, found.session_id)
+        await self.remark(found, None, "resume", body.reason, who)
         await self.hub.resume(card.agent, found.session_id, run_id=found.run_id)
-        return self._done(found, began, f"resumed in {_ms(began):.0f} ms")
+        return self.done(found, began, f"resumed in {elapsed_ms(began):.0f} ms")
 
     def _resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.state == "running":
-            raise Refused(409, "in_flight", "this run is in flight already")
+            raise Refused(409, "in_flight", "this run is already running")
         if not card.resumable:
             raise Refused(409, "already_done", "this run is done: start another one in its session, or fork it")
         return card
@@ -230,11 +226,11 @@ class RunActions:
             )
         if flight is None:
             self._resumable(found)
-            self.hub.admit(card.agent, found.session_id)
-            await self._remark(found, None, "limits", body.reason, who, limits=body.limits)
+            await self.hub.admit(card.agent, found.session_id)
+            await self.remark(found, None, "limits", body.reason, who, limits=body.limits)
         else:
-            await self._remark(found, flight, "limits", body.reason, who, limits=body.limits)
-            flight.token.cancel(_said(body.reason, who, "stopped to continue under other limits"))
+            await self.remark(found, flight, "limits", body.reason, who, limits=body.limits)
+            flight.token.cancel(said(body.reason, who, "stopped to continue under other limits"))
             feed = _fed(flight)
             await _until(feed, lambda: feed.finished)
             if not feed.finished:
@@ -243,7 +239,7 @@ class RunActions:
                 raise Refused(409, "already_done", "the run was done before its limits could be changed")
         await self.hub.resume(card.agent, found.session_id, limits=limits, run_id=found.run_id)
         changed = ", ".join(f"{key}={value}" for key, value in body.limits.items())
-        return self._done(found, began, f"continues with {changed}")
+        return self.done(found, began, f"continues with {changed}")
 
     async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
         """A new session as this one was after a turn, and a run in it when there is something to ask."""
@@ -253,25 +249,25 @@ class RunActions:
         card = self.reader.card(found.feed, found.entry)
         if body.prompt is not None:
             _text("prompt", body.prompt)
-            self.hub.admit(card.agent, None)
+            await self.hub.admit(card.agent, None)
         agent = self.hub.agents.get(card.agent)
-        forked = await self._stored(
+        forked = await self.stored(
             fork(self.store, found.session_id, at=body.at)
             if agent is None
             else agent.fork(found.session_id, at=body.at)
         )
-        await self._stored(
-            note_control(self.store, forked.session_id, _control("fork", body.reason, who, origin=found.session_id))
+        await self.stored(
+            note_control(self.store, forked.session_id, control_of("fork", body.reason, who, origin=found.session_id))
         )
         what = f"forked after turn {forked.at}"
         if body.prompt is not None:
             feed = await self.hub.start(card.agent, body.prompt, session=forked.session_id)
             new = FoundRun(run_id=feed.run_id, session_id=forked.session_id, feed=feed)
-            return self._done(new, began, f"{what}, and a run is in flight there")
-        return self._done(await self.reader.find(forked.session_id), began, what)
+            return self.done(new, began, f"{what}, and a run is in flight there")
+        return self.done(await self.reader.find(forked.session_id), began, what)
 
     async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
-        """What a person found out about a call whose outcome is unknown; the model is told when the run continues."""
+        """What a person learned about a call with an unknown outcome; the model is told when the run continues."""
         began, found = time.perf_counter(), await self.reader.find(name)
         detail = await self.reader.detail(name)
         call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
@@ -283,91 +279,38 @@ class RunActions:
         text = f"A person has checked the call {call['tool']} ({body.call_id}), whose outcome was unknown: it {took}."
         if body.result is not None:
             text = f"{text} Its result: {_text('result', body.result)}"
-        await self._stored(send(self.store, found.session_id, text))
+        await self.stored(send(self.store, found.session_id, text))
         flight = self.hub.flights.get(found.run_id)
-        await self._remark(
+        await self.remark(
             found, flight, "settle", body.reason, who, call_id=body.call_id, outcome=body.outcome, result=body.result
         )
-        return self._done(found, began, f"settled as {body.outcome.replace('_', ' ')}")
-
-    async def kill(self, body: KillBody, who: Visitor) -> DoneAnswer:
-        """Throw a kill switch, or take it back."""
-        began = time.perf_counter()
-        if body.scope == "run":
-            if not body.id:
-                raise Refused(400, "no_id", "say which run to stop: pass its id")
-            if body.active:
-                return await self.stop(body.id, ReasonBody(reason=body.reason), who)
-            found = await self.reader.find(body.id)
-            if self.store is not None:
-                await self._stored(self.store.flag(found.session_id, None))
-            return self._done(found, began, "the stop is taken back: the run can be resumed")
-        if body.scope == "tenant" and (not body.id or await self.view.ledger() is None):
-            raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
-        reason = _said(body.reason, who, "kill switch")
-        stopped = await self._stop_fleet(body.id if body.scope == "tenant" else None, reason, active=body.active)
-        if body.scope == "fleet":
-            self.hub.kill = reason if body.active else None
-            for flight in [*self.hub.flights.values()] if body.active else []:
-                await self._remark(_found(flight), flight, "kill", body.reason, who)
-                flight.token.cancel(reason)
-                stopped += 1
-        what = f"{stopped} runs are stopped" if body.active else f"{stopped} stops are taken back"
-        if body.scope == "fleet":
-            what = f"{what}, and none can start here" if body.active else "runs can start again"
-        state = "killed" if body.active else "open"
-        return DoneAnswer(run_id="", state=state, sequence=0, took_ms=_ms(began), message=what)
-
-    async def _stop_fleet(self, tenant: str | None, reason: str, *, active: bool) -> int:
-        """Stop what waits or flies in other processes, or take the stops back; how many.
-
-        A tenant's runs are those of the fleet's ledger; without a tenant it is every run that flies on this store.
-        """
-        sessions = set(await self.view.unfinished(tenant))
-        if tenant is None:
-            sessions |= await self._elsewhere()
-        if not active:
-            sessions |= self._killed.pop(tenant, set())
-        for session in sorted(sessions):
-            await self._stored(self.store.flag(session, reason if active else None))
-        if active:
-            self._killed.setdefault(tenant, set()).update(sessions)
-        return len(sessions)
-
-    async def _elsewhere(self) -> set[str]:
-        """The sessions whose run flies on this store in another process."""
-        found: set[str] = set()
-        cursor: str | None = None
-        while self.store is not None:
-            cards, cursor = await self.reader.cards(state="running", cursor=cursor, limit=500)
-            found |= {card.session_id for card in cards if card.run_id not in self.hub.flights}
-            if cursor is None:
-                break
-        return found
+        return self.done(found, began, f"settled as {body.outcome.replace('_', ' ')}")
 
     # --- what they share --------------------------------------------------------------------------------------
 
-    async def _remark(
+    async def remark(
         self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
-        """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
+        """Journal what was done, why, and who: by the run if it is in this process, else in the session's inbox."""
         if self.store is None or (found.entry is None and flight is None):
             return
-        control = _control(action, reason, who, **more)
+        control = control_of(action, reason, who, **more)
         run: Any = None if flight is None or flight.stream is None else flight.stream.run
         journal: Any = None if run is None else run.journal
         if journal is not None and not journal.mailbox.closed:
             journal.mailbox.remark(control)
         else:
-            await self._stored(note_control(self.store, found.session_id, control))
+            await self.stored(note_control(self.store, found.session_id, control))
 
-    async def _stored(self, doing: Any) -> Any:
+    async def stored(self, doing: Any) -> Any:
+        """What the store answers; raises `Refused` for what it refuses."""
         try:
             return await doing
         except (ConfigurationError, StoreError) as error:
             raise refusal_of(error) from None
 
-    def _done(self, found: FoundRun, began: float, message: str) -> DoneAnswer:
+    def done(self, found: FoundRun, began: float, message: str) -> DoneAnswer:
+        """The answer to an action: what the run's events say now."""
         feed = self.hub.feeds.get(found.run_id)
         card = self.reader.card(feed or found.feed, None if feed is not None else found.entry)
         return DoneAnswer(
@@ -375,7 +318,7 @@ class RunActions:
             session_id=found.session_id,
             state=card.state,
             sequence=card.sequence,
-            took_ms=_ms(began),
+            took_ms=elapsed_ms(began),
             message=message,
         )
 
@@ -390,18 +333,20 @@ _PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other a
 
 
 def check_reason(reason: str) -> None:
-    """Raises `Refused` for a reason that cannot be journalled: before anything is done."""
+    """Raises `Refused` for a reason that cannot be journaled: before anything is done."""
     if len(reason) > MAX_REASON:
         raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
     if "\0" in reason:
         raise Refused(400, "bad_reason", "reason has a NUL character; remove it")
 
 
-def _control(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
+def control_of(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
+    """What the journal keeps of what a person did."""
     return {"action": action, "reason": reason, "who": who.name, "time": round(time.time(), 3), **more}
 
 
-def _said(reason: str, who: Visitor, default: str) -> str:
+def said(reason: str, who: Visitor, default: str) -> str:
+    """The reason as a run's result has it, with who gave it."""
     return f"{reason.strip() or default} (by {who.name})"
 
 
@@ -422,14 +367,14 @@ def _decision(body: DecideBody) -> Decision:
 
 def _text(field: str, text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise Refused(400, f"bad_{field}", f"{field} must be a text that is not empty and has no NUL character")
+        raise Refused(400, f"bad_{field}", f"{field} must be a non-empty str and has no NUL character")
     if len(text) > _MAX_TEXT:
         raise Refused(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
     return text
 
 
 def _names(waiting: Mapping[str, Any]) -> str:
-    return f"those that wait are {', '.join(waiting)}" if waiting else "none does"
+    return f"those waiting are {', '.join(waiting)}" if waiting else "none does"
 
 
 def _fed(flight: Flight) -> RunFeed:
@@ -437,12 +382,14 @@ def _fed(flight: Flight) -> RunFeed:
     return flight.feed
 
 
-def _found(flight: Flight) -> FoundRun:
+def found_flight(flight: Flight) -> FoundRun:
+    """A run in flight here, as the reader would find it."""
     feed = _fed(flight)
     return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed)
 
 
-def _ms(began: float) -> float:
+def elapsed_ms(began: float) -> float:
+    """Milliseconds since then."""
     return round((time.perf_counter() - began) * 1000, 1)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "ShownMessage",
     "StartBody",
     "SteerBody",
+    "SwitchShape",
     "UsageShape",
 ]
 
@@ -248,12 +249,22 @@ class SettleBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class KillBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Throw a kill switch, or take it back."""
+    """Throw a kill switch, or release it."""
 
     scope: Literal["run", "tenant", "fleet"]
     active: bool
     reason: str = ""
     id: str | None = None
+
+
+class SwitchShape(Value, frozen=True, kw_only=True):
+    """A kill switch that is thrown: of the fleet, or of the tenant `id`."""
+
+    scope: str
+    id: str | None = None
+    reason: str
+    who: str
+    since: float
 
 
 class DoneAnswer(Value, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Finding, labelling and removing sessions among many, in any store: with its catalog, or without one."""
+"""Finding, labeling and removing sessions among many, in any store: with its catalog, or without one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     known = SessionQuery.__struct_fields__
     for name in fields:
         if name not in known:
-            raise ConfigurationError(f"{name} is not something to find sessions by; use one of {', '.join(known)}")
+            raise ConfigurationError(f"{name} is not a search field; use one of {', '.join(known)}")
     return SessionQuery(**fields) if query is None else replace(query, **fields)
 
 
@@ -58,7 +58,7 @@ async def each_session(
 async def annotate(
     store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
 ) -> None:
-    """Set the title, the tags, or both of a session; raises `ConfigurationError` for what they cannot be.
+    """Set the title, the tags, or both of a session; raises `ConfigurationError` for invalid ones.
 
     A store without a catalog cannot keep them: `StoreError`.
     """
@@ -73,7 +73,7 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Forget these sessions with their children and the events that a server has kept of them; who is gone.
+    """Delete these sessions with their children and the events a server has kept of them; returns all ids that are gone.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
@@ -115,7 +115,7 @@ async def expired(
 async def prune(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
+    """Remove sessions whose last run ended at least this many seconds ago in one of these states; their children, too.
 
     `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
     the ids of all that are gone.
@@ -132,7 +132,7 @@ async def prune(
     return gone
 
 
-def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
     """What to ask for; raises `ConfigurationError`."""
     number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is

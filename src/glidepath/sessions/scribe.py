@@ -1,4 +1,4 @@
-"""The scribe: writes one run's journal while the run flies. Intent before the effect, result after it.
+"""The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
 A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
 a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
-from glidepath.errors import StoreError, told
+from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
@@ -23,26 +23,26 @@ from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, tick
-from glidepath.sessions.chain import SCHEMA, link
+from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
-from glidepath.sessions.pulse import Pulse, pulse_of
-from glidepath.sessions.redaction import redactor_of
+from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
-RENEW = 6  # beats between two renewals of the lease
 ON_DISK = ("sync", "full")  # what is given to the store is written by then
-Items = list[tuple[str, Any]]
 
 
-class Scribe:
-    """Holds the lease of one session and writes what one run does."""
+class Scribe(JournalWriter):
+    """Writes what one run does."""
 
     def __init__(
         self,
@@ -53,13 +53,8 @@ class Scribe:
         sequence: int = 0,
         parent: dict[str, str] | None = None,
     ) -> None:
-        self.store = store
-        self.redactor = redactor_of(store)
-        self.lease = lease
+        super().__init__(store, lease, sequence=sequence)
         self.durability = durability
-        self.number = lease.head
-        self.hash = lease.hash
-        self.sequence = sequence
         self.config: Fingerprint | None = None
         """What the agent was like when the journal was last written."""
         self.parent = parent
@@ -81,7 +76,6 @@ class Scribe:
         self.decisions: dict[str, Any] = {}
         self.pins: dict[str, Any] = {}
         """The digests of the tools that servers offer, by server."""
-        self.broken: StoreError | None = None
         self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
         self._charged: dict[str, Used] = {}
@@ -90,8 +84,6 @@ class Scribe:
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
         self._run: Any = None  # a Run, from `attend` on
-        self._pulse: Pulse | None = None
-        self._beats, self._seen = 0, self.number
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -103,16 +95,16 @@ class Scribe:
         self.written = written
         self.capture = Capture(base)
         self.tail = tail
-        self._pulse = pulse_of(self.store)
-        self._pulse.join(self)
+        self.keep_alive()
 
     async def begin(self) -> None:
-        """The run begins, or goes on: its first commit, with the task in it."""
+        """The run begins, or continues: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
         now, digest = fingerprint(plan)
         if not self.number:
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
+            # First of all: whoever reads the journal learns the schema before the first record that needs it.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -145,7 +137,7 @@ class Scribe:
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: Any) -> None:
+    async def asking(self, booking: BookedCall) -> None:
         """A model call is about to start."""
         run, reservation = self._run, booking.reservation
         reserved = Reserved(
@@ -159,7 +151,7 @@ class Scribe:
         if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
             raise run.interrupted()
 
-    async def grown(self, booking: object) -> bool:
+    async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         try:
             await self.asking(booking)
@@ -197,21 +189,23 @@ class Scribe:
         self._filed.pop(call_id, None)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
-        """A call is about to start a child with a journal of its own."""
+        """A call is about to start a child with its own journal."""
+        # Before the child does anything: a crash must not leave effects that no journal leads to.
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
     def follow(self, session_id: str, meter: Meter) -> None:
-        """A child flies: what it spends is in the figures of this run from now on."""
+        """A child is running: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
-        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
+        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot), limits={}, burn=())
         try:
             if self.broken is None:
                 await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
@@ -231,7 +225,7 @@ class Scribe:
     def stop(self, reason: str) -> None:
         """Somebody asked for a stop in the store."""
         self.stopped = True
-        reason = reason or "a stop was asked for in the store"
+        reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
@@ -250,29 +244,21 @@ class Scribe:
 
     async def release(self) -> None:
         """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
-        task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
         try:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:  # it goes on after the lease is given back
-                    await asyncio.wait([task])
-                    raise
+            await super().release()
         finally:
-            self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
             self._run = None  # a run and its scribe that know each other would wait for the garbage collector
-
-    async def _give_back(self) -> None:
-        pulse, self._pulse = self._pulse, None
-        if pulse is not None:
-            await pulse.leave(self)
-        with suppress(Exception):
-            await heard(called(self.store.release, self.lease), FAREWELL)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def _write(
-        self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
+        self,
+        first: Items,
+        last_items: Items,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        last: bool = False,
+        guards: bool = True,
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
@@ -297,22 +283,15 @@ class Scribe:
             if self.kin:
                 self._charge(items)
             items += last_items
-            if self.redactor is not None:
-                items, summary = self.redactor.items(items), self.redactor.summary(summary)
             self.time = now = self._now()
-            try:
-                commit = link(self.hash, self.number + 1, self.sequence + 1, now, items)
-            except Exception as error:
-                raise _unwritable(error) from error
-            later = self._append(commit, summary, last=last)
+            later = self.add(items, now, summary, last=last)
         except KeyboardInterrupt as error:
+            # Nothing may follow a commit of unknown fate: the chain would have two ends.
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
             self._break(error)
         else:
-            self.number, self.hash = commit.number, commit.hash
-            self.sequence += len(items)
             self.written = len(messages)
             if later is not None:
                 self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
@@ -327,7 +306,7 @@ class Scribe:
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
-        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))
@@ -338,10 +317,12 @@ class Scribe:
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
 
-    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
+        # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
         if self.durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
+        # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
         durability = "full" if last and self.durability == "async" else self.durability
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
@@ -366,8 +347,9 @@ class Scribe:
                 await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
-        """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
+        """Wait until it is written, even if the run is interrupted: half a commit is no use to anybody."""
         watch = self._run.watch
+        # A child writes through this scribe from a task that the watch of this run does not own.
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
             return
@@ -428,15 +410,8 @@ class Scribe:
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
-    def renews(self) -> bool:
-        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
-        self._beats += 1
-        if self.number != self._seen:
-            self._beats, self._seen = 0, self.number
-        return self._beats % RENEW == RENEW - 1
-
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        """What the store says about the session: another process owns it, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile
@@ -454,11 +429,7 @@ class Scribe:
             self.stop(sign.stop)
 
 
-def _unwritable(error: Exception) -> StoreError:
-    return StoreError(f"the run has something that cannot be written: {told(error)}", kind="unavailable")
-
-
-def _used(meter: Any) -> Used:
+def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent import Limits
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.guards import ErrorStreakGuard, RepetitionGuard
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
 from glidepath.outcome import LoopOutcome, Snapshot, dollars
@@ -26,6 +27,9 @@ from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
 from glidepath.spi.sessions import Commit, SessionQuery
+
+if TYPE_CHECKING:
+    from glidepath.sessions.fold import Began
 
 __all__ = [
     "DIMENSIONS",
@@ -172,7 +176,7 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
     )
 
 
-def _flown(folded: Folded, began: Any, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
+def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result

@@ -43,7 +43,7 @@ class GuardVerdict(Value, frozen=True, kw_only=True):
     """What a call guard wants: `nudge` (tell the model), `withdraw` (also take `tools` away) or `land` (end the run).
 
     A `withdraw` or `land` answered before the batch keeps the batch from running. `notice_reason` is the `reason` the
-    injected message carries.
+    injected message carries. `period` is the number of steps that repeat, when the guard saw a circle.
     """
 
     action: str
@@ -51,6 +51,7 @@ class GuardVerdict(Value, frozen=True, kw_only=True):
     tools: frozenset[str] = frozenset()
     notice: str = ""
     notice_reason: str = ""
+    period: int | None = None
 
 
 @experimental(reason=UNPROVEN)
@@ -88,7 +89,7 @@ class Stop(Value, frozen=True, kw_only=True):
 
 
 class Recovery(Value, frozen=True, kw_only=True):
-    """Go on: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
+    """Continue: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
 
     reason: str
     message: str = ""

@@ -20,9 +20,12 @@ from glidepath.teams.events import (
     TeamTimeout,
 )
 from glidepath.teams.expert import ExpertTeamCoordinator
+from glidepath.teams.plan_run import PlanRun
 from glidepath.teams.spi import EvaluationStrategy, TeamCoordinator
+from glidepath.teams.step_run import StepRun
 from glidepath.teams.step_table import STEP_TRANSITIONS
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import (
     DependencyFailure,
     EvaluationContext,
@@ -58,6 +61,7 @@ __all__ = [
     "Handoff",
     "Member",
     "PlanReady",
+    "PlanRun",
     "PlannerFailureMode",
     "RiskProfile",
     "RoleDefinition",
@@ -66,6 +70,7 @@ __all__ = [
     "StepAttempted",
     "StepCompleted",
     "StepOutcome",
+    "StepRun",
     "StepState",
     "StepSteered",
     "Team",
@@ -80,6 +85,7 @@ __all__ = [
     "TeamPaused",
     "TeamResourceConstraint",
     "TeamResult",
+    "TeamRun",
     "TeamStarted",
     "TeamStatus",
     "TeamStep",

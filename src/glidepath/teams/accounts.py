@@ -11,24 +11,25 @@ from glidepath.agent.kin import used_in
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
 from glidepath.spi.sessions import SessionStore
-from glidepath.teams.journal import Past, StepAccount, add_cost
+from glidepath.teams.history import History, StepAccount
+from glidepath.teams.money_spent import add_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["attempt_session", "audited", "session_id"]
+__all__ = ["attempt_session", "audited", "home_of", "session_id"]
 
 _LONGEST_ID = 200  # of a session
 _LONGEST_HOME = 120
 
 
 def session_id(request_id: str, *parts: object) -> str:
-    """The session of one run of a request, the same after the process has died: so it can go on, and is found."""
-    home, name = _home(request_id), "/".join(map(str, parts))
+    """The session of one run of a request, the same after the process has died: so it can continue, and is found."""
+    home, name = home_of(request_id), "/".join(map(str, parts))
     return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
 
 
-def _home(request_id: str) -> str:
+def home_of(request_id: str) -> str:
     """What the sessions of a request begin with, and those of no other."""
     plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
     return request_id if plain else f"request_{_digest(request_id)}"
@@ -38,15 +39,15 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-async def audited(past: Past, store: SessionStore) -> Past:
-    """The past with all that the journals of its runs say was spent; a call in flight is charged at its worst case.
+async def audited(history: History, store: SessionStore) -> History:
+    """The history with all that the journals of its runs say was spent; a call in flight is charged at its worst case.
 
     Raises `StoreError` when one of them cannot be read: what is not known cannot be kept within a limit.
     """
     tokens = money = 0
     usage, cost = Usage(), None
-    going_on = dict(_going_on(past))
-    for entry in await store.entries(f"{_home(past.request.id)}/"):
+    going_on = dict(_going_on(history))
+    for entry in await store.entries(f"{home_of(history.request.id)}/"):
         if entry.summary.get("parent"):
             continue  # a child's: its parent's journal has it
         used = await used_in(store, entry.session_id)
@@ -57,18 +58,21 @@ async def audited(past: Past, store: SessionStore) -> Past:
         if entry.session_id in going_on:  # its result will say it all, but for what was billed when it paused
             bill = going_on[entry.session_id]
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
-    if tokens < past.usage.total:
-        return past  # its runs were not kept here
-    return replace(past, usage=usage, cost=cost, account=StepAccount(tokens=tokens, money=money))
+    if tokens < history.usage.total:
+        return history  # its runs were not kept here
+    return replace(history, usage=usage, cost=cost, account=StepAccount(tokens=tokens, money=money))
 
 
-def _going_on(past: Past) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
+def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
     """The sessions of the attempts that were cut off, each with what of them was billed before."""
-    finished = {outcome.step_id for outcome in past.outcomes}
-    for step_id, step in past.steps.items():
+    finished = {outcome.step_id for outcome in history.outcomes}
+    for step_id, step in history.steps.items():
         if step.begun and step_id not in finished:
             billed = (Usage(), None) if step.paused is None else (step.paused.usage, step.paused.cost)
-            yield attempt_session(past.request.id, step_id, step.begun, step.begun_by, senior=step.begun_senior), billed
+            yield (
+                attempt_session(history.request.id, step_id, step.begun, step.begun_by, senior=step.begun_senior),
+                billed,
+            )
 
 
 def attempt_session(request_id: str, step_id: str, attempt: int, member: str, *, senior: bool) -> str:

@@ -1,19 +1,13 @@
-"""Task-board dispatch: whatever is ready goes to whoever is idle."""
+"""Task-board dispatch: every ready step goes to an idle member."""
 
 from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
-from glidepath.teams.execution import Execution, conduct
+from glidepath.teams.plan_run import PlanRun
 from glidepath.teams.step_run import StepRun, refused, why
 from glidepath.teams.team import Member, Team
-from glidepath.teams.values import (
-    RiskProfile,
-    StepOutcome,
-    StepState,
-    TeamExecutionRequest,
-    TeamResult,
-    TeamStep,
-)
+from glidepath.teams.team_run import TeamRun
+from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStep
 
 __all__ = ["DefaultTaskDispatchCoordinator"]
 
@@ -26,65 +20,46 @@ class DefaultTaskDispatchCoordinator:
     `max_feedback_rounds` times. See `TeamCoordinator` for everything it promises.
     """
 
-    async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
+    async def execute(self, request: TeamExecutionRequest, team: TeamRun | Team) -> TeamResult:
         """Carry out the request."""
-        return await conduct(request, team, type(self).__name__, lambda execution: _Dispatch(execution).run)
+        return await PlanRun(request, team, _perform, name=type(self).__name__, pick=_RoundRobin().pick).carry_out()
 
 
-class _Dispatch:
-    """One execution's round-robin."""
+class _RoundRobin:
+    """Whose turn it is in one execution."""
 
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-        self._busy: set[str] = set()
+    def __init__(self) -> None:
         self._next = 0
 
-    async def run(self) -> None:
-        if await self._execution.plan(None):
-            await self._execution.work(self._perform, self._pick)
-
-    def _pick(self, step: TeamStep) -> Member | None:
+    def pick(self, plan: PlanRun, task: TeamStep) -> Member | None:
         """The next idle member, in turn, who can do the step."""
-        members = self._execution.team.members
-        able = {member.name for member in self._execution.candidates(step)}
+        members, busy = plan.team.members, plan.busy()
+        able = {member.name for member in plan.candidates(task)}.difference(busy)
         for offset in range(len(members)):
             at = (self._next + offset) % len(members)
-            member = members[at]
-            if member.name in able and member.name not in self._busy:
+            if members[at].name in able:
                 self._next = at + 1
-                self._busy.add(member.name)
-                return member
+                return members[at]
         return None
 
-    async def _perform(self, seat: StepRun) -> StepOutcome | None:
-        assert seat.member is not None  # noqa: S101 - picked
-        try:
-            return await self._attempt(seat)
-        finally:
-            self._busy.discard(seat.member.name)
 
-    async def _attempt(self, seat: StepRun) -> StepOutcome | None:
-        execution = self._execution
-        if seat.unreviewed:  # it was delivered, and the process died before the step had ended
-            return seat.outcome(StepState.DEGRADED if seat.landed else StepState.COMPLETED, output=seat.artifact)
-        if seat.attempts < execution.config.max_feedback_rounds:
-            result = await execution.attempt(seat)
-            cut = execution.cut_short(seat, result)
-            if cut is not None:
-                return cut
-            if seat.artifact.strip() and not seat.expired:
-                landed = result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED
-                return seat.outcome(
-                    StepState.DEGRADED if landed else StepState.COMPLETED, why(result) if landed else ""
-                )
-            seat.judged(
-                refused("the step's time is up", exceeded=True)
-                if seat.expired
-                else refused(f"{why(result)}; try again")
-            )
-            tired = seat.attempts >= execution.config.max_feedback_rounds
-            if not (tired or seat.expired or seat.broke):
-                return None
-        reason = seat.verdicts[-1].feedback.removesuffix("; try again") if seat.verdicts else "no attempt is left"
-        usable = execution.config.risk_profile is RiskProfile.LOW and seat.best.strip()
-        return seat.outcome(StepState.DEGRADED if usable else StepState.FAILED, reason)
+async def _perform(plan: PlanRun, step: StepRun) -> StepOutcome | None:
+    """One attempt; None gives the step to the next member."""
+    rounds = plan.config.max_feedback_rounds
+    if step.unreviewed:  # it was delivered, and the process died before the step had ended
+        return step.outcome(StepState.DEGRADED if step.landed else StepState.COMPLETED, output=step.artifact)
+    if step.attempts < rounds:
+        result = await plan.attempt(step)
+        ended = plan.cut_short(step, result)
+        if ended is not None:
+            return ended
+        if step.delivered:
+            landed = result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED
+            return step.outcome(StepState.DEGRADED if landed else StepState.COMPLETED, why(result) if landed else "")
+        step.judged(
+            refused("the step's time is up", exceeded=True) if step.expired else refused(f"{why(result)}; try again")
+        )
+        if not (step.attempts >= rounds or step.expired or step.out_of_budget):
+            return None
+    reason = step.verdicts[-1].feedback.removesuffix("; try again") if step.verdicts else "no attempt is left"
+    return plan.given_up(step, reason)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import CancelToken
+from glidepath.run.inside import linked
 from glidepath.teams.evaluate import (
     AgentEvaluationStrategy,
     Review,
@@ -17,24 +16,21 @@ from glidepath.teams.evaluate import (
     choose_evaluator,
     review,
 )
-from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff, StepSteered
-from glidepath.teams.execution import Body, Execution, conduct
-from glidepath.teams.journal import add_cost
+from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff
 from glidepath.teams.mailbox import Mailboxes
+from glidepath.teams.plan_run import PlanRun
 from glidepath.teams.spi import EvaluationStrategy
 from glidepath.teams.step_run import StepRun, refused, why
-from glidepath.teams.team import Member, Team
-from glidepath.teams.team_run import linked
+from glidepath.teams.team import Team
+from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import (
     EvaluationContext,
     EvaluationVerdict,
-    RiskProfile,
     StepOutcome,
     StepState,
     TeamExecutionPlan,
     TeamExecutionRequest,
     TeamResult,
-    TeamStep,
     VerdictOutcome,
     check_name,
     check_text,
@@ -76,28 +72,24 @@ class ExpertTeamCoordinator:
         self.senior = senior
         self.arbiter = arbiter
         self._mailboxes = Mailboxes()
-        self._live: list[tuple[str, _Expert]] = []
+        self._live: list[PlanRun] = []
 
-    async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
+    async def execute(self, request: TeamExecutionRequest, team: TeamRun | Team) -> TeamResult:
         """Carry out the request; with `plan_only`, make the plan and pause."""
-        chosen = choose_evaluator(request.config, simple=self.evaluator, judge=self.judge)
+        evaluator, warning = choose_evaluator(request.config, simple=self.evaluator, judge=self.judge)
         if request.config.resource_constraint.max_cost is not None:
-            for agent in (self.planner, self.senior, *_agents_of(chosen[0], self.arbiter)):
+            for agent in (self.planner, self.senior, *_agents_of(evaluator, self.arbiter)):
                 if agent is not None:
                     find_price(agent.config, agent.config.model, needed=True)
-        live: list[tuple[str, _Expert]] = []
-
-        def start(execution: Execution) -> Body:
-            expert = _Expert(self, execution, *chosen)
-            live.append((request.id, expert))
-            self._live.append(live[0])
-            return expert.run
-
+        ladder = _Ladder(evaluator, self.senior, self.arbiter)
+        name, boxes = type(self).__name__, self._mailboxes
+        plan = PlanRun(request, team, ladder.perform, name=name, planner=self.planner, mailboxes=boxes)
+        plan.warnings += [] if warning is None else [warning]
+        self._live.append(plan)
         try:
-            return await conduct(request, team, type(self).__name__, start, self._mailboxes)
+            return await plan.carry_out()
         finally:
-            if live:
-                self._live.remove(live[0])
+            self._live.remove(plan)
 
     async def confirm(
         self,
@@ -116,229 +108,168 @@ class ExpertTeamCoordinator:
         False when the request is not in flight here, or the step has ended.
         """
         check_text("text", text)
-        return self._reach(request_id, step_id, lambda expert, seat: expert.steer(seat, text))
+        return any(plan.steer(step_id, text) for plan in self._at_work(request_id, step_id))
 
     def stop_step(self, request_id: str, step_id: str, reason: str = "a person stopped it") -> bool:
         """Stop one step; its dependents follow `dependency_failure`. False when it is not there or has ended."""
         check_text("reason", reason)
-        return self._reach(request_id, step_id, lambda expert, seat: expert.stop(seat, reason))
+        return any(plan.stop_step(step_id, reason) for plan in self._at_work(request_id, step_id))
 
-    def _reach(self, request_id: str, step_id: str, act: Callable[[_Expert, StepRun], None]) -> bool:
+    def _at_work(self, request_id: str, step_id: str) -> list[PlanRun]:
         check_name("request_id", request_id)
         check_name("step_id", step_id)
-        live = [expert for live_id, expert in self._live if live_id == request_id]
-        return any(expert.reach(step_id, act) for expert in live)
+        return [plan for plan in self._live if plan.request.id == request_id]
 
 
 def _agents_of(*strategies: EvaluationStrategy | None) -> list[Agent]:
     return [strategy.agent for strategy in strategies if isinstance(strategy, AgentEvaluationStrategy)]
 
 
-class _Expert:
-    """One execution of an expert team."""
+class _Ladder:
+    """What is done with one step: attempts and reviews, then the senior, the arbiter, and what the risk allows."""
 
-    def __init__(
-        self,
-        coordinator: ExpertTeamCoordinator,
-        execution: Execution,
-        evaluator: EvaluationStrategy,
-        warning: str | None,
-    ) -> None:
-        self._parts = coordinator
-        self._execution = execution
+    def __init__(self, evaluator: EvaluationStrategy, senior: Agent | None, arbiter: EvaluationStrategy | None) -> None:
         self._evaluator = evaluator
-        if warning is not None:
-            execution.warnings.append(warning)
+        self._senior = senior
+        self._arbiter = arbiter
 
-    async def run(self) -> None:
-        if await self._execution.plan(self._parts.planner):
-            await self._execution.work(self._perform, self._pick)
-
-    def _pick(self, step: TeamStep) -> Member | None:
-        """Who can do it and has the least to do, in the order of the team."""
-        seats = self._execution.seats.values()
-        busy = [seat.member.name for seat in seats if seat.member is not None and self._at_work(seat)]
-        return min(self._execution.candidates(step), key=lambda member: busy.count(member.name))
-
-    def _at_work(self, seat: StepRun) -> bool:
-        board = self._execution.board
-        state = board.states[seat.step.id] if board is not None else StepState.PENDING
-        return state in (StepState.IN_FLIGHT, StepState.EVALUATING, StepState.ESCALATED)
-
-    # --- a person's hand ----------------------------------------------------------------------------------------
-
-    def reach(self, step_id: str, act: Callable[[_Expert, StepRun], None]) -> bool:
-        board = self._execution.board
-        if board is None or step_id not in board.states or board.states[step_id].terminal:
-            return False
-        act(self, self._execution.seat(board.plan.step(step_id)))
-        return True
-
-    def steer(self, seat: StepRun, text: str) -> None:
-        seat.notes.append(text)
-        seat.inbox.append(text)
-        self._say(seat, "steer", text)
-        board = self._execution.board
-        if board is not None and board.states[seat.step.id] is StepState.WAITING:
-            board.outcomes[seat.step.id] = replace(board.outcomes[seat.step.id], notes=tuple(seat.notes))
-
-    def stop(self, seat: StepRun, reason: str) -> None:
-        self._say(seat, "stop", reason)
-        seat.stop(reason)
-        self._execution.close_idle(seat)
-
-    def _say(self, seat: StepRun, action: str, text: str) -> None:
-        event = StepSteered(step_id=seat.step.id, attempt=seat.attempts or None, action=action, text=text)
-        self._execution.team.emit(event)
-
-    # --- one step -----------------------------------------------------------------------------------------------
-
-    async def _perform(self, seat: StepRun) -> StepOutcome | None:
-        rounds = self._execution.config.max_feedback_rounds
-        if seat.accepted:
-            return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-        with_senior = seat.senior_asked or seat.begun_senior or seat.paused_senior
-        while seat.unreviewed or (seat.attempts < rounds and not with_senior):
-            answer = await self._round(seat)
+    async def perform(self, plan: PlanRun, step: StepRun) -> StepOutcome:
+        """Carry out one step."""
+        rounds = plan.config.max_feedback_rounds
+        if step.accepted:
+            return step.outcome(StepState.COMPLETED)
+        with_senior = step.senior_asked or step.begun_senior or step.paused_senior
+        while step.unreviewed or (step.attempts < rounds and not with_senior):
+            answer = await self._round(plan, step)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
-                return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-            if self._execution.closing is not None:
-                return seat.outcome(StepState.CANCELLED, self._execution.closing[1])
-            if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or seat.broke:
+                return step.outcome(StepState.COMPLETED)
+            if plan.closing is not None:
+                return step.outcome(StepState.CANCELLED, plan.closing[1])
+            if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or step.out_of_budget:
                 break
-        return await self._escalate(seat)
+        return await self._escalate(plan, step)
 
-    async def _round(self, seat: StepRun, agent: Agent | None = None) -> EvaluationVerdict | StepOutcome:
+    async def _round(self, plan: PlanRun, step: StepRun, agent: Agent | None = None) -> EvaluationVerdict | StepOutcome:
         """One attempt and its review: a verdict, or how the step ended."""
-        execution = self._execution
         verdict: EvaluationVerdict | None = None
-        if not seat.unreviewed:
-            self._move(seat, StepState.IN_FLIGHT)
-            result = await execution.attempt(seat, agent)
-            cut = execution.cut_short(seat, result)
-            if cut is not None:
-                return cut
-            verdict = _own_verdict(seat, result)
+        if not step.unreviewed:
+            plan.move(step, StepState.IN_FLIGHT)
+            result = await plan.attempt(step, agent)
+            ended = plan.cut_short(step, result)
+            if ended is not None:
+                return ended
+            verdict = _own_verdict(step, result)
         if verdict is None:
-            reviewed = await self._review(seat, self._evaluator)
-            cut = execution.cut_short(seat)
-            if cut is not None:
-                return cut
-            verdict = reviewed.verdict
-        seat.judged(verdict)
+            verdict = (await _review(plan, step, self._evaluator)).verdict
+            ended = plan.cut_short(step)
+            if ended is not None:
+                return ended
+        step.judged(verdict)
         return verdict
 
-    async def _review(self, seat: StepRun, strategy: EvaluationStrategy, *, arbiter: bool = False) -> Review:
-        execution, team = self._execution, self._execution.team
-        self._move(seat, StepState.EVALUATING)
-        name, attempt = type(strategy).__name__, max(1, seat.attempts)
-        artifact = seat.best if arbiter else seat.artifact
-        team.emit(EvaluationStarted(step_id=seat.step.id, attempt=attempt, evaluator=name, arbiter=arbiter))
-        cancel, let_go = linked(team.cancel)
-        context = EvaluationContext(
-            step=seat.step,
-            artifact=artifact,
-            attempt=attempt,
-            prior_verdicts=tuple(seat.verdicts),
-            config=execution.config,
-            goal=execution.request.goal,
-            ask=lambda agent, prompt: team.ask(agent, prompt, cancel=cancel),
-        )
-        seconds = execution.config.evaluator_timeout
-        try:
-            found = await review(
-                strategy,
-                context,
-                seconds=seconds if arbiter else min(seconds, max(seat.time_left(), 0.001)),
-                stop=execution.stopping if arbiter else seat.interrupted,
-                on_stop=lambda: cancel.cancel("the review has to stop"),
-            )
-        finally:
-            let_go()
-        if not arbiter:
-            found = self._taken(seat, found)
-        seat.usage, seat.cost = seat.usage + found.usage, add_cost(seat.cost, found.cost)
-        if found.warning is not None:
-            seat.warnings.append(found.warning)
-        team.emit(
-            EvaluationResult(
-                step_id=seat.step.id,
-                attempt=attempt,
-                evaluator=name,
-                verdict=found.verdict,
-                arbiter=arbiter,
-                usage=found.usage,
-                cost=found.cost,
-            )
-        )
-        return found
-
-    def _taken(self, seat: StepRun, found: Review) -> Review:
-        """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
-        verdict = found.verdict
-        if seat.expired and seat.stopped is None and self._execution.halted is None:
-            return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)
-        if verdict.passed and seat.inbox and seat.attempts < self._execution.config.max_feedback_rounds:
-            said = "it passed, but the person in charge has said something since: see the notes"
-            revise = replace(verdict, outcome=VerdictOutcome.REVISE, feedback=said)
-            return replace(found, verdict=revise, warning=None)
-        return found
-
-    # --- the ladder ---------------------------------------------------------------------------------------------
-
-    async def _escalate(self, seat: StepRun) -> StepOutcome:
-        execution, parts = self._execution, self._parts
-        self._move(seat, StepState.ESCALATED)
-        reason = seat.verdicts[-1].feedback if seat.verdicts else "no attempt is left"
-        if parts.senior is not None and not (seat.senior_asked or seat.expired or seat.broke):
-            seat.senior_asked = True
-            self._hand_off(seat, "senior", reason)
-            answer = await self._round(seat, parts.senior)
+    async def _escalate(self, plan: PlanRun, step: StepRun) -> StepOutcome:
+        plan.move(step, StepState.ESCALATED)
+        reason = step.verdicts[-1].feedback if step.verdicts else "no attempt is left"
+        if self._senior is not None and not (step.senior_asked or step.expired or step.out_of_budget):
+            step.senior_asked = True
+            _hand_off(plan, step, "senior", reason)
+            answer = await self._round(plan, step, self._senior)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
-                seat.warnings.append("accepted only from the senior")
-                return seat.outcome(StepState.COMPLETED, output=seat.artifact)
-            self._move(seat, StepState.ESCALATED)
+                step.warnings.append("accepted only from the senior")
+                return step.outcome(StepState.COMPLETED)
+            plan.move(step, StepState.ESCALATED)
             reason = answer.feedback
-        if seat.paused_senior:
-            seat.warnings.append("the senior's attempt waits for a person, and no senior is there to go on with it")
-        arbiter = parts.arbiter if seat.best.strip() else None
-        self._hand_off(seat, "person" if arbiter is None else "arbiter", reason)
+        if step.paused_senior:
+            step.warnings.append("the senior's attempt waits for a person, and no senior is there to continue with it")
+        arbiter = self._arbiter if step.best.strip() else None
+        _hand_off(plan, step, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:
-            reviewed = await self._review(seat, arbiter, arbiter=True)
-            cut = execution.cut_short(seat)
-            if cut is not None:
-                return cut
+            reviewed = await _review(plan, step, arbiter, arbiter=True)
+            ended = plan.cut_short(step)
+            if ended is not None:
+                return ended
             if not reviewed.interrupted:
-                seat.verdicts.append(reviewed.verdict)
+                step.judged(reviewed.verdict, arbiter=True)
             if reviewed.verdict.passed:
-                seat.warnings.append("accepted by the arbiter")
-                return seat.outcome(StepState.COMPLETED)
+                step.warnings.append("accepted by the arbiter")
+                return step.outcome(StepState.COMPLETED, output=step.best)
             if reviewed.verdict.outcome is VerdictOutcome.REVISE:
-                return seat.outcome(StepState.FAILED, f"the arbiter rejected it: {reviewed.verdict.feedback}")
-        usable = execution.config.risk_profile is RiskProfile.LOW and seat.best.strip()
-        return seat.outcome(StepState.DEGRADED if usable else StepState.FAILED, reason)
-
-    def _hand_off(self, seat: StepRun, to: str, reason: str) -> None:
-        event = Handoff(step_id=seat.step.id, attempt=max(1, seat.attempts), to=to, reason=reason, artifact=seat.best)
-        self._execution.team.emit(event)
-
-    def _move(self, seat: StepRun, state: StepState) -> None:
-        board = self._execution.board
-        assert board is not None  # noqa: S101 - planned
-        if board.states[seat.step.id] is not state:
-            board.move(seat.step.id, state)
+                return step.outcome(StepState.FAILED, f"the arbiter rejected it: {reviewed.verdict.feedback}")
+        return plan.given_up(step, reason)
 
 
-def _own_verdict(seat: StepRun, result: RunResult) -> EvaluationVerdict | None:
+async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *, arbiter: bool = False) -> Review:
+    team = plan.team
+    plan.move(step, StepState.EVALUATING)
+    name, attempt = type(strategy).__name__, max(1, step.attempts)
+    team.emit(EvaluationStarted(step_id=step.id, attempt=attempt, evaluator=name, arbiter=arbiter))
+    cancel, let_go = linked(team.cancel)
+    context = EvaluationContext(
+        step=step.task,
+        artifact=step.best if arbiter else step.artifact,
+        attempt=attempt,
+        prior_verdicts=tuple(step.verdicts),
+        config=plan.config,
+        goal=plan.request.goal,
+        ask=lambda agent, prompt: team.ask(agent, prompt, cancel=cancel),
+    )
+    seconds = plan.config.evaluator_timeout
+    try:
+        found = await review(
+            strategy,
+            context,
+            seconds=seconds if arbiter else min(seconds, max(step.time_left(), 0.001)),
+            stop=plan.stopping if arbiter else step.interrupted,
+            on_stop=lambda: cancel.cancel("the review has to stop"),
+        )
+    finally:
+        let_go()
+    if not arbiter:
+        found = _taken(plan, step, found)
+    step.spend(found.usage, found.cost)
+    if found.warning is not None:
+        step.warnings.append(found.warning)
+    team.emit(
+        EvaluationResult(
+            step_id=step.id,
+            attempt=attempt,
+            evaluator=name,
+            verdict=found.verdict,
+            arbiter=arbiter,
+            usage=found.usage,
+            cost=found.cost,
+        )
+    )
+    return found
+
+
+def _taken(plan: PlanRun, step: StepRun, found: Review) -> Review:
+    """The review as it counts: out of time does not pass, and a person who spoke meanwhile is to be heard."""
+    verdict = found.verdict
+    if step.expired and step.stopped is None and plan.halted is None:
+        return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)
+    if verdict.passed and step.inbox and step.attempts < plan.config.max_feedback_rounds:
+        said = "it passed, but the person in charge has said something since: see the notes"
+        revise = replace(verdict, outcome=VerdictOutcome.REVISE, feedback=said)
+        return replace(found, verdict=revise, warning=None)
+    return found
+
+
+def _hand_off(plan: PlanRun, step: StepRun, to: str, reason: str) -> None:
+    attempt = max(1, step.attempts)
+    plan.team.emit(Handoff(step_id=step.id, attempt=attempt, to=to, reason=reason, artifact=step.best))
+
+
+def _own_verdict(step: StepRun, result: RunResult) -> EvaluationVerdict | None:
     """The coordinator's own verdict on an attempt that needs no review; None when it does."""
-    if seat.expired:
+    if step.expired:
         return refused("the step's time is up", exceeded=True)
-    if not seat.artifact.strip():
+    if not step.artifact.strip():
         return refused(why(result))
     if result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED:
-        seat.warnings.append(why(result))
+        step.warnings.append(why(result))
     return None

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.spi import Plugin, PollContext
+from glidepath.teams.agent_variants import AgentVariants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Mailboxes"]
-
-_KEPT = 256
+__all__ = ["Mailboxes", "TeamMailbox"]
 
 
 class TeamMailbox(Plugin):
@@ -50,18 +49,12 @@ class Mailboxes:
 
     def __init__(self) -> None:
         self._boxes: dict[asyncio.Task[Any] | None, list[str]] = {}
-        self._agents: dict[int, tuple[Agent, Agent]] = {}
+        mailbox = TeamMailbox(self._boxes)
+        self._variants = AgentVariants(lambda config: replace(config, plugins=(*config.plugins, mailbox)))
 
     def steerable(self, agent: Agent) -> Agent:
-        """The same agent with a mailbox; made once for each, for the last few hundred agents."""
-        known = self._agents.get(id(agent))
-        if known is None:
-            config = replace(agent.config, plugins=(*agent.config.plugins, TeamMailbox(self._boxes)))
-            known = (agent, Agent(config))
-            if len(self._agents) >= _KEPT:
-                del self._agents[next(iter(self._agents))]
-            self._agents[id(agent)] = known
-        return known[1]
+        """The same agent with a mailbox."""
+        return self._variants.of(agent)
 
     def open(self, notes: list[str]) -> None:
         """Notes put into this list reach the runs of the current task."""

@@ -19,13 +19,13 @@ from glidepath.teams.values import (
 )
 
 if TYPE_CHECKING:
-    from glidepath.teams.team import Member, Team
+    from glidepath.teams.team import Member
+    from glidepath.teams.team_run import TeamRun
 
 __all__ = [
     "PlanningFailed",
     "candidates",
     "check_going_on",
-    "check_plan",
     "deterministic_plan",
     "make_plan",
     "read_plan",
@@ -39,7 +39,7 @@ class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: wh
 
 
 async def make_plan(
-    request: TeamExecutionRequest, team: Team, planner: Agent | None, cancel: CancelToken
+    request: TeamExecutionRequest, team: TeamRun, planner: Agent | None, cancel: CancelToken
 ) -> tuple[TeamExecutionPlan, str | None]:
     """The plan for a request, and a warning when it is not the planner's; raises `PlanningFailed`.
 
@@ -47,18 +47,15 @@ async def make_plan(
     once; then `planner_failure_mode` decides.
     """
     if request.plan is not None:
-        check_plan(request.plan, team)
-        return request.plan, None
+        return _doable(request.plan, team), None
     if planner is None:
-        return _deterministic(request, team), None
+        return _doable(deterministic_plan(request), team), None
     problem = ""
     prompt = plan_prompt(request, team.members, MAX_STEPS)
     for _ in range(2):
         result = await team.ask(planner, prompt, cancel=cancel)
         try:
-            plan = read_plan(result.text, request)
-            check_plan(plan, team)
-            return plan, None
+            return _doable(read_plan(result.text, request), team), None
         except PlanningFailed as failure:
             problem = str(failure)
             if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.cause is not None:
@@ -68,13 +65,8 @@ async def make_plan(
             break
     if request.config.planner_failure_mode is PlannerFailureMode.FAIL_FAST:
         raise PlanningFailed(f"no valid plan: {problem}")
-    return _deterministic(request, team), f"the plan is deterministic, because the planner failed: {problem}"
-
-
-def _deterministic(request: TeamExecutionRequest, team: Team) -> TeamExecutionPlan:
-    plan = deterministic_plan(request)
-    check_plan(plan, team)
-    return plan
+    warning = f"the plan is deterministic, because the planner failed: {problem}"
+    return _doable(deterministic_plan(request), team), warning
 
 
 def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
@@ -135,37 +127,38 @@ def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
     )
 
 
-def check_plan(plan: TeamExecutionPlan, team: Team) -> None:
-    """Raise `PlanningFailed` when a step has nobody who can do it."""
+def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
+    """The plan; raises `PlanningFailed` when a step has nobody who can do it."""
     for step in plan.steps:
         if not candidates(step, team.members):
             raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
+    return plan
 
 
-def check_going_on(team: Team) -> None:
-    """Raise `ConfigurationError` when a step that is left over from before cannot go on with these members."""
-    past = team.past
-    if past is None or past.plan is None or (past.result is not None and past.result.plan != past.plan):
+def check_going_on(team: TeamRun) -> None:
+    """Raise `ConfigurationError` when a step that is left over from before cannot continue with these members."""
+    history = team.history
+    if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
         return  # there is none, or it is new and will be checked as any other
-    finished = {outcome.step_id for outcome in past.outcomes}
+    finished = {outcome.step_id for outcome in history.outcomes}
     names = {member.name for member in team.members}
-    for step in past.plan.steps:
+    for step in history.plan.steps:
         if step.id in finished:
             continue
         if not candidates(step, team.members):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: {_nobody(step, team)}; resume it with a team that can"
+                f"step {step.id!r} cannot continue: {_nobody(step, team)}; resume it with a team that can"
             )
-        before = past.steps.get(step.id)
+        before = history.steps.get(step.id)
         waits = before is not None and before.paused is not None and not before.paused_senior
         if before is not None and waits and before.paused_by not in ("", *names):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: its run waits for a person, and its member {before.paused_by!r} is "
+                f"step {step.id!r} cannot continue: its run waits for a person, and its member {before.paused_by!r} is "
                 "not in this team; resume it with a team that has it"
             )
 
 
-def _nobody(step: TeamStep, team: Team) -> str:
+def _nobody(step: TeamStep, team: TeamRun) -> str:
     capability = step.role.required_capability if step.role is not None else None
     if step.member is None:
         return f"no member offers {capability!r}"

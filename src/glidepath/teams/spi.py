@@ -8,7 +8,7 @@ from glidepath.stability import UNPROVEN, experimental
 from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExecutionRequest, TeamResult
 
 if TYPE_CHECKING:
-    from glidepath.teams.team import Team
+    from glidepath.teams.team_run import TeamRun
 
 __all__ = ["EvaluationStrategy", "TeamCoordinator"]
 
@@ -16,15 +16,14 @@ __all__ = ["EvaluationStrategy", "TeamCoordinator"]
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class TeamCoordinator(Protocol):
-    """Drives a team from a request to a result.
+    """Drives a team from a request to a result. `PlanRun` does most of it: see `docs/choosing-a-coordinator.md`.
 
     Contract of `execute(request, team)`:
 
     1.  It returns a `TeamResult` for everything that can happen. It raises only `ConfigurationError`, before its first
         event, and re-raises the cancellation of its own task, after its last one.
-    2.  It begins with `team = await team.bound(request)`: a bound team has the budget, the cancel token, the clock and
-        the journal of this execution. A team that is bound already is returned as it is; one that it has bound itself
-        it closes at the end (`await team.close()`).
+    2.  `team` is the `TeamRun` of this execution, with its members, budget, cancel token, clock and journal. Its
+        opener closes it, not the coordinator.
     3.  Events are published only through `team.emit`. The first is `TeamStarted`; the last is exactly one terminal
         event, whose result is the one that is returned. TEAM_COMPLETED goes with COMPLETED and DEGRADED, TEAM_FAILED
         with FAILED, TEAM_TIMEOUT with TIMEOUT, TEAM_CANCELLED with CANCELLED, TEAM_PAUSED with PAUSED.
@@ -47,16 +46,16 @@ class TeamCoordinator(Protocol):
     12. When `team.cancel` is cancelled, no new member run is started and those in flight are stopped; the result is
         CANCELLED. When the time is up the same happens and the result is TIMEOUT.
     13. Without a valid plan, FAIL_FAST fails the team before any step; FALLBACK uses the deterministic plan and warns.
-    14. A member that pauses makes its step WAITING. Other steps go on. When nothing else can, the result is PAUSED. Its
-        run goes on with the same member (`team.past.steps[...].paused_by`).
-    15. Steps that `team.past` lists as finished are not run again.
+    14. A member that pauses makes its step WAITING. Other steps continue. When nothing else can, the result is PAUSED.
+        Its run continues with the same member (`team.history.steps[...].paused_by`).
+    15. Steps that `team.history` lists as finished are not run again.
     16. Nothing it started is alive when it returns.
 
     Behind `Team.run` a coordinator that raises, hangs past the team's time, answers nonsense, or forgets an event is
     contained: the team ends FAILED or TIMEOUT, with the events of clause 3.
     """
 
-    async def execute(self, request: TeamExecutionRequest, team: Team) -> TeamResult:
+    async def execute(self, request: TeamExecutionRequest, team: TeamRun) -> TeamResult:
         """Carry out the request with the members of the team."""
         ...
 

@@ -1,84 +1,182 @@
-"""One step at work: its attempts, its clock, and every hand that can stop it."""
+"""One step of a plan: what was tried, what came of it, and, while it is at work, its clock and whatever stops it."""
 
 from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glidepath.landing import NO_ANSWER
 from glidepath.messages import Usage
-from glidepath.outcome import LoopOutcome, PendingCall, RunResult
-from glidepath.teams.journal import StepPast, add_cost
-from glidepath.teams.team import Member
-from glidepath.teams.team_run import linked
+from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, TextOrigin
+from glidepath.run.inside import linked
+from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
+from glidepath.teams.money_spent import add_cost, less
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from glidepath.run import CancelToken
+    from collections.abc import Callable
 
-__all__ = ["StepRun"]
+    from glidepath.run import CancelToken
+    from glidepath.teams.team import Member
+
+__all__ = ["StepRun", "refused", "why"]
 
 _LANDING = 20.0  # seconds before the end of a step's time at which its member is asked to deliver
 
 
 class StepRun:
-    """Everything one step knows about itself while it is at work."""
+    """Everything that is known about one step: told by the events of earlier executions, or by the one at work.
 
-    def __init__(self, step: TeamStep, team_cancel: CancelToken, past: StepPast | None) -> None:
-        past = past or StepPast()
-        self.step = step
-        self.member: Member | None = None
-        self.token, self._let_go = linked(team_cancel)
-        self.attempts = past.attempts
-        self.verdicts: list[EvaluationVerdict] = list(past.verdicts)
-        self.artifact = past.artifact
+    A coordinator reads it and ends it with `outcome(...)`. `PlanRun.attempt` and `judged` change it.
+    """
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        """How many were begun. An attempt that waits for a person does not count until it continues."""
+        self.verdicts: list[EvaluationVerdict] = []
+        self.artifact = ""
         """What the last attempt delivered."""
-        self.unreviewed = past.unreviewed
-        self.begun = past.begun
-        """The attempt that was running when an earlier process died; whose it was, and whether the senior's."""
-        self.begun_by = past.begun_by
-        self.begun_senior = past.begun_senior
-        self.best = past.best or past.artifact
-        self.best_score = past.best_score
-        if past.arbiter:
-            self.artifact = self.best
-        judged = bool(past.verdicts) and not past.unreviewed
-        self.accepted = judged and past.verdicts[-1].passed and bool(self.artifact.strip())
-        """An earlier process died between the verdict and the end of the step."""
-        self.landed = past.landed
-        self.senior_asked = past.senior
-        self.notes: list[str] = list(past.notes)
+        self.unreviewed = False
+        """The last artifact was never judged."""
+        self.landed = False
+        """The last artifact was delivered at a limit."""
+        self.best = ""
+        """The text that is kept when nothing is accepted."""
+        self.best_score = -1.0
+        self.senior_asked = False
+        self.arbiter = False
+        """The arbiter has accepted the best attempt."""
+        self.notes: list[str] = []
         """What a person said, for the prompts of all further attempts."""
-        self.inbox: list[str] = _unheard(past)
+        self.usage: Usage = Usage()
+        self.cost: Decimal | None = None
+        self.origins: tuple[str, ...] = ()
+        """The untrusted sources that its authors have read."""
+        self.paused: RunResult | None = None
+        """The run that waits for a person, or did; whose it is, and whether the senior's."""
+        self.paused_by = ""
+        self.paused_senior = False
+        self.waited: tuple[Usage, Decimal | None] = Usage(), None
+        """What the run that waits, or did, has used so far."""
+        self.begun = 0
+        """The attempt that was running when an earlier process died; whose it was, and whether the senior's."""
+        self.begun_by = ""
+        self.begun_senior = False
+        # --- from `open` on
+        self.task: TeamStep
+        self.token: CancelToken
+        self.interrupted: asyncio.Future[None]
+        self.member: Member | None = None
+        self.senior = False
+        """The last attempt was the senior's."""
+        self.inbox: list[str] = []
         """What a person said that no attempt has heard."""
         self.warnings: list[str] = []
-        if self.accepted and (past.arbiter or past.senior):
-            self.warnings.append("accepted by the arbiter" if past.arbiter else "accepted only from the senior")
-        self.origins = past.origins
-        """The untrusted sources that whoever worked on it has read."""
-        self.usage: Usage = past.usage
-        self.cost: Decimal | None = past.cost
         self.expired = False
-        self.broke = False
+        self.out_of_budget = False
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self.paused: RunResult | None = past.paused
-        """The run that waits for a person, or did; whose it is, and whether the senior's."""
-        self.paused_by = past.paused_by
-        self.paused_senior = past.paused_senior
-        self.senior = past.paused_senior
-        """The last attempt was the senior's."""
-        self.interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._let_go: Callable[[], None] = _nothing
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
-    # --- the clock and the hands --------------------------------------------------------------------------------
+    # --- what earlier executions did ------------------------------------------------------------------------------
+
+    @classmethod
+    def waiting(cls, outcome: StepOutcome) -> StepRun:
+        """A step that waits for a person, as a paused result has it."""
+        step, paused = cls(), outcome.paused
+        step.attempts = max(0, outcome.attempts - 1)  # the one that waits does not count
+        step.verdicts, step.notes = list(outcome.verdicts), list(outcome.notes)
+        step.best = outcome.output if paused is None or outcome.output != paused.text else ""
+        if step.best:
+            step.best_score = max((verdict.score for verdict in outcome.verdicts), default=-1.0)
+        step.origins = outcome.origins
+        step.waits(outcome)
+        return step
+
+    def waits(self, outcome: StepOutcome) -> None:
+        """The execution paused while this step waited for a person."""
+        self.begun, self.begun_by, self.begun_senior = 0, "", False
+        self.paused, self.paused_by, self.paused_senior = outcome.paused, outcome.member or "", outcome.senior
+        self.usage, self.cost = outcome.usage, outcome.cost
+        if outcome.paused is not None:
+            self.waited = outcome.paused.usage, outcome.paused.cost
+
+    def replay(self, event: TeamEvent) -> None:
+        """Take in what the journal of an earlier execution says about this step."""
+        if isinstance(event, StepAssigned):
+            self.begun, self.begun_by, self.begun_senior = event.attempt or 0, event.member, event.senior
+        elif isinstance(event, StepAttempted):
+            self._replay_attempt(event)
+        elif isinstance(event, EvaluationResult):
+            self.judged(event.verdict, arbiter=event.arbiter)
+            self.spend(event.usage, event.cost)
+        elif isinstance(event, StepSteered) and event.action == "steer":
+            self.notes.append(event.text)
+
+    def _replay_attempt(self, event: StepAttempted) -> None:
+        attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
+        self.paused = None
+        self.origins = tuple(dict.fromkeys((*self.origins, *event.origins)))
+        if waits:  # its run continues, if the process dies before the team has paused
+            self.waited = self.waited[0] + event.usage, add_cost(self.waited[1], event.cost)
+        else:
+            self.begun, self.begun_by, self.begun_senior = 0, "", False
+            self.waited = Usage(), None
+        # An attempt that waits is made again under its old number, and would be counted twice.
+        self.attempts = max(self.attempts, attempt - waits)
+        self.senior_asked = self.senior_asked or (event.senior and not waits)
+        self.landed = event.state != AgentState.COMPLETED.name
+        self.artifact, self.unreviewed = event.artifact or self.artifact, bool(event.artifact.strip())
+        self.spend(event.usage, event.cost)
+        if not (waits or self.unreviewed):  # a coordinator refuses it without a review, and the next one is told
+            self.verdicts.append(refused(f"the attempt ended {event.state}/{event.outcome}"))
+
+    def replayed(self) -> None:
+        """The journal ends here."""
+        if self.begun and self.paused is None:  # the run that continues will tell it all
+            self.usage, self.cost = less((self.usage, self.cost), self.waited)
+
+    def open(self, task: TeamStep, team_cancel: CancelToken) -> None:
+        """The step can be worked on from now on."""
+        self.task = task
+        self.token, self._let_go = linked(team_cancel)
+        self.interrupted = asyncio.get_running_loop().create_future()
+        self.best = self.best or self.artifact
+        if self.arbiter:
+            self.artifact = self.best
+        if self.accepted and (self.arbiter or self.senior_asked):
+            self.warnings.append("accepted by the arbiter" if self.arbiter else "accepted only from the senior")
+        self.senior = self.paused_senior
+        if self.paused is not None:
+            said = [message.text for message in self.paused.messages]
+            self.inbox = [note for note in self.notes if not any(note in text for text in said)]
+
+    @property
+    def id(self) -> str:
+        """The id of the step in the plan."""
+        return self.task.id
+
+    @property
+    def accepted(self) -> bool:
+        """The last artifact has passed: an earlier process may have died between the verdict and the end."""
+        judged = bool(self.verdicts) and not self.unreviewed
+        return judged and self.verdicts[-1].passed and bool(self.artifact.strip())
+
+    @property
+    def delivered(self) -> bool:
+        """The last attempt has delivered something, in time."""
+        return bool(self.artifact.strip()) and not self.expired
+
+    # --- the clock, and whatever stops it ---------------------------------------------------------------------------
 
     def start_clock(self, seconds: float) -> None:
         """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
         loop = asyncio.get_running_loop()
+        # Once, at the first attempt: a step that is given to another member does not get new time.
         if self._deadline is None:
             self._deadline = loop.time() + seconds
             landing = min(_LANDING, seconds / 4)
@@ -119,15 +217,15 @@ class StepRun:
 
     def take(self, result: RunResult, usage: Usage, cost: Decimal | None) -> str:
         """Take in how an attempt ended; what it delivered for review, blank when that is nothing."""
-        self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
+        self.spend(usage, cost)
         delivered = result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.stop_reason != "refusal"
         self.artifact = result.text if delivered else ""
         self.unreviewed = bool(self.artifact.strip())
         waits = result.outcome is LoopOutcome.PAUSED
-        if self.best_score < 0 and (self.unreviewed or (_said_something(result) and not waits)):
+        own_words = bool(result.text.strip()) and result.text_origin is not TextOrigin.RUNTIME
+        if self.best_score < 0 and (self.unreviewed or (own_words and not waits)):
             self.best = result.text
-        source = result.cause.source if result.cause is not None else ""
-        self.broke = not result.iterations and source in _BUDGET
+        self.out_of_budget = not result.iterations and result.state is AgentState.BUDGET_EXCEEDED
         if result.unknown_effects:
             names = ", ".join(call.name for call in result.unknown_effects)
             self.warnings.append(f"it is not known whether these calls took effect: {names}")
@@ -139,19 +237,25 @@ class StepRun:
         self.origins = tuple(dict.fromkeys((*self.origins, *result.origins)))
         return self.artifact
 
-    def judged(self, verdict: EvaluationVerdict) -> None:
-        """Take in a verdict on the last artifact."""
+    def judged(self, verdict: EvaluationVerdict, *, arbiter: bool = False) -> None:
+        """Take in a verdict on the last artifact, or the arbiter's on the best."""
         self.verdicts.append(verdict)
-        self.unreviewed = False
-        if self.artifact.strip() and verdict.score >= self.best_score:
+        self.unreviewed, self.arbiter = False, arbiter and verdict.passed
+        if not arbiter and self.artifact.strip() and verdict.score >= self.best_score:
             self.best, self.best_score = self.artifact, verdict.score
 
+    def spend(self, usage: Usage, cost: Decimal | None) -> None:
+        """Put this on the bill of the step."""
+        self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
+
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
-        """What became of the step."""
+        """What became of the step. Without `output` COMPLETED has the last artifact, anything else the best text."""
+        if output is None:
+            output = self.artifact if state is StepState.COMPLETED else self.best
         return StepOutcome(
-            step_id=self.step.id,
+            step_id=self.id,
             state=state,
-            output=self.best if output is None else output,
+            output=output,
             attempts=self.attempts,
             verdicts=tuple(self.verdicts),
             member=self.member.name if self.member is not None else None,
@@ -168,24 +272,14 @@ class StepRun:
         )
 
 
-def _unheard(past: StepPast) -> list[str]:
-    """The notes that the run which waits has not heard."""
-    run = past.paused
-    return [] if run is None else [note for note in past.notes if not any(note in said.text for said in run.messages)]
-
-
-def _said_something(result: RunResult) -> bool:
-    """True when the text is the member's own, and not a summary that was put together for it."""
-    return bool(result.text.strip()) and not (result.partial and result.text.startswith(NO_ANSWER))
-
-
-_BUDGET = frozenset({"TokenBudgetConstraint", "CostLimitConstraint", "max_tokens", "max_money", "budget"})
+def _nothing() -> None:
+    """There is nothing to let go of yet."""
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """The coordinator's own verdict on an attempt that nobody needs to review."""
-    outcome: Any = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
-    return EvaluationVerdict(outcome=outcome, feedback=feedback)
+    """A verdict of our own: on an attempt that nobody needs to review, or in place of a review that failed."""
+    outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
+    return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
 
 def why(result: RunResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from glidepath._wire import replace
 from glidepath.teams.values import (
     DependencyFailure,
     StepOutcome,
@@ -17,6 +18,7 @@ from glidepath.teams.values import (
 __all__ = ["STEP_TRANSITIONS", "IllegalMove", "StepTable"]
 
 _S = StepState
+_BLAMED = 5  # steps that a reason names
 _ALWAYS = frozenset({_S.SKIPPED, _S.FAILED, _S.CANCELLED})
 
 STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = MappingProxyType(
@@ -65,10 +67,24 @@ class StepTable:
         self.move(outcome.step_id, outcome.state)
         self.outcomes[outcome.step_id] = outcome
 
-    def restore(self, outcome: StepOutcome) -> None:
-        """Take over what an earlier execution finished."""
-        self.states[outcome.step_id] = outcome.state
-        self.outcomes[outcome.step_id] = outcome
+    def restore(self, outcomes: Iterable[StepOutcome]) -> None:
+        """Take over the steps that have ended before; those of another plan are left out."""
+        for outcome in outcomes:
+            if outcome.step_id in self.states:
+                self.states[outcome.step_id] = outcome.state
+                self.outcomes[outcome.step_id] = outcome
+
+    def is_open(self, step_id: str) -> bool:
+        """True for a step of the plan that has not ended."""
+        return step_id in self.states and not self.states[step_id].terminal
+
+    def cut_short(self, reason: str) -> bool:
+        """Close what the end of the team left open; True when something was cut short by it."""
+        for step in self.plan.steps:
+            if not self.states[step.id].terminal:
+                known = self.outcomes.get(step.id) or StepOutcome(step_id=step.id, state=_S.CANCELLED)
+                self.close(replace(known, state=_S.CANCELLED, reason=reason, pending=(), paused=None))
+        return _S.CANCELLED in self.states.values()
 
     def blocked(self) -> list[tuple[TeamStep, str]]:
         """The pending steps that can never start, each with the dependency that is to blame."""
@@ -99,7 +115,7 @@ class StepTable:
         return state.delivered or (self.policy is DependencyFailure.RUN_DEGRADED and state.terminal)
 
     def in_state(self, *states: StepState) -> list[TeamStep]:
-        """The steps that stand there, in plan order."""
+        """The steps in that state, in plan order."""
         return [step for step in self.plan.steps if self.states[step.id] in states]
 
     def outcomes_in_order(self) -> tuple[StepOutcome, ...]:
@@ -124,6 +140,16 @@ class StepTable:
         if all(state is _S.COMPLETED for state in self.states.values()):
             return TeamStatus.COMPLETED
         return TeamStatus.DEGRADED
+
+    def reason(self) -> str:
+        """Why the status is what it is; empty when every step was accepted."""
+        waiting = self.in_state(_S.WAITING)
+        if waiting:
+            return f"waits for a person: {', '.join(step.id for step in waiting)}"
+        lost = [one for one in self.outcomes_in_order() if one.state is not _S.COMPLETED]
+        return "; ".join(
+            f"step {one.step_id} {one.state.value}: {one.reason or 'nobody did it'}" for one in lost[:_BLAMED]
+        )
 
     def _stopped(self, step_id: str) -> bool:
         outcome = self.outcomes.get(step_id)

@@ -1,38 +1,33 @@
-"""A team: members, one ledger for all of them, one stream of events, and the front door."""
+"""A team: members, what they have in common, and the front door."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
-from glidepath.agent import Agent, Budget
+from glidepath.agent import Agent, Budget, LoopConfig
 from glidepath.agent.prices import find_price
-from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.messages import Usage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import INHERIT, CancelToken, Decision, Inherit, Place
+from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
+from glidepath.teams.agent_variants import AgentVariants
 from glidepath.teams.events import TeamEvent
-from glidepath.teams.journal import Past, Pen, add_cost
-from glidepath.teams.team_prompts import told_to
-from glidepath.teams.team_run import Channel, TeamRun, check_decisions, decided_key, newly_spent
+from glidepath.teams.history import History, check_decisions
+from glidepath.teams.journal import TeamJournal
+from glidepath.teams.team_run import TeamRun, TeamRunTerms
 from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
-from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
 
 __all__ = ["Member", "Team"]
-
-_KEPT = 256  # agents that are remembered
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -60,10 +55,9 @@ class Member(Value, frozen=True, kw_only=True):
 class Team:
     """Agents that work on one goal: `await Team([...]).run("goal")`.
 
-    A team is immutable and can carry out many requests at once. `plugins` are observers of its events, and those that
-    are `inheritable_to_child` of its members' runs, too. With a `store` a team survives the death of its process. For
-    one execution a coordinator works with `team.bound(request)`, which has the budget, the cancel token and the clock
-    of that execution.
+    A team is immutable and can carry out many requests at once, each in a `TeamRun` of its own. `plugins` are observers
+    of its events, and those that are `inheritable_to_child` of its members' runs, too. With a `store` a team survives
+    the death of its process.
     """
 
     def __init__(
@@ -89,9 +83,13 @@ class Team:
         self.store = store
         self.event_sink = event_sink
         self._lineup = _checked_plugins(plugins)
-        self._in_flight: dict[str, Channel | None] = {}
-        self._keepers: dict[int, tuple[Agent, Agent]] = {}
-        self._bond: TeamRun | None = None
+        self._variants = AgentVariants(self._as_kept)
+        self._in_flight: dict[str, TeamRun | None] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_in_flight" in self.__dict__:  # which is set last
+            raise AttributeError(f"a Team is immutable: make another one with another {name}")
+        super().__setattr__(name, value)
 
     def member(self, name: str) -> Member:
         """The member of this name; raises KeyError."""
@@ -105,192 +103,75 @@ class Team:
 
     # --- one execution ----------------------------------------------------------------------------------------
 
-    async def bound(
+    async def open(
         self,
         request: TeamExecutionRequest,
         *,
         cancel: CancelToken | None = None,
-        past: Past | None = None,
-        pen: Pen | None = None,
-        place: Place | None = None,
-        above: Budget | None = None,
-    ) -> Team:
-        """This team for one execution of a request; itself, when it is bound to it already.
+        history: History | None = None,
+        parent: Budget | None = None,
+    ) -> TeamRun:
+        """Begin an execution of a request without a coordinator; `await run.close()` ends it.
 
-        Raises `ConfigurationError` when the request is in flight, or money is limited and a member has no price, and
-        `StoreError` when the journal cannot be opened.
+        `run` does this for you. Raises `ConfigurationError` when the request is in flight, or money is limited and a
+        member has no price, and `StoreError` when the journal cannot be opened.
         """
+        above = _checked_parent(parent, "open")
+        return await self._open(request, TeamRunTerms(cancel=cancel, history=history, above=above))
+
+    async def bound(
+        self, request: TeamExecutionRequest, *, cancel: CancelToken | None = None, past: History | None = None
+    ) -> TeamRun:
+        """`open`, by its old name."""
+        return await self.open(request, cancel=cancel, history=past)
+
+    async def _open(self, request: TeamExecutionRequest, terms: TeamRunTerms) -> TeamRun:
         if not isinstance(request, TeamExecutionRequest):
             raise ConfigurationError(f"request must be a TeamExecutionRequest, not {type(request).__name__}")
-        if self._bond is not None:
-            if self._bond.request.id != request.id:
-                raise ConfigurationError(f"this team is bound to request {self._bond.request.id!r}")
-            return self
-        if cancel is not None and not isinstance(cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if terms.cancel is not None and not isinstance(terms.cancel, CancelToken):
+            raise ConfigurationError(f"cancel must be a CancelToken, not {type(terms.cancel).__name__}")
         if request.id in self._in_flight:
             raise ConfigurationError(f"request {request.id!r} is in flight; wait for it or use another id")
+        above = terms.above
         paid = above is not None and above.meter.caps.money is not None
         paid = paid or (above is not None and any(one.max_money is not None for one in above.line))
         if paid or request.config.resource_constraint.max_cost is not None:
             for member in self.members:
                 find_price(member.agent.config, member.agent.config.model, needed=True)
+        observers = self._lineup.for_run().observers  # first: a plugin that fails must not leave a lease behind
         self._in_flight[request.id] = None
         try:
-            if pen is None and self.store is not None:
-                pen = await self._new_journal(request.id)
-            team = Team.__new__(Team)
-            team.__dict__.update(self.__dict__)
-            bond = team._bond = TeamRun(request, cancel, past, place, above, None if pen is None else pen.leg)  # noqa: SLF001 - its own
-            bond.channel = self._in_flight[request.id] = Channel(team, request, past, pen)
+            if terms.journal is None and self.store is not None:
+                terms = replace(terms, journal=await TeamJournal.new(self.store, request.id))
+            run = self._in_flight[request.id] = TeamRun(
+                self,
+                request,
+                terms,
+                observers=observers,
+                on_close=partial(self._in_flight.pop, request.id, None),
+            )
         except BaseException:
             del self._in_flight[request.id]
             raise
-        if pen is not None:
-            pen.keep_alive(bond.cancel.cancel, bond.channel.fail)
-        return team
-
-    async def _new_journal(self, request_id: str) -> Pen:
-        assert self.store is not None  # noqa: S101 - asked for only then
-        pen = await Pen.open(self.store, request_id, create=True)
-        if pen.fresh:
-            return pen
-        await pen.close()
-        raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
-
-    @property
-    def bond(self) -> TeamRun:
-        """What belongs to this execution; `ConfigurationError` on a team that is not bound."""
-        if self._bond is None:
-            raise ConfigurationError("this team is not bound to a request: use team.run(...), or team.bound(request)")
-        return self._bond
-
-    @property
-    def request(self) -> TeamExecutionRequest:
-        """The request of this execution."""
-        return self.bond.request
-
-    @property
-    def budget(self) -> Budget:
-        """The team's ledger: the parent of every member's run."""
-        return self.bond.budget
-
-    @property
-    def cancel(self) -> CancelToken:
-        """Stops this execution."""
-        return self.bond.cancel
-
-    @property
-    def past(self) -> Past | None:
-        """What earlier executions of this request did, when this one goes on."""
-        return self.bond.past
-
-    @property
-    def spent(self) -> tuple[Usage, Decimal | None]:
-        """What all runs of this request have used so far."""
-        return self.bond.usage, self.bond.cost
-
-    def check_payable(self, agent: Agent) -> None:
-        """Raise `ConfigurationError` when money is limited and this agent's model has no known price."""
-        if self.request.config.resource_constraint.max_cost is not None:
-            find_price(agent.config, agent.config.model, needed=True)
-
-    def observers(self) -> tuple[tuple[str, Plugin], ...]:
-        """The plugins that watch one execution."""
-        return self._lineup.for_run().observers
+        return run
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish an event: number it, write it to the journal, show it to the observers.
+        """Publish an event of a request in flight, which its `run_id` names; a coordinator uses `TeamRun.emit`."""
+        run = self._in_flight.get(event.run_id) if isinstance(event, TeamEvent) else None
+        if run is None:
+            raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
+        run.emit(event)
 
-        The envelope (request, team, sequence, time) is filled in here. An event before `TeamStarted` is preceded by
-        one; an event after the terminal one is dropped and noted as a warning.
-        """
-        if not isinstance(event, TeamEvent):
-            raise ConfigurationError(f"Team.emit takes a TeamEvent, not {type(event).__name__}")
-        if self._bond is not None:
-            self._bond.channel.emit(event)
-            return
-        channel = self._in_flight.get(event.run_id)
-        if channel is None:
-            raise ConfigurationError("this team is not bound to a request: begin with team = team.bound(request)")
-        channel.emit(event)
+    def kept(self, agent: Agent) -> Agent:
+        """The agent as it runs in this team: kept in the team's store, and seen by the team's heirs."""
+        return self._variants.of(agent)
 
-    async def ask(
-        self,
-        agent: Agent,
-        prompt: str,
-        *,
-        cancel: CancelToken | None = None,
-        paused: RunResult | None = None,
-        session: str | None = None,
-        begun: bool = False,
-    ) -> RunResult:
-        """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
-
-        `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
-        `session` names the run in the store of the team; with `begun` the run that is there goes on.
-        """
-        bond = self.bond
-        token = cancel or bond.cancel
-        result: RunResult | None = None
-        try:
-            await bond.channel.flush()  # what was said before is on record before anything is done
-            keeper = self._keeping(agent)
-            home = None if keeper.config.store is None else session or bond.next_session()
-            if begun and home is not None:
-                result = await _gone_on(keeper, home, bond, token)
-            if result is None and paused is not None:
-                known = self.store is None or await _knows(self.store, paused.session_id)
-                result = await _decided(keeper if known else agent, paused, bond, token)
-            if result is None:
-                user, about = bond.request.user, bond.request.metadata
-                result = await keeper.run(
-                    told_to(prompt, bond.request, tuple(bond.origins)),
-                    session=home,
-                    parent=bond.budget,
-                    cancel=token,
-                    user=user,
-                    metadata=about,
-                )
-        except BaseException as error:
-            if _from_outside(error):
-                raise
-            result = _crashed(error)
-        bond.origins |= dict.fromkeys(result.origins)
-        usage, cost = newly_spent(result, paused)
-        bond.usage, bond.cost = bond.usage + usage, add_cost(bond.cost, cost)
-        return result
-
-    def _keeping(self, agent: Agent) -> Agent:
-        """The same agent, whose runs are kept in the team's store and seen by the team's heirs; made once for each."""
-        own = agent.config.plugins
-        heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in own)]
-        store = self.store or agent.config.store
-        if not heirs and store is agent.config.store:
-            return agent
-        known = self._keepers.get(id(agent))
-        if known is None:
-            known = (agent, Agent(replace(agent.config, store=store, plugins=(*own, *heirs))))
-            if len(self._keepers) >= _KEPT:
-                del self._keepers[next(iter(self._keepers))]
-            self._keepers[id(agent)] = known
-        return known[1]
-
-    async def close(self) -> None:
-        """The execution is over: let slow observers finish, and let go of the request."""
-        bond = self.bond
-        bond.let_go()
-        closing = asyncio.get_running_loop().create_task(bond.close(), name="team closing")
-        cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation goes on
-            try:
-                await asyncio.wait({closing})
-            except asyncio.CancelledError as stop:
-                cancelled = stop
-        self._in_flight.pop(bond.request.id, None)
-        closing.result()
-        if cancelled is not None:
-            raise cancelled
+    def _as_kept(self, config: LoopConfig) -> LoopConfig:
+        heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in config.plugins)]
+        store = self.store or config.store
+        if not heirs and store is config.store:
+            return config
+        return replace(config, store=store, plugins=(*config.plugins, *heirs))
 
     # --- the front door ---------------------------------------------------------------------------------------
 
@@ -307,7 +188,7 @@ class Team:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
-        When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
+        When the caller's own task is cancelled, the team lands and then the cancellation continues. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
         the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
         `user` go to every member's run, as the request's own do.
@@ -322,16 +203,17 @@ class Team:
             raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
         above = _checked_parent(parent, "run", INHERIT)
         place = around() if parent is INHERIT else None
+        fly = partial(self._supervised, request, coordinator)
         if place is None:
-            return await self._supervised(request, coordinator, cancel, None, above=above)
+            return await fly(TeamRunTerms(cancel=cancel, above=above))
 
         def begin(token: CancelToken, _: str) -> Any:
-            return self._supervised(request, coordinator, token, None, place=place)
+            return fly(TeamRunTerms(cancel=token, place=place))
 
         def begin_apart(token: CancelToken, post: Post) -> Any:
-            return self._supervised(request, coordinator, token, None, place=place.copy(Outbox(post)))
+            return fly(TeamRunTerms(cancel=token, place=place.copy(Outbox(post))))
 
-        alone = partial(self._supervised, request, coordinator, cancel, None)
+        alone = partial(fly, TeamRunTerms(cancel=cancel))
         here = partial(launch, place, begin, cancel, alone)
         away = partial(apart, place, begin_apart, cancel, alone)
         result: TeamResult = await (here() if place.here else at_home(place, here, away))
@@ -347,7 +229,7 @@ class Team:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
     ) -> TeamResult:
-        """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
+        """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
         What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
@@ -365,52 +247,46 @@ class Team:
         check_name("request id", request_id)
         if request_id in self._in_flight:
             raise ConfigurationError(f"request {request_id!r} is in flight; wait for it")
-        pen, past = await self._recall(what, request_id)
+        journal, history = await self._recall(what, request_id)
         try:
-            if past.result is not None and past.result.status is not TeamStatus.PAUSED:
-                return past.result
-            if plan is not None and (past.outcomes or past.steps):
+            if history.result is not None and history.result.status is not TeamStatus.PAUSED:
+                return history.result
+            if plan is not None and (history.outcomes or history.steps):
                 raise ConfigurationError("plan can be replaced only before the first step has run")
-            past = replace(past, plan=plan or past.plan, decisions=check_decisions(decisions, past))
-            request = replace(past.request, plan_only=past.request.plan_only and past.result is None)
-            written, pen = pen, None
-            return await self._supervised(request, coordinator, cancel, past, written, above=above)
+            history = replace(history, plan=plan or history.plan, decisions=check_decisions(decisions, history))
+            request = replace(history.request, plan_only=history.request.plan_only and history.result is None)
+            terms = TeamRunTerms(cancel=cancel, history=history, journal=journal, above=above)
+            journal = None
+            return await self._supervised(request, coordinator, terms)
         finally:
-            if pen is not None:
-                await pen.close()
+            if journal is not None:
+                await journal.close()
 
-    async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[Pen | None, Past]:
+    async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[TeamJournal | None, History]:
         """Who writes the journal from now on, and what happened before."""
         if self.store is None:
             if isinstance(what, str):
                 raise ConfigurationError("this team has no store: pass Team(store=...), or a paused TeamResult")
-            return None, Past.of_result(what)
+            return None, History.of_result(what)
         try:
-            pen = await Pen.open(self.store, request_id, create=not isinstance(what, str))
+            journal = await TeamJournal.open(self.store, request_id, create=not isinstance(what, str))
         except StoreError as error:
             if error.kind == "missing":
                 raise ConfigurationError(f"the store knows no request {request_id!r}") from None
             raise
         try:
-            past = await pen.read()
-            if past is None and isinstance(what, str):
+            history = await journal.read()
+            if history is None and isinstance(what, str):
                 raise ConfigurationError(f"request {request_id!r} had not begun: run it again")
-            if past is not None and (past.result is None or past.result.status is TeamStatus.PAUSED):
-                past = await audited(past, self.store)
+            if history is not None and (history.result is None or history.result.status is TeamStatus.PAUSED):
+                history = await audited(history, self.store)
         except BaseException:
-            await pen.close()
+            await journal.close()
             raise
-        return pen, past or Past.of_result(what)  # type: ignore[arg-type]
+        return journal, history or History.of_result(what)  # type: ignore[arg-type]
 
     async def _supervised(
-        self,
-        request: TeamExecutionRequest,
-        coordinator: TeamCoordinator | None,
-        cancel: CancelToken | None,
-        past: Past | None,
-        pen: Pen | None = None,
-        place: Place | None = None,
-        above: Budget | None = None,
+        self, request: TeamExecutionRequest, coordinator: TeamCoordinator | None, terms: TeamRunTerms
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
         from glidepath.teams.supervise import supervise
@@ -418,16 +294,16 @@ class Team:
         chosen = coordinator or self.coordinator or DefaultTaskDispatchCoordinator()
         try:
             check_coordinator(chosen)
-            team = await self.bound(request, cancel=cancel, past=past, pen=pen, place=place, above=above)
+            run = await self._open(request, terms)
         except BaseException:
-            if pen is not None:
-                await pen.close()
+            if terms.journal is not None:
+                await terms.journal.close()
             raise
         try:
-            result = await supervise(chosen, request, team)
+            result = await supervise(chosen, run)
         finally:
-            await team.close()
-        late = [warning for warning in team.bond.channel.warnings if warning not in result.warnings]
+            await run.close()
+        late = [warning for warning in run.events.warnings if warning not in result.warnings]
         return replace(result, warnings=(*result.warnings, *late)) if late else result
 
 
@@ -478,43 +354,3 @@ def _checked_plugins(plugins: object) -> Lineup:
                 "give it to the members' agents"
             )
     return lineup
-
-
-async def _gone_on(agent: Agent, session: str, bond: TeamRun, cancel: CancelToken) -> RunResult | None:
-    """How a run ended that an earlier process had begun; None when it had not even begun."""
-    try:
-        result = await agent.resume(session, parent=bond.budget, cancel=cancel)
-    except ConfigurationError:
-        return None  # there is no session, or no run in it
-    if any(decided_key(result, waiting.call.id) in bond.decisions for waiting in result.pending):
-        result = await _decided(agent, result, bond, cancel)
-    return result
-
-
-async def _decided(agent: Agent, paused: RunResult, bond: TeamRun, cancel: CancelToken) -> RunResult:
-    """Go on with a run that waits, with what a person has decided about its calls."""
-    pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
-    decisions = {pending[key]: said for key, said in bond.decisions.items() if key in pending}
-    return await agent.resume(paused, decisions=decisions, parent=bond.budget, cancel=cancel)
-
-
-async def _knows(store: SessionStore, session: str) -> bool:
-    return any(entry.session_id == session for entry in await store.entries(session))
-
-
-def _from_outside(error: BaseException) -> bool:
-    """Whether it is not the member's: somebody at the keyboard, or whoever cancels this task."""
-    task = asyncio.current_task()
-    cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-    return cancelled or isinstance(error, KeyboardInterrupt)
-
-
-def _crashed(error: BaseException) -> RunResult:
-    reason = clean(told(error))
-    return RunResult(
-        run_id="",
-        session_id="",
-        state=AgentState.ERROR,
-        outcome=LoopOutcome.FAILED,
-        cause=StopCause(source="member", action="graceful_exit", reason=reason),
-    )

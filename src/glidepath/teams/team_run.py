@@ -1,287 +1,301 @@
-"""What belongs to one execution of a team: its budget and clock, its cancel token, its events."""
+"""One execution of a team: its budget and clock, its cancel token, its events, its journal, and whom it asks."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glidepath._wire import replace
-from glidepath.agent import Budget, Limits
+from glidepath._wire import Record
+from glidepath.agent import Agent, Budget, Limits
 from glidepath.agent.purse import Purse
 from glidepath.errors import ConfigurationError, told
 from glidepath.ledger import Refusal, pico
 from glidepath.messages import Usage
-from glidepath.outcome import RunResult
-from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Decision, Place
 from glidepath.run.inside import linked
+from glidepath.spi import Plugin
+from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import session_id
-from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
-from glidepath.teams.journal import Past, Pen, StepAccount, less
-from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamExecutionRequest, TeamResult
+from glidepath.teams.event_channel import EventChannel
+from glidepath.teams.events import TeamEvent
+from glidepath.teams.history import History, StepAccount, decided_key
+from glidepath.teams.journal import TeamJournal
+from glidepath.teams.money_spent import add_cost, newly_spent
+from glidepath.teams.team_prompts import told_to
+from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from glidepath.teams.step_table import StepTable
     from glidepath.teams.team import Team
 
-__all__ = ["Channel", "TeamRun", "check_decisions", "decided_key", "linked", "newly_spent"]
+__all__ = ["TeamRun", "TeamRunTerms"]
 
 _LEAST_TIME = 0.001
 
 
+class TeamRunTerms(Record, kw_only=True):
+    """What an execution is given beside its request: who may stop it, what was before, where it is, who pays."""
+
+    cancel: CancelToken | None = None
+    history: History | None = None
+    journal: TeamJournal | None = None
+    place: Place | None = None
+    above: Budget | None = None
+
+
 class TeamRun:
-    """What belongs to one execution: its budget, its cancel token, what it spent."""
+    """One execution of a request by a team: what a coordinator works with.
+
+    It has the members, the budget, the cancel token, the clock and the history of this execution. `emit` publishes an
+    event, `ask` runs an agent on the team's budget. `Team.run` opens it and closes it.
+    """
 
     def __init__(
         self,
+        team: Team,
         request: TeamExecutionRequest,
-        cancel: CancelToken | None,
-        past: Past | None,
-        place: Place | None = None,
-        above: Budget | None = None,
-        leg: int | None = None,
+        terms: TeamRunTerms,
+        *,
+        observers: Iterable[tuple[str, Plugin]],
+        on_close: Callable[[], object],
     ) -> None:
+        self.team = team
+        self.name, self.members, self.member = team.name, team.members, team.member
+        self._on_close = on_close
         self.request = request
-        self.past = past
-        self.decisions: Mapping[str, Decision] = past.decisions if past is not None else {}
-        self.usage = past.usage if past is not None else Usage()
-        self.cost = past.cost if past is not None else None
-        self.origins: dict[str, None] = dict.fromkeys(past.origins if past is not None else ())
+        history, journal = terms.history, terms.journal
+        self.history = history
+        """What earlier executions of this request did, when this one continues."""
+        self.journal = journal
+        self.decisions: Mapping[str, Decision] = history.decisions if history is not None else {}
+        self.usage = history.usage if history is not None else Usage()
+        self.cost = history.cost if history is not None else None
+        self.origins: dict[str, None] = dict.fromkeys(history.origins if history is not None else ())
         """The untrusted sources that members have read: what others are told may come from any of them."""
-        self.cancel, self.let_go = linked(cancel)
-        self.channel: Channel
-        constraint, config = request.config.resource_constraint, request.config
-        elapsed = past.elapsed if past is not None else 0.0
+        self.cancel, self._let_go = linked(terms.cancel)
+        self.began = asyncio.get_running_loop().time()
+        self._elapsed_before = history.elapsed if history is not None else 0.0
+        self._purse: Purse | None = None
+        self.budget = self._open_budget(terms.place, terms.above)
+        """The parent of every member's run."""
+        self.deadline = self.budget.deadline(self.began)
+        self.closed = False
+        self._asked = 0
+        self.events = EventChannel(self, observers)
+        if journal is not None:
+            journal.on_stop, journal.on_lost = self.cancel.cancel, self.events.fail
+            journal.keep_alive()
+
+    def _open_budget(self, place: Place | None, above: Budget | None) -> Budget:
+        request, journal, history = self.request, self.journal, self.history
+        constraint = request.config.resource_constraint
         limits = Limits(
             max_tokens=constraint.max_total_tokens,
             max_cost=constraint.max_cost,
-            timeout=max(_LEAST_TIME, config.time_limit - elapsed),
+            timeout=max(_LEAST_TIME, request.config.time_limit - self._elapsed_before),
         )
-        self.purse: Purse | None = None
-        """What all runs of the team hold together of a wallet."""
-        if above is not None and above.line:
-            name = f"team:{request.id}" if leg is not None else f"team:{request.id}:{os.urandom(6).hex()}"
-            self.purse = Purse(above.store, above.line, above.meter, key=name, leg=leg or 1)
-            self.budget = Budget.below(self.purse.meter, limits)
+        if above is not None and above.line:  # what all runs of the team hold together of a wallet
+            name = f"team:{request.id}" if journal is not None else f"team:{request.id}:{os.urandom(6).hex()}"
+            leg = 1 if journal is None else journal.leg
+            self._purse = Purse(above.store, above.line, above.meter, key=name, leg=leg or 1)
+            budget = Budget.below(self._purse.meter, limits)
         else:
-            self.budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
-        self.began = asyncio.get_running_loop().time()
-        self.deadline = self.budget.deadline(self.began)
-        self.elapsed_before = elapsed
-        self._asked = 0
-        if past is not None:
-            self._charge(past)
+            budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
+        if history is not None:  # what was spent before is spent
+            reservation = budget.meter.reserve(0, 0, turns=0)
+            if not isinstance(reservation, Refusal):
+                money = 0 if history.cost is None else pico(history.cost, field="cost")
+                account = history.account or StepAccount(tokens=history.usage.total, money=money)
+                reservation.settle(account.tokens, account.money)
+        return budget
 
-    def _charge(self, past: Past) -> None:
-        """What was spent before is spent."""
-        reservation = self.budget.meter.reserve(0, 0, turns=0)
-        if not isinstance(reservation, Refusal):
-            account = past.account
-            if account is None:
-                money = 0 if past.cost is None else pico(past.cost, field="cost")
-                account = StepAccount(tokens=past.usage.total, money=money)
-            reservation.settle(account.tokens, account.money)
+    def __repr__(self) -> str:
+        return f"<TeamRun {self.name}: {self.request.id}>"
 
-    def next_session(self) -> str:
-        """A session for a run that nobody has named: never the same twice, over all executions of the request."""
-        self._asked += 1
-        before = self.past.sequence if self.past is not None else 0
-        return session_id(self.request.id, "ask", f"{before}-{self._asked}")
+    # --- what a coordinator works with ----------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """The execution is over: let slow observers finish, let go of the journal, and settle with the wallet."""
-        try:
-            await self.channel.close()
-        finally:
-            if self.purse is not None:
-                await self.purse.close()
+    @property
+    def spent(self) -> tuple[Usage, Decimal | None]:
+        """What all runs of this request have used so far."""
+        return self.usage, self.cost
 
     @property
     def elapsed(self) -> float:
         """Seconds since the beginning, those of earlier executions included."""
-        return self.elapsed_before + asyncio.get_running_loop().time() - self.began
-
-
-class Channel:
-    """The events of one execution: numbered, journalled, shown; in the only legal order."""
-
-    def __init__(self, team: Team, request: TeamExecutionRequest, past: Past | None, pen: Pen | None) -> None:
-        self._team, self._request = team.name, request
-        self._members = tuple(member.name for member in team.members)
-        self._pen = pen
-        observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in team.observers()]
-        self._audience = Audience(team.event_sink, observers, self._report, by_hand=_by_hand(team))
-        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self.posted = False
-        """Events came from another thread, and may be on their way."""
-        self.sequence = past.sequence if past is not None else 0
-        self.resumed = past is not None
-        self.started = False
-        self.ended: TeamEvent | None = None
-        self.failure: str | None = None
-        """Why the journal can no longer be written."""
-        self.on_failure: Callable[[str], None] | None = None
-        self.warnings: list[str] = []
-        self.plan = past.plan if past is not None else None
-        self.outcomes = {outcome.step_id: outcome for outcome in past.outcomes} if past is not None else {}
+        return self._elapsed_before + asyncio.get_running_loop().time() - self.began
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish one event, or drop it when it has no legal place or says nothing that can be used."""
-        if threading.get_ident() != self._thread:
-            self.posted = True
-            with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
-                self._loop.call_soon_threadsafe(self.emit, event)
-            return
-        if self.ended is not None:
-            self._warn(f"{event.kind} came after the end and was not published")
-            return
-        if not self._sound(event):
-            self._warn(f"{event.kind} without what it must say was not published")
-            return
-        if isinstance(event, TERMINAL):
-            event = self._true(event)
-        if isinstance(event, TeamStarted):
-            if self.started:
-                self._warn("a second TEAM_STARTED was not published")
-                return
-        elif not self.started:
-            self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
-        self._publish(event)
+        """Publish an event: number it, write it to the journal, show it to the observers.
 
-    def _sound(self, event: TeamEvent) -> bool:
-        """True when what others rely on is there."""
-        if isinstance(event, TERMINAL):
-            result: Any = getattr(event, "result", None)
-            return isinstance(result, TeamResult) and result.request.id == self._request.id
-        if isinstance(event, PlanReady):
-            return isinstance(event.plan, TeamExecutionPlan)
-        return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
+        The envelope (request, team, sequence, time) is filled in here. An event before `TeamStarted` is preceded by
+        one; an event after the terminal one is dropped and noted as a warning.
+        """
+        if not isinstance(event, TeamEvent):
+            raise ConfigurationError(f"emit takes a TeamEvent, not {type(event).__name__}")
+        self.events.emit(event)
 
-    def _true(self, event: Any) -> TeamEvent:
-        """The terminal event that goes with its result, and with this team."""
-        result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
-        right = ending(result)
-        if type(right) is not type(event):
-            self._warn(f"{event.kind} was published as {right.kind}, which goes with {result.status.name}")
-        return right
+    async def ask(
+        self,
+        agent: Agent,
+        prompt: str,
+        *,
+        cancel: CancelToken | None = None,
+        paused: RunResult | None = None,
+        session: str | None = None,
+        begun: bool = False,
+    ) -> RunResult:
+        """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
 
-    def _publish(self, event: TeamEvent) -> None:
-        self.started = True
-        event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
-        self.sequence = event.sequence
-        if isinstance(event, TERMINAL):
-            self.ended = event = _numbered(event)
-        elif isinstance(event, PlanReady):
-            self.plan = event.plan
-        elif isinstance(event, StepCompleted):
-            self.outcomes[event.outcome.step_id] = event.outcome
-        if self._pen is not None and self.failure is None:
-            try:
-                self._pen.write(event, self._request.goal)
-            except Exception as error:
-                self.fail(told(error))
-        self._audience(event)
+        `paused` continues with a run that waited for a person, with what was decided about it, instead of a new one.
+        `session` names the run in the store of the team; with `begun` the run that is there continues.
+        """
+        token = cancel or self.cancel
+        result: RunResult | None = None
+        try:
+            await self.events.flush()  # what was said before is on record before anything is done
+            keeper = self.team.kept(agent)
+            home = None if keeper.config.store is None else session or self._next_session()
+            if begun and home is not None:
+                result = await _gone_on(keeper, home, self, token)
+            if result is None and paused is not None:
+                known = self.team.store is None or await _knows(self.team.store, paused.session_id)
+                result = await _decided(keeper if known else agent, paused, self, token)
+            if result is None:
+                result = await keeper.run(
+                    told_to(prompt, self.request, tuple(self.origins)),
+                    session=home,
+                    parent=self.budget,
+                    cancel=token,
+                    user=self.request.user,
+                    metadata=self.request.metadata,
+                )
+        # A member can raise anything, SystemExit included; only what is meant for us may end the team.
+        except BaseException as error:
+            if _from_outside(error):
+                raise
+            result = _crashed(error)
+        # From now on for everybody: what one member has read may be in what another one is told.
+        self.origins |= dict.fromkeys(result.origins)
+        usage, cost = newly_spent(result, paused)
+        self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
+        return result
 
-    def fail(self, why: str) -> None:
-        """The journal can no longer be written: the team has to end."""
-        if self.failure is None:
-            self.failure = why
-            self._warn(f"the journal cannot be written: {why}")
-            if self.on_failure is not None:
-                self.on_failure(why)
+    def _next_session(self) -> str:
+        """A session for a run that nobody has named: never the same twice, over all executions of the request."""
+        self._asked += 1
+        before = self.history.sequence if self.history is not None else 0
+        return session_id(self.request.id, "ask", f"{before}-{self._asked}")
 
-    async def flush(self) -> None:
-        """Wait until all that was said is on record."""
-        if self._pen is not None and self.failure is None:
-            try:
-                await self._pen.flush()
-            except Exception as error:
-                self.fail(told(error))
+    def concluded(
+        self, status: TeamStatus, reason: str, table: StepTable | None, *, warnings: Iterable[str] = ()
+    ) -> TeamResult:
+        """The result of this execution, with what every step has come to."""
+        return TeamResult(
+            request=self.request,
+            team=self.name,
+            status=status,
+            plan=None if table is None else table.plan,
+            step_outcomes=() if table is None else table.outcomes_in_order(),
+            final_output="" if table is None else table.final_output(),
+            reason=reason,
+            duration=self.elapsed,
+            warnings=tuple(dict.fromkeys(warnings)),
+            usage=self.usage,
+            cost=self.cost,
+            sequence=self.events.sequence + 1,
+        )
 
-    def _report(self, name: str, hook: str, error: str, effect: str) -> None:  # noqa: ARG002 - as observers report
-        self._warn(f"observer {name} failed and was {effect}: {error}")
-
-    def _warn(self, warning: str) -> None:
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+    # --- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Let slow observers finish, and let go of the journal."""
+        """The execution is over: let slow observers finish, let go of the journal and the request."""
+        if self.closed:  # the request may be in flight again, in an execution that is not this one's to end
+            return
+        self.closed = True
+        self._let_go()
+        closing = asyncio.get_running_loop().create_task(self._close(), name="team closing")
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():  # even if cancelled: the journal is released first, then the cancellation continues
+            try:
+                await asyncio.wait({closing})
+            except asyncio.CancelledError as stop:
+                cancelled = stop
+        self._on_close()
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self) -> None:
         try:
-            farewell = await dismiss(self._audience.observers, FAREWELL)
-            if farewell.missed:
-                self._warn(f"observers were too slow and have missed {farewell.missed} events")
-            for name in farewell.stubborn:
-                self._warn(f"observer {name} did not stop after the end and was let go")
+            await self.events.close()
         finally:
-            if self._pen is not None:
-                await self.flush()
-                await self._pen.close()
+            if self._purse is not None:
+                await self._purse.close()
+
+    # --- names of the first version -------------------------------------------------------------------------------
+
+    async def bound(self, request: TeamExecutionRequest) -> TeamRun:
+        """This execution: coordinators of the first version ask for it. Leave it out."""
+        if not isinstance(request, TeamExecutionRequest) or request.id != self.request.id:
+            raise ConfigurationError(f"this team is bound to request {self.request.id!r}")
+        return self
+
+    @property
+    def bond(self) -> TeamRun:
+        """This execution, by its old name."""
+        return self
+
+    @property
+    def channel(self) -> EventChannel:
+        """`events`, by its old name."""
+        return self.events
+
+    @property
+    def past(self) -> History | None:
+        """`history`, by its old name."""
+        return self.history
 
 
-def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
-    result = replace(event.result, sequence=event.sequence)
-    numbered: TeamEvent = replace(event, result=result)
-    return numbered
+async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
+    """How a run ended that an earlier process had begun; None when it had not even begun."""
+    try:
+        result = await agent.resume(session, parent=run.budget, cancel=cancel)
+    except ConfigurationError:
+        return None  # there is no session, or no run in it
+    if any(decided_key(result, waiting.call.id) in run.decisions for waiting in result.pending):
+        result = await _decided(agent, result, run, cancel)
+    return result
 
 
-def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
-    """What a run used; of one that went on, only what was used since."""
-    if paused is None or result.run_id != paused.run_id:
-        return result.usage, result.cost
-    return less((result.usage, result.cost), (paused.usage, paused.cost))
+async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: CancelToken) -> RunResult:
+    """Continue with a run that waits, with what a person has decided about its calls."""
+    pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
+    decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
+    return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
 
 
-def check_decisions(decisions: object, past: Past) -> Mapping[str, Decision]:
-    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
-    if decisions is None:
-        return {}
-    if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
-        raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
-    waiting, plain = _waiting(past)
-    found: dict[str, Decision] = {}
-    for name, decision in decisions.items():
-        places = waiting.get(name, plain.get(name, ()))
-        if not places and name in past.asked:
-            continue  # it was obeyed before the process died
-        if not places:
-            raise ConfigurationError(
-                f"decisions: there is no pending call {name!r:.80}; pending are {', '.join(plain) or 'none'}"
-            )
-        if len(places) > 1:
-            which = ", ".join(key for key, place in waiting.items() if place[0] in places)
-            raise ConfigurationError(f"decisions: call {name!r:.80} waits in more than one step; say which: {which}")
-        if places[0] in found:
-            raise ConfigurationError(f"decisions: there are two about the same call, {name!r:.80}")
-        found[places[0]] = decision
-    return found
+async def _knows(store: SessionStore, session: str) -> bool:
+    return any(entry.session_id == session for entry in await store.entries(session))
 
 
-def _waiting(past: Past) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The calls that wait, each as `decided_key`: by step and call id, and by call id alone."""
-    finished = {outcome.step_id for outcome in past.outcomes}
-    exact: dict[str, list[str]] = {}
-    plain: dict[str, list[str]] = {}
-    for step_id, step in past.steps.items():
-        if step.paused is not None and step_id not in finished:
-            for pending in step.paused.pending:
-                key = decided_key(step.paused, pending.call.id)
-                exact.setdefault(f"{step_id}/{pending.call.id}", []).append(key)
-                plain.setdefault(pending.call.id, []).append(key)
-    return exact, plain
+def _from_outside(error: BaseException) -> bool:
+    """Whether it is not the member's: somebody at the keyboard, or a cancel of this task."""
+    task = asyncio.current_task()
+    cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return cancelled or isinstance(error, KeyboardInterrupt)
 
 
-def decided_key(run: RunResult, call_id: str) -> str:
-    """The name of a call among all runs of a team: call ids are the models', and need not be unique."""
-    return f"{run.run_id}/{call_id}"
-
-
-def _by_hand(team: Team) -> Callable[[], None]:
-    return lambda: team.cancel.cancel("interrupted from the keyboard")
+def _crashed(error: BaseException) -> RunResult:
+    reason = clean(told(error))
+    return RunResult(
+        run_id="",
+        session_id="",
+        state=AgentState.ERROR,
+        outcome=LoopOutcome.FAILED,
+        cause=StopCause(source="member", action="graceful_exit", reason=reason),
+    )

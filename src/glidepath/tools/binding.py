@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from glidepath import _wire
 from glidepath.errors import ToolError, told
@@ -20,6 +20,8 @@ from glidepath.tools.schema import (
 )
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
+
+_asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # names of the module: every call passes here
 
 __all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
 
@@ -45,48 +47,46 @@ class ArgumentsError(ToolError):
         self.problems = tuple(problems)
 
 
-class Bound:
+class Bound(_wire.Record, eq=False):
     """Arguments that fit: `values` is what the function receives, `arguments` the same as plain data.
 
     Both hold every argument, defaults and coerced values included, and share nothing with each other or the input.
     """
 
-    __slots__ = ("_arguments", "_data", "values")
-
-    def __init__(self, values: dict[str, Any], data: bytes) -> None:
-        self.values = values
-        self._data = data
-        self._arguments: dict[str, Any] | None = None
+    values: dict[str, Any]
+    data: bytes
+    """The plain data as JSON."""
+    _arguments: dict[str, Any] | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The plain data that hooks, events and journal see; read when somebody asks."""
         arguments = self._arguments
         if arguments is None:
-            self._arguments = arguments = _wire.loads(self._data)
+            self._arguments = arguments = _wire.loads(self.data)
         return arguments
 
     def read(self) -> dict[str, Any]:
         """The same plain data, shared with nobody."""
-        return _wire.loads(self._data)  # type: ignore[no-any-return]
+        return _wire.loads(self.data)  # type: ignore[no-any-return]
 
     def written(self) -> Any:
-        """The same as JSON, which nobody can change; a `ToolCall` takes it for its arguments."""
-        return _wire.Raw(self._data)
+        """The same as JSON, which nobody can change; a `ToolCall` accepts it as arguments."""
+        return _wire.Raw(self.data)
 
     def intact(self) -> bool:
         """False when somebody changed `arguments` in place; from then on they are as they were."""
         if self._arguments is None:
             return True
         try:
-            if _wire.encode(self._arguments) == self._data:  # quicker than reading them again to compare
+            if _wire.encode(self._arguments) == self.data:  # quicker than reading them again to compare
                 return True
-            shown, self._arguments = self._arguments, _wire.loads(self._data)
+            shown, self._arguments = self._arguments, _wire.loads(self.data)
             return bool(shown == self._arguments)
         except KeyboardInterrupt:
             raise
         except BaseException:  # whatever somebody put in there
-            self._arguments = _wire.loads(self._data)
+            self._arguments = _wire.loads(self.data)
             return False
 
 
@@ -102,18 +102,14 @@ class Binder(Protocol):
         ...
 
 
-def _renamed(binder: Any, name: str) -> Any:
-    other = copy.copy(binder)
-    other._name = name  # noqa: SLF001 - of our own classes
-    return other
-
-
 class SignatureBinder:
     """Checks arguments against the types of a function's parameters, in one pass."""
 
     def named(self, name: str) -> SignatureBinder:
         """The same for a tool of another name."""
-        return _renamed(self, name)  # type: ignore[no-any-return]
+        other = copy.copy(self)
+        other._name = name  # noqa: SLF001 - a copy of this object
+        return other
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
         self._name = name
@@ -130,10 +126,10 @@ class SignatureBinder:
         try:
             # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
             # hooks, events and journal could not write fails here.
-            checked = self._decode(arguments if type(arguments) is _wire.Raw else _written(arguments))
+            checked = self._decode(arguments if arguments.__class__ is _Raw else _written(arguments))
             if self._fills:
                 bridge.fill(checked)
-            return Bound(_wire.asdict(checked), bridge.encode(checked))
+            return Bound(_asdict(checked), _encode(checked))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a user's own type raises is about these arguments
@@ -149,7 +145,7 @@ class SignatureBinder:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
 
-    def _accept(self, arguments: Any) -> Bound:
+    def _accept(self, arguments: bytes) -> Bound:
         checked = self._decode(arguments)
         if self._fills:
             bridge.fill(checked)
@@ -188,7 +184,9 @@ class SchemaBinder:
 
     def named(self, name: str) -> SchemaBinder:
         """The same for a tool of another name."""
-        return _renamed(self, name)  # type: ignore[no-any-return]
+        other = copy.copy(self)
+        other._name = name  # noqa: SLF001 - a copy of this object
+        return other
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""
@@ -257,15 +255,15 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return definitions if isinstance(definitions, Mapping) else {}
 
 
-def _is_schema(shown: object) -> bool:
+def _is_schema(shown: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(shown, Mapping)
 
 
-def _nullable(shown: Any, definitions: Mapping[str, Any]) -> bool:
+def _nullable(shown: object, definitions: Mapping[str, Any]) -> bool:
     return not _is_schema(shown) or accepts_null(shown, definitions)
 
 
-def _has_type(value: Any, shown: Any) -> bool:
+def _has_type(value: object, shown: object) -> bool:
     said = shown.get("type") if _is_schema(shown) else None
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     known = [name for name in names if name in _JSON_TYPES]

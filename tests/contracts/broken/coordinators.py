@@ -5,7 +5,7 @@ import copy
 
 from tests.contracts.examine import breaks
 
-from glidepath import CancelToken, ConfigurationError
+from glidepath import CancelToken
 from glidepath._wire import replace
 from glidepath.conformance import TeamCoordinatorContract
 from glidepath.outcome import LoopOutcome
@@ -39,8 +39,7 @@ class Trial(TeamCoordinatorContract):
         return await copy.copy(self).execution(request, team)
 
     async def execution(self, request, team):
-        bound = await team.bound(request)
-        emit, ask = bound.emit, bound.ask
+        emit, ask = team.emit, team.ask
 
         def said(event):
             if isinstance(event, TERMINAL):
@@ -50,14 +49,12 @@ class Trial(TeamCoordinatorContract):
         async def asked(agent, prompt, **more):
             return await self.ask(ask, agent, prompt, **more)
 
-        vars(bound).update(emit=said, ask=asked)
+        vars(team).update(emit=said, ask=asked)
         try:
-            result = await self.inner().execute(self.request(request, bound), bound)
-            return self.told(await self.result(result, bound, ask))
+            result = await self.inner().execute(self.request(request, team), team)
+            return self.told(await self.result(result, team, ask))
         finally:
-            vars(bound).update(emit=emit, ask=ask)
-            if bound is not team:
-                await bound.close()
+            vars(team).update(emit=emit, ask=ask)
 
     def inner(self):
         return DefaultTaskDispatchCoordinator()
@@ -162,7 +159,7 @@ class GoesAroundTheTeam(Trial):
 
     async def result(self, result, team, ask):
         if result.status is TeamStatus.FAILED:
-            team.event_sink(ending(result))
+            team.team.event_sink(ending(result))
         return result
 
 
@@ -416,19 +413,19 @@ class StartsOver(Trial):
     """Runs finished steps again."""
 
     def request(self, request, team):
-        if team.past is not None and team.past.result is None:
-            team.bond.past = replace(team.past, outcomes=())
+        if team.history is not None and team.history.result is None:
+            team.history = replace(team.history, outcomes=())
         return request
 
 
 @breaks("COORD-32")
-class NeedsABoundTeam(Trial):
-    """Cannot work with a team that is not bound."""
+class ClosesTheRun(Trial):
+    """Closes what others have opened, once it has delivered."""
 
-    async def execute(self, request, team):
-        if team._bond is None:
-            raise ConfigurationError("not bound")
-        return await super().execute(request, team)
+    async def result(self, result, team, ask):
+        if len(result.step_outcomes) == 1 and result.status is TeamStatus.COMPLETED:
+            await team.close()
+        return result
 
 
 @breaks("COORD-33")
@@ -469,7 +466,7 @@ class AnnouncesThePlanAgain(Trial):
             emit(PlanReady(plan=self.taken_over))
 
     def request(self, request, team):
-        self.taken_over = team.past.plan if team.past is not None else None
+        self.taken_over = team.history.plan if team.history is not None else None
         return request
 
 

@@ -1,6 +1,6 @@
 """Talk with an agent in a full-screen terminal.
 
-Every message is a run of its own with the limits that are set, but --max-budget-usd is for the whole conversation.
+Every message is its own run with the limits that are set, but --max-budget-usd is for the whole conversation.
 /help lists the commands.
 """
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="ID",
-        help="continue this one (a beginning of its id, or its name)",
+        help="continue this one (its id, the start of it, or its name)",
     )
-    which.add_argument("--last", action="store_true", help="continue the last one, of whatever folder")
+    which.add_argument("--last", action="store_true", help="continue the last one, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
     add_setting_flags(parser, leave_out=("output_format", "streaming"))
     add_config_flags(parser)
@@ -50,9 +50,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
     import asyncio
-    import gc
 
     from glidepath.cli.chat.app import ChatApp
+    from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk
     from glidepath.cli.stores import keep_sessions
 
@@ -61,8 +61,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wanted = options.resume
     if options.go_on or options.last:
         wanted = asyncio.run(talk.last_one(anywhere=options.last))
-    gc.freeze()  # what was imported stays: collecting it again and again would be felt in the keys
-    code = ChatApp(talk, wanted).run() or 0
+    keep_heap()
+    code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
     talk.remember()
     if options.name and talk.session.messages:
         asyncio.run(talk.rename(options.name))

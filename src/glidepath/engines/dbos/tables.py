@@ -4,7 +4,7 @@ A budget row counts what was granted to runs, spent or not. A run gives back wha
 spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
 Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never wait in a circle.
 
-Whoever must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
+A run that must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
 `PARTS` is the version of what can be put in beside an older release: functions with the same signature, side tables.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 __all__ = ["ADVISORY", "FLEET", "FREED", "LAYOUT", "PARTS", "QUEUED", "SCHEMA"]
 
 LAYOUT = 1
-PARTS = 2
+PARTS = 3
 FREED = "glidepath_freed"  # the channel on which is said that a budget has room again
 QUEUED = "glidepath_queued"  # and the one on which is said that a run was queued
 ADVISORY = 0x676C6966
@@ -46,6 +46,14 @@ CREATE TABLE IF NOT EXISTS glidepath_waiting(session text PRIMARY KEY, since flo
 CREATE INDEX IF NOT EXISTS glidepath_fleet_runs_odd ON glidepath_fleet_runs(outcome)
   WHERE outcome IN ('failed', 'paused');
 CREATE TABLE IF NOT EXISTS glidepath_fleet_parts(version int NOT NULL);
+CREATE TABLE IF NOT EXISTS glidepath_rate_uses(
+  model text NOT NULL, at float8 NOT NULL, requests bigint NOT NULL, tokens bigint NOT NULL, PRIMARY KEY(model, at))
+  WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS glidepath_switches(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, scope text NOT NULL, name text NOT NULL,
+  reason text NOT NULL, who text NOT NULL, thrown float8 NOT NULL, stopped text[] NOT NULL DEFAULT '{{}}',
+  released float8, release_reason text, released_by text);
+CREATE UNIQUE INDEX IF NOT EXISTS glidepath_switches_on ON glidepath_switches(scope, name) WHERE released IS NULL;
 DELETE FROM glidepath_fleet_parts;
 INSERT INTO glidepath_fleet_parts VALUES({PARTS});
 """  # noqa: S608 - constants of ours
@@ -71,18 +79,30 @@ BEGIN
 END $$;
 """
 
+# A row of `glidepath_switches` is one throw of a kill switch, and stays when it is released: who, when and why.
+_HELD = """
+CREATE OR REPLACE FUNCTION glidepath_held(p_tenant text) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT 'the kill switch of ' || CASE scope WHEN 'fleet' THEN 'the fleet' ELSE 'tenant ' || name END ||
+    ' is thrown: ' || reason FROM glidepath_switches
+  WHERE released IS NULL AND (scope = 'fleet' OR name = p_tenant) ORDER BY scope LIMIT 1
+$$;
+"""
+
 _ADMIT = """
 CREATE OR REPLACE FUNCTION glidepath_admit(
   p_session text, p_agent text, p_tenant text, p_task text, p_digest text, p_at timestamptz)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   line text[]; b glidepath_budgets; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8; same boolean;
+  held text;
 BEGIN
   SELECT (agent, coalesce(tenant, ''), digest) = (p_agent, coalesce(p_tenant, ''), p_digest) INTO same
     FROM glidepath_fleet_runs WHERE session = p_session;
   IF FOUND THEN RETURN CASE WHEN same THEN 'known' ELSE 'other' END; END IF;
   line := glidepath_line(p_tenant, p_at);
   IF line IS NULL THEN RETURN 'tenant'; END IF;
+  held := glidepath_held(p_tenant);
+  IF held IS NOT NULL THEN RETURN 'held: ' || held; END IF;
   FOREACH n IN ARRAY line LOOP
     SELECT * INTO b FROM glidepath_budgets WHERE name = n FOR UPDATE;
     IF b.runs >= b.max_runs THEN RETURN n || ': all ' || b.max_runs || ' runs are used'; END IF;
@@ -238,7 +258,7 @@ BEGIN
 END $$;
 """
 
-# A run that cannot go on, or that nobody has flown for a while, may have spent all that it holds: nobody waits for it.
+# A run that cannot continue, or that no worker has touched for a while, may have spent all it holds: do not wait.
 _FIRM = """
 CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -266,10 +286,11 @@ END $$;
 """
 
 # The next free slot is taken at once, and whoever has it waits for it: first come, first served, and no polling.
+# What was taken is counted in twentieths of a period, so that a person can see how much of a rate is used.
 _SLOT = """
 CREATE OR REPLACE FUNCTION glidepath_slot(p_model text, p_tokens bigint) RETURNS float8 LANGUAGE plpgsql AS $$
 DECLARE
-  r glidepath_rates; now_ float8; wait float8 := 0; at_ float8;
+  r glidepath_rates; now_ float8; wait float8 := 0; at_ float8; part float8;
 BEGIN
   SELECT * INTO r FROM glidepath_rates WHERE model = p_model FOR UPDATE;
   IF NOT FOUND THEN RETURN 0; END IF;
@@ -285,7 +306,12 @@ BEGIN
     r.next_tokens := at_ + p_tokens * r.per / r.tokens;
   END IF;
   UPDATE glidepath_rates SET next_request = r.next_request, next_tokens = r.next_tokens WHERE model = p_model;
-  RETURN greatest(0, wait);
+  wait := greatest(0, wait);
+  part := r.per / 20;
+  DELETE FROM glidepath_rate_uses WHERE model = p_model AND at < now_ - r.per - part;
+  INSERT INTO glidepath_rate_uses AS u VALUES(p_model, floor((now_ + wait) / part) * part, 1, p_tokens)
+    ON CONFLICT (model, at) DO UPDATE SET requests = u.requests + 1, tokens = u.tokens + p_tokens;
+  RETURN wait;
 END $$;
 """
 
@@ -327,4 +353,4 @@ CREATE TRIGGER glidepath_session_gone AFTER DELETE ON glidepath_sessions
   FOR EACH ROW EXECUTE FUNCTION glidepath_session_gone();
 """
 
-SCHEMA = (_TABLES, _LINE, _FORGET, _TELL, _ADMIT, _OPEN, _DRAW, _CLOSE, _FIRM, _SLOT, _GONE)
+SCHEMA = (_TABLES, _LINE, _FORGET, _TELL, _HELD, _ADMIT, _OPEN, _DRAW, _CLOSE, _FIRM, _SLOT, _GONE)

@@ -1,4 +1,4 @@
-"""Replies that are no answer: empty, cut, endless, garbled, refused."""
+"""Replies that are not an answer: empty, cut, endless, garbled, refused."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class GarbledText(Specimen):
 
 
 class WrongDelta(Specimen):
-    """Streams an object that is no delta."""
+    """Streams an object that is not a delta."""
 
     name = "wrong_delta"
     family = "replies"

@@ -58,7 +58,7 @@ class StallsMidway(Specimen):
 
 
 class DripsSlowly(Specimen):
-    """Sends one word every thirty seconds, for ever: never silent for long enough to be called stalled."""
+    """Sends one word every thirty seconds, forever: never silent for long enough to be called stalled."""
 
     name = "drips_slowly"
     family = "streams"
@@ -168,7 +168,7 @@ class RejectsTheKey(Specimen):
 
 
 class CrashesTheClient(Specimen):
-    """Raises an exception of its own from inside the stream."""
+    """Raises its own exception from inside the stream."""
 
     name = "crashes_the_client"
     family = "streams"

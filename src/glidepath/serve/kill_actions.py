@@ -1,0 +1,120 @@
+"""Kill switches: stop a run, a tenant's runs or everything, and hold new runs back until a person releases them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from glidepath.errors import StoreError
+from glidepath.serve.gatekeeper import Visitor
+from glidepath.serve.refusals import Refused
+from glidepath.serve.run_actions import control_of, elapsed_ms, found_flight, said
+from glidepath.serve.shapes import DoneAnswer, KillBody, ReasonBody
+from glidepath.sessions.inbox import note_control
+
+if TYPE_CHECKING:
+    from glidepath.serve.run_actions import RunActions
+
+__all__ = ["KillActions"]
+
+_UNTIL = "none can start until the switch is released"
+
+
+class KillActions:
+    """Throws kill switches and releases them."""
+
+    def __init__(self, actions: RunActions) -> None:
+        self.actions = actions
+        self.hub = actions.hub
+        self.reader = actions.reader
+        self.switches = actions.hub.switches
+
+    async def kill(self, body: KillBody, who: Visitor) -> DoneAnswer:
+        """Throw a kill switch, or release it."""
+        began = time.perf_counter()
+        if body.scope == "run":
+            return await self._one_run(body, who, began)
+        tenant = await self._tenant(body.id) if body.scope == "tenant" else None
+        if body.active:
+            message = await self._throw(tenant, body.reason, who)
+        else:
+            message = await self._release(tenant, body.reason, who)
+        state = "killed" if body.active else "open"
+        return DoneAnswer(run_id="", state=state, sequence=0, took_ms=elapsed_ms(began), message=message)
+
+    async def _one_run(self, body: KillBody, who: Visitor, began: float) -> DoneAnswer:
+        if not body.id:
+            raise Refused(400, "no_id", "name the run to stop: pass its id")
+        if body.active:
+            return await self.actions.stop(body.id, ReasonBody(reason=body.reason), who)
+        found = await self.reader.find(body.id)
+        if self.hub.store is not None:
+            await self.actions.stored(self.hub.store.flag(found.session_id, None))
+        return self.actions.done(found, began, "the stop is withdrawn: the run can be resumed")
+
+    async def _tenant(self, name: str | None) -> str:
+        """The tenant of this name; raises `Refused`."""
+        ledger = await self.switches.ledger()
+        if not name or ledger is None:
+            raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
+        from glidepath.engines.dbos.kill_switches import tenants
+
+        there = await tenants(ledger)
+        if name not in there:
+            known = ", ".join(there[:20]) or "none"
+            raise Refused(404, "unknown_tenant", f"this fleet has no tenant {name!r:.80}; there are: {known}")
+        return name
+
+    async def _throw(self, tenant: str | None, reason: str, who: Visitor) -> str:
+        """First block new starts, then stop running and queued runs: nothing slips through in between."""
+        why = said(reason, who, "kill switch")
+        await self.switches.throw(tenant, why, who.name)
+        stopped = 0
+        for flight in [*self.hub.flights.values()] if tenant is None else []:
+            await self.actions.remark(found_flight(flight), flight, "kill", reason, who)
+            flight.token.cancel(why)
+            stopped += 1
+        for flight in self.hub.taking_off if tenant is None else ():
+            flight.token.cancel(why)
+            stopped += 1
+        sessions = sorted(await self._elsewhere(tenant))
+        if sessions:
+            await self.switches.note_stopped(tenant, sessions)
+        for session in sessions:
+            stopped += await self._flagged(session, why, control_of("kill", reason, who))
+        return f"{stopped} {'run is' if stopped == 1 else 'runs are'} stopped, and {_UNTIL}"
+
+    async def _flagged(self, session: str, why: str, control: dict[str, object]) -> int:
+        """Ask a run in another process to stop; 0 when its session is gone."""
+        try:
+            await self.hub.store.flag(session, why)
+            await note_control(self.hub.store, session, control)
+        except StoreError as error:
+            if error.kind != "missing":
+                raise
+            return 0
+        return 1
+
+    async def _release(self, tenant: str | None, reason: str, who: Visitor) -> str:
+        if not await self.switches.release(tenant, reason, who.name):
+            whose = "the fleet" if tenant is None else f"tenant {tenant}"
+            raise Refused(409, "not_thrown", f"the kill switch of {whose} is not thrown: nothing was changed")
+        return "runs can start again"
+
+    async def _elsewhere(self, tenant: str | None) -> set[str]:
+        """The sessions of runs queued in the fleet or running in other processes: a tenant's, or all on this store."""
+        found: set[str] = set()
+        ledger = await self.switches.ledger()
+        if ledger is not None:
+            from glidepath.engines.dbos.kill_switches import unfinished
+
+            found = set(await unfinished(ledger, tenant))
+        cursor: str | None = None
+        while tenant is None and self.hub.store is not None:
+            cards, cursor = await self.reader.cards(state="running", cursor=cursor, limit=500)
+            found |= {card.session_id for card in cards}
+            if cursor is None:
+                break
+        if tenant is None:  # those that fly here are stopped already
+            found -= {found_flight(flight).session_id for flight in self.hub.flights.values()}
+        return found

@@ -1,0 +1,112 @@
+"""The writer of a journal: holds the lease of its session, adds commits to the chain, gives the session back.
+
+A run writes through a `Scribe`, a team through a `TeamJournal`. Both are journal writers and differ only in what they
+put into a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from glidepath.errors import StoreError, told
+from glidepath.sessions.answer import FAREWELL, called, heard
+from glidepath.sessions.chain import link
+from glidepath.sessions.owner import this_owner
+from glidepath.sessions.pulse import Pulse, pulse_of
+from glidepath.sessions.redaction import Redactor, redactor_of
+from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
+
+__all__ = ["Items", "JournalWriter", "claim_session"]
+
+RENEW = 6  # beats between two renewals of the lease
+Items: TypeAlias = list[tuple[str, Any]]
+
+
+async def claim_session(store: Any, session_id: str, *, create: bool = True) -> Lease:
+    """Become the one who writes a session; raises `StoreError`: `busy` while another process does, `missing`."""
+    lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
+    if not isinstance(lease, Lease):
+        raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
+    return lease
+
+
+class JournalWriter:
+    """Holds the lease of one session and writes its journal, one commit after the other."""
+
+    def __init__(self, store: SessionStore, lease: Lease, *, sequence: int = 0) -> None:
+        self.store = store
+        self.redactor = redactor_of(store)
+        self.lease = lease
+        self.number = lease.head
+        self.hash = lease.hash
+        self.sequence = sequence
+        self.broken: StoreError | None = None
+        """Why nothing more is written: the store failed, or the session was given back."""
+        self._pulse: Pulse | None = None
+        self._beats, self._seen = 0, self.number
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def add(self, items: Items, now: float, summary: Any = None, *, last: bool = False) -> Awaitable[None] | None:
+        """Chain the next commit and give it to the store; what comes back, if anything, is still to be awaited.
+
+        The place of the next commit moves on only when the store has taken this one: a failed write leaves no gap.
+        """
+        if self.redactor is not None:
+            items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
+        try:
+            commit = link(self.hash, self.number + 1, self.sequence + 1, now, items)
+        except Exception as error:
+            what = f"the run has something that cannot be written: {told(error)}"
+            raise StoreError(what, kind="unavailable") from error
+        later = self._append(commit, summary, last=last)
+        self.number, self.hash = commit.number, commit.hash
+        self.sequence += len(items)
+        return later
+
+    def _redacted(self, redactor: Redactor, items: Items) -> Items:
+        return redactor.items(items)
+
+    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
+        return self.store.append(self.lease, commit, summary=summary)
+
+    # --- the lease --------------------------------------------------------------------------------------------
+
+    def keep_alive(self) -> None:
+        """Renew the lease until `release`, and hear what the store says about it."""
+        self._pulse = pulse_of(self.store)
+        self._pulse.join(self)
+
+    def renews(self) -> bool:
+        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
+        self._beats += 1
+        if self.number != self._seen:
+            self._beats, self._seen = 0, self.number
+        return self._beats % RENEW == RENEW - 1
+
+    async def hear(self, sign: Sign) -> None:
+        """What the store says about the session: another process owns it, or wants something."""
+        raise NotImplementedError
+
+    async def release(self) -> None:
+        """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
+        task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
+        try:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:  # it continues after the lease is given back
+                    await asyncio.wait([task])
+                    raise
+        finally:
+            self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
+
+    async def _give_back(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            await pulse.leave(self)
+        with suppress(Exception):
+            await heard(called(self.store.release, self.lease), FAREWELL)

@@ -1,0 +1,151 @@
+"""The events of one execution: numbered, journalled, shown; in the only legal order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import replace
+from glidepath.errors import told
+from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.spi import Plugin
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
+from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
+
+if TYPE_CHECKING:
+    from glidepath.teams.team_run import TeamRun
+
+__all__ = ["EventChannel"]
+
+
+class EventChannel:
+    """The events of one execution: numbered, journalled, shown; in the only legal order."""
+
+    def __init__(self, run: TeamRun, plugins: Iterable[tuple[str, Plugin]]) -> None:
+        team, history = run.team, run.history
+        self._team, self._request, self._journal = team.name, run.request, run.journal
+        self._members = tuple(member.name for member in team.members)
+        observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in plugins]
+        by_hand = partial(run.cancel.cancel, "interrupted from the keyboard")
+        self._audience = Audience(team.event_sink, observers, self._report, by_hand=by_hand)
+        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.posted = False
+        """Events came from another thread, and may be on their way."""
+        self.sequence = history.sequence if history is not None else 0
+        self.resumed = history is not None
+        self.started = False
+        self.ended: TeamEvent | None = None
+        self.failure: str | None = None
+        """Why the journal can no longer be written."""
+        self.on_failure: Callable[[str], None] | None = None
+        self.warnings: list[str] = []
+        self.plan = history.plan if history is not None else None
+        self.outcomes = {outcome.step_id: outcome for outcome in history.outcomes} if history is not None else {}
+
+    def emit(self, event: TeamEvent) -> None:
+        """Publish one event, or drop it when it has no legal place or says nothing that can be used."""
+        if threading.get_ident() != self._thread:
+            self.posted = True
+            with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
+                self._loop.call_soon_threadsafe(self.emit, event)
+            return
+        # Observers close their books at the terminal event: nothing may follow it.
+        if self.ended is not None:
+            self._warn(f"{event.kind} came after the end and was not published")
+            return
+        if not self._sound(event):
+            self._warn(f"{event.kind} without what it must say was not published")
+            return
+        if isinstance(event, TERMINAL):
+            event = self._true(event)
+        if isinstance(event, TeamStarted):
+            if self.started:
+                self._warn("a second TEAM_STARTED was not published")
+                return
+        elif not self.started:
+            self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
+        self._publish(event)
+
+    def _sound(self, event: TeamEvent) -> bool:
+        """True when what others rely on is there."""
+        if isinstance(event, TERMINAL):
+            result: Any = getattr(event, "result", None)
+            return isinstance(result, TeamResult) and result.request.id == self._request.id
+        if isinstance(event, PlanReady):
+            return isinstance(event.plan, TeamExecutionPlan)
+        return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
+
+    def _true(self, event: Any) -> TeamEvent:
+        """The terminal event that goes with its result, and with this team."""
+        result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
+        right = ending(result)
+        if type(right) is not type(event):
+            self._warn(f"{event.kind} was published as {right.kind}, which goes with {result.status.name}")
+        return right
+
+    def _publish(self, event: TeamEvent) -> None:
+        self.started = True
+        event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
+        self.sequence = event.sequence
+        if isinstance(event, TERMINAL):
+            self.ended = event = _numbered(event)
+        elif isinstance(event, PlanReady):
+            self.plan = event.plan
+        elif isinstance(event, StepCompleted):
+            self.outcomes[event.outcome.step_id] = event.outcome
+        # First the journal, then the observers: what somebody has seen should not be missing after a crash.
+        if self._journal is not None and self.failure is None:
+            try:
+                self._journal.write(event, self._request.goal)
+            except Exception as error:
+                self.fail(told(error))
+        self._audience(event)
+
+    def fail(self, why: str) -> None:
+        """The journal can no longer be written: the team has to end."""
+        if self.failure is None:
+            self.failure = why
+            self._warn(f"the journal cannot be written: {why}")
+            if self.on_failure is not None:
+                self.on_failure(why)
+
+    async def flush(self) -> None:
+        """Wait until all that was said is on record."""
+        if self._journal is not None and self.failure is None:
+            try:
+                await self._journal.flush()
+            except Exception as error:
+                self.fail(told(error))
+
+    def _report(self, name: str, hook: str, error: str, effect: str) -> None:  # noqa: ARG002 - as observers report
+        self._warn(f"observer {name} failed and was {effect}: {error}")
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    async def close(self) -> None:
+        """Let slow observers finish, and let go of the journal."""
+        try:
+            farewell = await dismiss(self._audience.observers, FAREWELL)
+            if farewell.missed:
+                self._warn(f"observers were too slow and have missed {farewell.missed} events")
+            for name in farewell.stubborn:
+                self._warn(f"observer {name} did not stop after the end and was let go")
+        finally:
+            if self._journal is not None:
+                await self.flush()
+                await self._journal.close()
+
+
+def _numbered(event: Any) -> TeamEvent:
+    """The terminal event, whose result knows its number: a team that continues counts on from there."""
+    result = replace(event.result, sequence=event.sequence)
+    numbered: TeamEvent = replace(event, result=result)
+    return numbered

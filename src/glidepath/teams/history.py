@@ -1,0 +1,169 @@
+"""What earlier executions of a request did, folded from their events: what still matters when it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from glidepath._wire import Record, Value
+from glidepath._wire import field as make
+from glidepath.errors import ConfigurationError
+from glidepath.messages import Usage
+from glidepath.outcome import RunResult
+from glidepath.run import Decision
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted
+from glidepath.teams.money_spent import add_cost
+from glidepath.teams.step_run import StepRun
+from glidepath.teams.values import (
+    StepOutcome,
+    StepState,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResult,
+    TeamStatus,
+)
+
+__all__ = ["History", "StepAccount", "check_decisions", "decided_key"]
+
+
+class StepAccount(Value, frozen=True, kw_only=True):
+    """Tokens and pico-dollars that are gone from the team's budget."""
+
+    tokens: int = 0
+    money: int = 0
+
+
+class History(Record, kw_only=True):
+    """What earlier executions of a request did: taken from the journal, or from a paused result."""
+
+    request: TeamExecutionRequest
+    plan: TeamExecutionPlan | None = None
+    outcomes: tuple[StepOutcome, ...] = ()
+    """The steps that have ended."""
+    steps: dict[str, StepRun] = make(default_factory=dict)
+    """The steps that were begun, by their ids; the execution that continues works on with them."""
+    elapsed: float = 0.0
+    usage: Usage = Usage()
+    cost: Decimal | None = None
+    account: StepAccount | None = None
+    """What is gone from the budget; None: what `usage` and `cost` say."""
+    sequence: int = 0
+    decisions: Mapping[str, Decision] = make(default_factory=dict)
+    """What a person decided meanwhile about the calls that waited."""
+    asked: frozenset[str] = frozenset()
+    """Every call that has ever waited, by its id and by `STEP/CALL`."""
+    result: TeamResult | None = None
+    """The result of the last execution, when it ended."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources that members have read."""
+
+    @classmethod
+    def of_result(cls, result: TeamResult) -> History:
+        """What a result says about its own past."""
+        outcomes = result.step_outcomes
+        return cls(
+            request=result.request,
+            plan=result.plan,
+            outcomes=tuple(outcome for outcome in outcomes if outcome.state.terminal),
+            steps={one.step_id: StepRun.waiting(one) for one in outcomes if one.state is StepState.WAITING},
+            elapsed=result.duration,
+            usage=result.usage,
+            cost=result.cost,
+            sequence=result.sequence,
+            result=result,
+            origins=tuple(dict.fromkeys(name for outcome in outcomes for name in outcome.origins)),
+        )
+
+    @classmethod
+    def of_events(cls, events: Iterable[TeamEvent]) -> History | None:
+        """What the events of a request say; None when no execution has begun."""
+        history: History | None = None
+        began = 0.0
+        for event in events:
+            if isinstance(event, TeamStarted):
+                history = history or cls(request=event.request)
+                history.request, history.result, began = event.request, None, event.time - history.elapsed
+            if history is not None:
+                history.elapsed = max(history.elapsed, event.time - began)
+                history.take(event)
+        return None if history is None else history.settled()
+
+    def take(self, event: TeamEvent) -> None:
+        """Take in one event."""
+        self.sequence = event.sequence
+        usage = getattr(event, "usage", None)
+        if usage is not None:
+            self.usage, self.cost = self.usage + usage, add_cost(self.cost, getattr(event, "cost", None))
+        self.origins = tuple(dict.fromkeys((*self.origins, *getattr(event, "origins", ()))))
+        if isinstance(event, PlanReady):
+            self.plan = event.plan
+        elif isinstance(event, StepCompleted):
+            self.outcomes = (*self.outcomes, event.outcome)
+        elif isinstance(event, TERMINAL):
+            self.result = event.result  # type: ignore[attr-defined]
+            for outcome in self.result.step_outcomes:
+                if outcome.state is StepState.WAITING:  # until it continues, whatever dies meanwhile
+                    self._step(outcome.step_id).waits(outcome)
+                    for waiting in outcome.paused.pending if outcome.paused is not None else ():
+                        self.asked |= {waiting.call.id, f"{outcome.step_id}/{waiting.call.id}"}
+        elif event.step_id is not None:
+            self._step(event.step_id).replay(event)
+
+    def _step(self, step_id: str) -> StepRun:
+        return self.steps.setdefault(step_id, StepRun())
+
+    def settled(self) -> History:
+        """The same, when there are no more events."""
+        if self.result is not None and self.result.status is TeamStatus.PAUSED:
+            # The result has the sums, also of runs that no event tells of, such as those of a coordinator of one's own.
+            self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
+        for step in self.steps.values():
+            step.replayed()
+        # what was cancelled was stopped, not finished; of two endings of one step the last counts
+        last = {outcome.step_id: outcome for outcome in self.outcomes}
+        self.outcomes = tuple(outcome for outcome in last.values() if outcome.state is not StepState.CANCELLED)
+        return self
+
+
+def check_decisions(decisions: object, history: History) -> Mapping[str, Decision]:
+    """The decisions, each about a pending call; raises `ConfigurationError` otherwise."""
+    if decisions is None:
+        return {}
+    if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
+        raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
+    waiting, plain = _waiting(history)
+    found: dict[str, Decision] = {}
+    for name, decision in decisions.items():
+        places = waiting.get(name, plain.get(name, ()))
+        if not places and name in history.asked:
+            continue  # it was obeyed before the process died
+        if not places:
+            raise ConfigurationError(
+                f"decisions: there is no pending call {name!r:.80}; pending are {', '.join(plain) or 'none'}"
+            )
+        if len(places) > 1:
+            which = ", ".join(key for key, place in waiting.items() if place[0] in places)
+            raise ConfigurationError(f"decisions: call {name!r:.80} waits in more than one step; say which: {which}")
+        if places[0] in found:
+            raise ConfigurationError(f"decisions: there are two about the same call, {name!r:.80}")
+        found[places[0]] = decision
+    return found
+
+
+def _waiting(history: History) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The calls that wait, each as `decided_key`: by step and call id, and by call id alone."""
+    finished = {outcome.step_id for outcome in history.outcomes}
+    exact: dict[str, list[str]] = {}
+    plain: dict[str, list[str]] = {}
+    for step_id, step in history.steps.items():
+        if step.paused is not None and step_id not in finished:
+            for pending in step.paused.pending:
+                key = decided_key(step.paused, pending.call.id)
+                exact.setdefault(f"{step_id}/{pending.call.id}", []).append(key)
+                plain.setdefault(pending.call.id, []).append(key)
+    return exact, plain
+
+
+def decided_key(run: RunResult, call_id: str) -> str:
+    """The name of a call among all runs of a team: call ids are the models', and need not be unique."""
+    return f"{run.run_id}/{call_id}"

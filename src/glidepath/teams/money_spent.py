@@ -1,0 +1,42 @@
+"""What was used and what it cost: sums and differences, where a cost may be unknown."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from glidepath.messages import Usage
+
+if TYPE_CHECKING:
+    from glidepath.outcome import RunResult
+
+__all__ = ["add_cost", "less", "newly_spent"]
+
+
+def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    """The sum of two costs; None only when both are unknown."""
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second
+
+
+def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
+    """What was spent between two moments."""
+    now, then = after[0], before[0]
+    usage = Usage(
+        now.input - then.input,
+        now.output - then.output,
+        now.cache_read - then.cache_read,
+        now.cache_write - then.cache_write,
+        now.reasoning - then.reasoning,
+        now.estimated,
+    )
+    cost = None if after[1] is None else after[1] - (before[1] or 0)
+    return usage, cost
+
+
+def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
+    """What a run used; of one that continued, only what was used since."""
+    if paused is None or result.run_id != paused.run_id:
+        return result.usage, result.cost
+    return less((result.usage, result.cost), (paused.usage, paused.cost))

@@ -1,0 +1,448 @@
+"""A plan at work, from TEAM_STARTED to the one terminal event: what all coordinators have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from glidepath._wire import replace
+from glidepath.agent import Agent
+from glidepath.errors import told
+from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.run.inside import linked
+from glidepath.setting import checked_int
+from glidepath.teams.accounts import attempt_session
+from glidepath.teams.events import (
+    PlanReady,
+    StepAssigned,
+    StepAttempted,
+    StepCompleted,
+    StepSteered,
+    TeamStarted,
+    ending,
+)
+from glidepath.teams.mailbox import Mailboxes
+from glidepath.teams.money_spent import less, newly_spent
+from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
+from glidepath.teams.step_run import StepRun
+from glidepath.teams.step_table import StepTable
+from glidepath.teams.supervise import wait_for_all
+from glidepath.teams.team import Member, Team
+from glidepath.teams.team_prompts import step_prompt
+from glidepath.teams.team_run import TeamRun
+from glidepath.teams.values import (
+    RiskProfile,
+    StepOutcome,
+    StepState,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResult,
+    TeamStatus,
+    TeamStep,
+    check_kind,
+)
+from glidepath.tools.text import clean
+
+__all__ = ["PlanRun"]
+
+Perform: TypeAlias = Callable[["PlanRun", StepRun], Awaitable[StepOutcome | None]]
+Pick: TypeAlias = Callable[["PlanRun", TeamStep], Member | None]
+PATIENCE = 5.0
+LANDING = 20.0
+_AT_WORK = (StepState.IN_FLIGHT, StepState.EVALUATING, StepState.ESCALATED)
+
+
+def least_busy(plan: PlanRun, task: TeamStep) -> Member:
+    """Who can do it and has the least to do, in the order of the team."""
+    busy = plan.busy()
+    return min(plan.candidates(task), key=lambda member: busy.count(member.name))
+
+
+class PlanRun:
+    """Carries out the plan of a request in a `TeamRun`: the base of every coordinator here, and of yours.
+
+    It plans, starts each step when its dependencies allow, keeps the clock, hears who stops the team, ends with a
+    result, and publishes all events of a step but those of reviews. `perform(plan, step)` says what is done with one
+    step: it calls `attempt` and returns how the step ended, or None to give it back for another member. `pick(plan,
+    task)` says who does it; None: nobody can now. `parallel` is the most steps at once, beside the request's own limit.
+    """
+
+    def __init__(
+        self,
+        request: TeamExecutionRequest,
+        team: TeamRun | Team,
+        perform: Perform,
+        *,
+        name: str,
+        planner: Agent | None = None,
+        pick: Pick = least_busy,
+        parallel: int | None = None,
+        mailboxes: Mailboxes | None = None,
+    ) -> None:
+        self.request = request
+        self.config = request.config
+        self.team: TeamRun
+        self._given = team
+        self.name = name
+        self._perform, self._pick, self._planner, self._mailboxes = perform, pick, planner, mailboxes
+        checked_int("PlanRun.parallel", parallel)
+        asked = self.config.resource_constraint.max_parallel_steps
+        self._most = min((most for most in (parallel, asked) if most is not None), default=None)
+        self.table: StepTable | None = None
+        """Where each step stands; None until there is a plan."""
+        self.steps: dict[str, StepRun] = {}
+        """The steps that were begun, by their ids."""
+        self.warnings: list[str] = []
+        self.closing: tuple[TeamStatus, str] | None = None
+        """Nothing new is begun any more, and how the team ends if that cuts something short."""
+        self.halted: tuple[TeamStatus, str] | None = None
+        """Everything is stopped, and how the team ends."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.stopping: asyncio.Future[None] = self._loop.create_future()
+        """Done when everything is stopped."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+
+    # --- from beginning to end ------------------------------------------------------------------------------------
+
+    async def carry_out(self) -> TeamResult:
+        """From the first event to the last; raises only `ConfigurationError`, before the first."""
+        if isinstance(self._given, TeamRun):
+            return await self._carry_out(self._given)
+        opened = await self._given.open(self.request)  # called by hand, with nobody around it
+        try:
+            return await self._carry_out(opened)
+        finally:
+            await opened.close()
+
+    async def _carry_out(self, team: TeamRun) -> TeamResult:
+        """Announce, plan, do, clean up, conclude, announce."""
+        self.team = team
+        check_going_on(team)
+        team.events.on_failure = self._journal_failed
+        members, resumed = tuple(member.name for member in team.members), team.history is not None
+        team.emit(TeamStarted(request=self.request, coordinator=self.name, members=members, resumed=resumed))
+        timers = self._start_clock()
+        team.cancel.subscribe(self._hear)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            table = await self._plan()
+            if not self.request.plan_only and self.halted is None:
+                await self._work(table)
+        except asyncio.CancelledError as stop:
+            cancelled = stop
+            self.halt(TeamStatus.CANCELLED, "the caller's task was cancelled")
+        except PlanningFailed as failed:
+            self.halt(*(self.closing or (TeamStatus.FAILED, str(failed))))
+        except Exception as defect:
+            self.halt(TeamStatus.FAILED, f"internal: {told(defect)}")
+        finally:
+            for timer in timers:
+                timer.cancel()
+            team.cancel.unsubscribe(self._hear)
+        # First everything has stopped: a step that ends later would contradict the result.
+        await self._drain()
+        result = self._conclude()
+        team.emit(ending(result))
+        if cancelled is not None:
+            raise cancelled
+        return result
+
+    def _start_clock(self) -> tuple[asyncio.TimerHandle, ...]:
+        """Shortly before the team's time is up its members land, and nothing new is begun."""
+        deadline, landing = self.team.deadline, min(LANDING, self.config.time_limit / 4)
+        return (
+            self._loop.call_at(deadline - landing, self._close_down, TeamStatus.TIMEOUT, "the team's time is up"),
+            self._loop.call_at(deadline, self.halt, TeamStatus.TIMEOUT, "the team's time is up"),
+        )
+
+    def _close_down(self, status: TeamStatus, reason: str) -> None:
+        """Let what is running deliver, and begin nothing new."""
+        if self.closing is None:
+            self.closing = (status, clean(reason))
+        self._changed.set()
+
+    def _hear(self, what: str, reason: str) -> None:
+        """The team's token spoke, from whatever thread."""
+        if threading.get_ident() == self._thread:
+            self._heard(what, reason)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._heard, what, reason)
+        except RuntimeError:  # the loop is closed: there is nothing left to stop
+            return
+
+    def _heard(self, what: str, reason: str) -> None:
+        if what == "cancel":
+            self.halt(TeamStatus.CANCELLED, reason or "cancelled")
+        else:
+            self._close_down(TeamStatus.CANCELLED, reason or "asked to finish up")
+
+    def _journal_failed(self, why: str) -> None:
+        """What is not on record is not done."""
+        self.halt(TeamStatus.FAILED, f"the journal cannot be written: {why}")
+
+    def halt(self, status: TeamStatus, reason: str) -> None:
+        """Stop everything; the first reason counts."""
+        reason = clean(reason)
+        if self.halted is None:
+            self.halted = (status, reason)
+            self.stopping.set_result(None)
+        for step in self.steps.values():
+            step.interrupt(reason)
+        self._changed.set()
+
+    async def _drain(self) -> None:
+        """Nothing of this plan is at work afterwards."""
+        if self._tasks:
+            for step in self.steps.values():
+                step.interrupt("the team has ended")
+            tasks = tuple(self._tasks.values())
+            await wait_for_all(tasks, PATIENCE)
+            # They have heard of it by their tokens, and could have ended with an outcome; now they are cancelled.
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            if late:
+                await wait_for_all(late, PATIENCE)
+        for step in self.steps.values():
+            step.close()
+
+    def _conclude(self) -> TeamResult:
+        team, table = self.team, self.table
+        if self.halted is not None and (table is None or table.cut_short(self.halted[1])):
+            status, reason = self.halted
+        elif table is None or self.request.plan_only:
+            status, reason = TeamStatus.PAUSED, "the plan waits for confirmation"
+        elif self.closing is not None and table.cut_short(self.closing[1]):
+            status, reason = self.closing
+        else:
+            status = table.status()
+            reason = table.reason()
+        warnings = [*self.warnings, *team.events.warnings]
+        for one in table.outcomes_in_order() if table is not None else ():
+            warnings += [f"step {one.step_id}: {warning}" for warning in one.warnings]
+        return replace(team.concluded(status, reason, table, warnings=warnings), request=self.request)
+
+    # --- planning -------------------------------------------------------------------------------------------------
+
+    async def _plan(self) -> StepTable:
+        """Make the plan, or take over that of an earlier execution, with the steps that it finished."""
+        history = self.team.history
+        plan = history.plan if history is not None else None
+        made = plan is None or (history is not None and history.result is not None and history.result.plan != plan)
+        if made:
+            plan = await self._new_plan(plan)
+        table = StepTable(plan, self.config.dependency_failure)  # type: ignore[arg-type] # there is one by now
+        table.restore(history.outcomes if history is not None else ())
+        # A new plan that came too late was never announced: the result must not have it either.
+        if not made or self.halted is None:
+            self.table = table
+        return table
+
+    async def _new_plan(self, given: TeamExecutionPlan | None) -> TeamExecutionPlan:
+        before = self.team.spent
+        cancel, let_go = linked(self.team.cancel)
+        timer = self._loop.call_later(self.config.step_timeout, cancel.cancel, "planning took too long")
+        try:
+            request = self.request if given is None else replace(self.request, plan=given)
+            plan, warning = await make_plan(request, self.team, self._planner, cancel)
+        finally:
+            timer.cancel()
+            let_go()
+        if warning is not None:
+            self.warnings.append(warning)
+        if self.halted is None:
+            usage, cost = less(self.team.spent, before)
+            self.team.emit(PlanReady(plan=plan, usage=usage, cost=cost))
+        return plan
+
+    # --- dispatch -------------------------------------------------------------------------------------------------
+
+    async def _work(self, table: StepTable) -> None:
+        """Run whatever is ready, as many at once as allowed, until nothing can continue."""
+        while self.halted is None:
+            # Again and again: a step that is skipped may block others.
+            while blocked := table.blocked():
+                for task, to_blame in blocked:
+                    reason = f"step {to_blame} did not deliver"
+                    self._close(table, StepOutcome(step_id=task.id, state=StepState.SKIPPED, reason=reason))
+            # Before looking: what changes between the look and the wait must wake us.
+            self._changed.clear()
+            for task in table.ready() if self.closing is None else ():
+                if self._most is not None and len(self._tasks) >= self._most:
+                    break
+                member = self._pick(self, task)
+                if member is not None:
+                    check_kind("what pick returns", member, Member)
+                    self._start(table, self.step(task), member)
+            if not self._tasks:
+                return
+            await self._changed.wait()
+
+    def _start(self, table: StepTable, step: StepRun, member: Member) -> None:
+        step.member = member
+        table.move(step.id, StepState.IN_FLIGHT)
+        self._tasks[step.id] = self._loop.create_task(self._run_step(table, step), name=f"team step {step.id}")
+
+    async def _run_step(self, table: StepTable, step: StepRun) -> None:
+        if self._mailboxes is not None:
+            self._mailboxes.open(step.inbox)
+        made = step.attempts
+        try:
+            step.start_clock(self.config.step_timeout)
+            outcome = self.cut_short(step) or await self._perform(self, step)
+            if outcome is not None and (not isinstance(outcome, StepOutcome) or outcome.step_id != step.id):
+                raise TypeError(f"perform must return an outcome of step {step.id!r} or None, not {outcome!r:.80}")
+            if outcome is None and step.attempts == made:  # it would be picked and given back for ever
+                raise RuntimeError(f"perform gave step {step.id!r} back without an attempt at it")
+            if outcome is None:
+                table.move(step.id, StepState.PENDING)
+            else:
+                self._close(table, outcome)
+        except asyncio.CancelledError:
+            self._close(table, step.outcome(StepState.CANCELLED, "did not stop in time"))
+        except BaseException as defect:
+            if not table.states[step.id].terminal:
+                self._close(table, step.outcome(StepState.FAILED, f"internal: {told(defect)}"))
+            if isinstance(defect, KeyboardInterrupt):
+                raise
+        finally:
+            if self._mailboxes is not None:
+                self._mailboxes.close()
+            self._tasks.pop(step.id, None)
+            if table.states[step.id].terminal:
+                step.close()
+            self._changed.set()
+
+    def _close(self, table: StepTable, outcome: StepOutcome) -> None:
+        table.close(outcome)
+        if outcome.state is not StepState.WAITING:
+            attempt = outcome.attempts or None
+            self.team.emit(StepCompleted(step_id=outcome.step_id, attempt=attempt, outcome=outcome))
+
+    # --- for whoever picks and performs ---------------------------------------------------------------------------
+
+    def step(self, task: TeamStep) -> StepRun:
+        """What is known about a step; with what earlier executions did."""
+        step = self.steps.get(task.id)
+        if step is None:
+            history = self.team.history
+            # The very object that the journal was folded into: nothing has to be copied, and nothing can be forgotten.
+            step = (history.steps.get(task.id) if history is not None else None) or StepRun()
+            step.open(task, self.team.cancel)
+            self.steps[task.id] = step
+        return step
+
+    def busy(self) -> list[str]:
+        """The names of the members at work, once for each of their steps."""
+        states = self.table.states if self.table is not None else {}
+        return [step.member.name for step in self.steps.values() if step.member and states[step.id] in _AT_WORK]
+
+    def candidates(self, task: TeamStep) -> list[Member]:
+        """Who may do a step now. An interrupted attempt continues with the member who began it, if there is one."""
+        able = candidates(task, self.team.members)
+        step = self.step(task)
+        if not step.begun:
+            same = [member for member in able if step.paused is not None and member.name == step.paused_by]
+            return same or able
+        same = [member for member in able if member.name == step.begun_by]
+        if not same:
+            cut = f"attempt {step.begun} was cut off"
+            step.warnings.append(f"{cut}, and {step.begun_by} cannot continue with it: its effects are unknown")
+            step.begun = 0
+        return same or able
+
+    def move(self, step: StepRun, state: StepState) -> None:
+        """The step is in that state from now on."""
+        if self.table is not None and self.table.states[step.id] is not state:
+            self.table.move(step.id, state)
+
+    async def attempt(self, step: StepRun, agent: Agent | None = None) -> RunResult:
+        """Let the member (or this agent, as a senior) work on the step once; `step` knows what came of it."""
+        team, task, member, senior = self.team, step.task, step.member, agent is not None
+        assert self.table is not None and member is not None  # noqa: S101, PT018 - planned and assigned
+        upstream = [self.table.outcomes[name] for name in task.depends_on if name in self.table.outcomes]
+        prompt = step_prompt(self.request, task, upstream, step.verdicts, step.artifact or step.best, step.notes)
+        step.attempts, step.senior = step.attempts + 1, senior
+        attempt = step.attempts
+        team.emit(StepAssigned(step_id=task.id, attempt=attempt, member=member.name, senior=senior))
+        worker = member.agent if agent is None else agent
+        if self._mailboxes is not None:
+            worker = self._mailboxes.steerable(worker)
+        # The run that waits belongs to one agent: another one cannot go on with it.
+        paused = step.paused if senior is step.paused_senior else None
+        session = attempt_session(self.request.id, task.id, attempt, member.name, senior=senior)
+        begun, step.begun = step.begun == attempt, 0
+        if paused is None:
+            step.inbox.clear()  # the prompt has it
+        result = await team.ask(worker, prompt, cancel=step.token, paused=paused, session=session, begun=begun)
+        usage, cost = newly_spent(result, paused)
+        artifact = step.take(result, usage, cost)
+        team.emit(
+            StepAttempted(
+                step_id=task.id,
+                attempt=attempt,
+                member=member.name,
+                member_run_id=result.run_id,
+                state=result.state.name,
+                outcome=result.outcome.name,
+                artifact=artifact,
+                usage=usage,
+                cost=cost,
+                senior=senior,
+                origins=result.origins,
+            )
+        )
+        return result
+
+    def cut_short(self, step: StepRun, result: RunResult | None = None) -> StepOutcome | None:
+        """How the step ends when it may not continue: stopped, cancelled, waiting for a person; None when it may."""
+        if step.stopped is not None:
+            return step.outcome(StepState.SKIPPED, f"stopped: {step.stopped}")
+        if self.halted is not None:
+            return step.outcome(StepState.CANCELLED, self.halted[1])
+        if self.closing is not None and result is not None and not step.artifact.strip():
+            return step.outcome(StepState.CANCELLED, self.closing[1])
+        if result is not None and result.outcome is LoopOutcome.PAUSED:
+            return step.outcome(StepState.WAITING, "waits for a person", step.best or result.text)
+        return None
+
+    def given_up(self, step: StepRun, reason: str) -> StepOutcome:
+        """How the step ends when nothing was accepted: LOW risk keeps the best attempt, MEDIUM and HIGH fail it."""
+        usable = self.config.risk_profile is RiskProfile.LOW and step.best.strip()
+        return step.outcome(StepState.DEGRADED if usable else StepState.FAILED, reason)
+
+    # --- a person's hand ------------------------------------------------------------------------------------------
+
+    def steer(self, step_id: str, text: str) -> bool:
+        """Tell a step something; False when there is no such step, or it has ended."""
+        table = self.table
+        if table is None or not table.is_open(step_id):
+            return False
+        step = self.step(table.plan.step(step_id))
+        step.notes.append(text)
+        step.inbox.append(text)
+        self._say(step, "steer", text)
+        if table.states[step_id] is StepState.WAITING:
+            table.outcomes[step_id] = replace(table.outcomes[step_id], notes=tuple(step.notes))
+        return True
+
+    def stop_step(self, step_id: str, reason: str) -> bool:
+        """Stop one step; False when there is no such step, or it has ended."""
+        table = self.table
+        if table is None or not table.is_open(step_id):
+            return False
+        step = self.step(table.plan.step(step_id))
+        self._say(step, "stop", reason)
+        step.stop(reason)
+        if step_id not in self._tasks:  # nobody works on it
+            self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
+            self._changed.set()
+        return True
+
+    def _say(self, step: StepRun, action: str, text: str) -> None:
+        attempt = step.attempts or None
+        self.team.emit(StepSteered(step_id=step.id, attempt=attempt, action=action, text=text))
