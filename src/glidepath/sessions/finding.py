@@ -73,7 +73,7 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Delete these sessions with their children, and the events a server has kept of them; returns the ids that are gone.
+    """Delete these sessions with their children, and the events a server has kept of them; returns the ids of all.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
