@@ -29,7 +29,7 @@ PARTS = {
     "sizes": ("tools/density.py", "context/"),
     "the tool call": ("execute/", "tools/"),
     "guards and judging": ("guards/", "judge.py"),
-    "waiting and time limits": ("run/watch.py", "run/whose.py"),
+    "waiting and time limits": ("run/interrupting.py", "run/watch.py", "run/whose.py"),
     "handing out events": ("run/stream.py",),
     "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/voice.py", "run/terms.py", "run/state.py"),
     "the rest of the run": ("run/",),

@@ -471,7 +471,7 @@ def _head(text: str) -> str:
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
 
-class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
+class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     """How a run ended, what it produced, and what it cost. Returned on every path.
 
     `output` has the agent's `output_type`, and type checkers know it: `Agent(output_type=Invoice)` returns a
@@ -508,10 +508,6 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
-    limits: Mapping[str, float] = {}
-    """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`."""
-    burn: tuple[BurnPoint, ...] = ()
-    """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
@@ -562,6 +558,23 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
         text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
         return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls`, `seconds`.
+
+        Known where the run ended: like `burn`, it is not written with the result.
+        """
+        return self.__dict__.get("_limits", {})
+
+    @property
+    def burn(self) -> tuple[BurnPoint, ...]:
+        """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
+        return self.__dict__.get("_burn", ())
+
+    def tell_use(self, limits: Mapping[str, float], burn: tuple[BurnPoint, ...]) -> None:
+        """Keep what was used beside the result, for whoever draws it: a journal tells it turn by turn anyway."""
+        self.__dict__.update(_limits=limits, _burn=burn)
 
     def _burndown(self) -> str:
         """What was left of each limit after each reply, as a drawing; empty without limits."""

@@ -151,7 +151,7 @@ async def test_a_team_without_the_member_that_waits_is_refused_and_nothing_is_lo
 async def test_a_team_in_which_nobody_can_do_what_is_left_is_refused_and_nothing_is_lost(coordinator):
     store, asked = MemoryStore(), request(step("a"), step("b", "a", member="two"), plan_only=True)
     await team(agent("x"), agent("y", name="two"), store=store).run(asked, coordinator=ExpertTeamCoordinator())
-    with pytest.raises(ConfigurationError, match="'b' cannot go on: there is no member 'two'"):
+    with pytest.raises(ConfigurationError, match="'b' cannot continue: there is no member 'two'"):
         await team(agent("x"), store=store).resume(asked.id, coordinator=coordinator())
     result = await team(agent("x"), agent("y", name="two"), store=store).resume(asked.id, coordinator=coordinator())
     assert result.status is TeamStatus.COMPLETED

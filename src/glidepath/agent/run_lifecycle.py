@@ -208,7 +208,7 @@ async def finish_run(
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")
-    return run.result or result
+    return run.tell_use(run.result or result)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
@@ -223,7 +223,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
     result = run.conclude(ending)
     if run.journal is not None:
         result = await run.journal.end(result)
-    run.emit(RunEnded, result)
+    run.emit(RunEnded, run.tell_use(result))
     run.watch.disarm()
     home.close_run(result)
     return result

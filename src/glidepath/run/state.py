@@ -372,11 +372,15 @@ class Run(Record, eq=False, kw_only=True):
             unknown_effects=work.unknown_effects,
             undelivered=tuple(transcript.untold()),
             changes=self.terms.changes,
-            limits=self._own_limits(),
-            burn=self.spend.burn(self.terms.started_at, self.watch.time(), self.meter),
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result
+
+    def tell_use(self, result: RunResult) -> RunResult:
+        """The result with what the run may use and had used after each reply."""
+        burn = self.spend.burn(self.terms.started_at, self.watch.time(), self.meter)
+        result.tell_use(self._own_limits(), burn)
+        return result
 
     def conclude_with(self, result: RunResult) -> RunResult:
         """The result is this one: something was learned after the end."""

@@ -249,6 +249,4 @@ def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> li
 def bare(result: RunResult) -> RunResult:
     """A result without its transcript, and without what the journal tells turn by turn."""
     children = tuple(map(bare, result.children))
-    return replace(
-        result, messages=(), new_messages=(), snapshot=None, children=children, output=None, limits={}, burn=()
-    )
+    return replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)

@@ -205,7 +205,7 @@ class Scribe(JournalWriter):
         # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
-        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot), limits={}, burn=())
+        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
         try:
             if self.broken is None:
                 await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
