@@ -170,5 +170,5 @@ def test_a_store_that_is_none_is_told_in_one_line(line, tmp_path):
     model = () if words[0] == "send" else ("--model", "python:flights:hello")
     ran = glidepath(*words, *model, "--store", "sqlite:s.db", folder=tmp_path)
     assert ran.code == 2, ran
-    assert "is no SQLite database" in ran.err
+    assert "SQLite database" in ran.err
     assert (tmp_path / "s.db").read_bytes() == b"hello, I am a text"
