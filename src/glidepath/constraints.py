@@ -1,4 +1,4 @@
-"""The built-in limits, each a constraint of its own. `DefaultResourceConstraint` is all of them, made from `Limits`.
+"""The built-in limits, each its own constraint. `DefaultResourceConstraint` is all of them, made from `Limits`.
 
 Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port. A new kind
 of limit is a field of `Limits` and a class here that names it as its `limit`.
@@ -223,7 +223,7 @@ class KillSwitchConstraint(_BuiltIn):
             self.look = switch.is_set
         elif inspect.iscoroutinefunction(switch):
             raise ConfigurationError(
-                "switch must be a plain function, not async: write a constraint with check_every for what has to wait"
+                "switch must be a plain function, not async: to wait, write a constraint with check_every"
             )
         elif callable(switch):
             self.look = switch
@@ -262,7 +262,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceValidation.violation("the kill switch was thrown") if self.look() else _OK
 
     async def validate(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002
-        """Violated when the switch is thrown; one that cannot be read holds the run up elsewhere, and is not."""
+        """Violated when the switch is thrown; one that cannot be read holds up the run elsewhere."""
         lookout = self.lookout()
         if not (self.may_block and lookout.recent()):
             answer = lookout.answer()
@@ -277,7 +277,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceAction.EMERGENCY_STOP
 
     def thrown(self) -> bool:
-        """True when the switch is thrown, as far as can be told now; a switch that cannot be read counts as thrown."""
+        """True when the switch is thrown, as far as is known; a switch that cannot be read counts as thrown."""
         try:
             return bool(self.look())
         except Exception:
@@ -285,7 +285,7 @@ class KillSwitchConstraint(_BuiltIn):
 
 
 class DefaultResourceConstraint(_BuiltIn):
-    """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
+    """All limits of a `Limits` value as one constraint; the default of a run."""
 
     def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):

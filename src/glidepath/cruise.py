@@ -1,4 +1,4 @@
-"""Ordinary turns, flown in a straight line: one model call, one tool call, no limit near, and nobody else with a say.
+"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from glidepath._wire import loads
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
-from glidepath.ask.attempt import Attempt, pump
+from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
-from glidepath.ask.usage import fees, settled
+from glidepath.ask.usage import believable, fees, settled
 from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
@@ -22,18 +23,35 @@ from glidepath.events import (
     MessageAdded,
     StreamChunk,
     StreamStarted,
+    ToolEnded,
+    ToolStarted,
     TurnEnded,
     TurnStarted,
 )
-from glidepath.execute import alone
+from glidepath.execute import (
+    clear,
+    end_specially,
+    first_step,
+    heeded,
+    kept_back,
+    misfits,
+    text_of,
+    written_down,
+)
+from glidepath.execute.job import Job
+from glidepath.execute.spawn import Host
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
 from glidepath.ledger import Reservation
-from glidepath.messages import visible
+from glidepath.messages import ToolResultMessage, stored_arguments, visible
 from glidepath.resilience import MARK_EVERY
 from glidepath.run import HIGH_WATER, interruptible
+from glidepath.run.origins import heard_in
+from glidepath.spi import Step
+from glidepath.tools import ArgumentsError, ToolContext, ToolResult
+from glidepath.tools.density import result_tokens
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
 __all__ = ["DELIVERED", "cruise"]
 
@@ -41,27 +59,47 @@ DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run."""
 
 
+def _parts(run: Run) -> tuple[Any, ...]:
+    """The parts of the run that a turn reads and writes."""
+    parts = (run.transcript, run.turn, run.answer, run.spend, run.descent, run.work)
+    return (run.plan, run.watch, run.meter, run.journal, *parts)
+
+
+def _settings(plan: Plan) -> tuple[Any, ...]:
+    """What does not change from turn to turn; `cruise` is left when another plan takes over."""
+    cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
+    model = (plan.model, plan.model_name, plan.tools, plan.ordinary_tools)
+    return (plan.health, plan.specs, plan.context_window, cap, fixed, price, *model)
+
+
+def _listeners(run: Run) -> tuple[Any, ...]:
+    """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
+
+    That is whoever hears of it, or anybody while the journal writes it down.
+    """
+    voice = run.voice
+    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks, voice.turns)
+    heeds = voice.audience is not None or run.journal is not None
+    return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
+
+
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
-    """Fly turn after turn while they are ordinary.
+    """Run turn after turn while they are ordinary.
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
-    plan, watch, meter = run.plan, run.watch, run.meter
-    health, specs, tools, window = plan.health, plan.specs, plan.ordinary_tools, plan.context_window
-    cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
-    want = plan.first_output_tokens if cap is None else cap
+    plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
+    health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
+    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, turns, heeds = _listeners(run)
+    before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    burnt, nested = spend.burnt.extend, watch.above is not None
+    starts = turns and journal is None  # else it is told before the call is written down
+    above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    transcript, turn, answer, spend = run.transcript, run.turn, run.answer, run.spend
-    descent, voice = run.descent, run.voice
-    run_id, parent_id, now, time = run.run_id, voice.parent_id, voice.now, watch.time
-    tell: Any = voice.tell_all
-    outbox = voice.outbox
-    number = voice.next_number
-    burnt, journal = spend.burnt.extend, run.journal
-    near = None if meter.parent is None else meter.near_budget
-    failed, paid = None, 0
     request: Any = None
     sent: Any = None  # the view that the request shows
+    if turn.allowed is not None or spend.first_call is not None:
+        return None  # `ask` does that
     while run.cruises:
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
         if (
@@ -72,34 +110,29 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             or time() >= descent.soft_at
             or transcript.waiting
             or transcript.later
-            or turn.allowed is not None
-            or spend.first_call is not None
             or transcript.picture_bytes
             or health.alert
             or (outbox is not None and len(outbox) >= HIGH_WATER)
             or (window is not None and overfull(run, window) is not None)
-            or (near is not None and near())
+            or (above is not None and meter.near_budget())
         ):
             return None
         # --- reserve: `book` in ask.booking
-        view = transcript.view
-        shown = transcript.view_tokens
-        count = transcript.anchor + shown
+        view, weight = transcript.view, transcript.view_tokens
+        count = transcript.anchor + weight
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
             return None
-        booking = Booking(held, count, want, cap, price, fixed + shown, size)
+        estimate = fixed + weight
+        booking = Booking(held, count, want, cap, price, estimate, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
-        if tell is not None:
-            at = now()
-            if voice.turns:
-                tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
-            else:
-                number()  # nobody wants it, and the others have the numbers they always have
         if journal is not None:
+            if turns:
+                tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
+            elif tell is not None:
+                number()  # nobody wants it, and the others have the numbers they always have
             await noted(run, booking)
-            at = now()
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
@@ -114,20 +147,28 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             ):
                 request = turn.send(request_for(run, specs, view, cap))
         if tell is not None:
-            money = held.money if price is not None else None
-            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
-            tell(StreamStarted(run_id, parent_id, number(), at, plan.model_name, 1, False))
+            at = now()
+            if starts:
+                tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
+            elif journal is None:
+                number()
+            tell_some(
+                (
+                    BudgetReserved(
+                        run_id, parent_id, number(), at, held.tokens, None if price is None else held.money, cap
+                    ),
+                    StreamStarted(run_id, parent_id, number(), at, model_name, 1, False),
+                )
+            )
         attempt = Attempt()
-        if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+        if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
-        watch.scope_hit = False
+        failed = None
         try:
-            await interruptible(pump(run, plan.model, request, attempt, booking), watch)
+            await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
-            # a stream that was let go has the old ones
-            tell, outbox, number = voice.tell_all, voice.outbox, voice.next_number
         if failed is not None:
             return await ask(run, begun=failed)
         # --- settle: `_Call.settle` in ask
@@ -136,68 +177,162 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         arrived = time()
         if attempt.calls and arrived >= watch.window_at:
             watch.open_window()
-        usage = settled(run, None if end is None else end.usage, booking, view, attempt)
-        given = usage.input
-        spent = given + usage.output
+        usage: Any = None if end is None else end.usage
+        plain = believable(usage, estimate, attempt.size)
+        if not plain:
+            usage = settled(run, usage, booking, view, attempt)
+        given, written = usage.input, usage.output
+        spent = given + written
         if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
+        paid = 0
         if price is not None:
             paid = price.cost(usage)
             if price.web_search:
                 paid += fees(price, attempt)
         held.settle(spent, paid)
-        spend.pay(usage, paid)
-        if not usage.estimated:
-            transcript.learn(given - shown)  # as the general form: the estimate was `fixed + shown`
+        if plain:
+            spend.pay_plain(given, written, paid)
+            transcript.learn(given - weight)
+        else:
+            spend.pay(usage, paid)
+            if not usage.estimated:
+                transcript.learn(given - weight)
         if tell is not None:
             at = now()
-            if voice.chunks:
+            if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
-            refunded = held.tokens - spent if held.tokens > spent else 0
+            refunded = held.tokens - spent
+            if refunded < 0:  # noqa: PLR1730 - quicker
+                refunded = 0
             tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        try:
-            reply = attempt.reply(run, usage)
-        except ModelError as error:
-            failed = spoiled(run, usage, error)
-        if failed is not None:
+        ordinary = None
+        if not answer.parts:
+            ordinary = ordinary_reply(attempt, usage, ordinary_tools, transcript.call_ids, model_name)
+        if ordinary is None:
+            try:
+                return attempt.reply(run, usage)
+            except ModelError as error:
+                failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
-        calls = reply.calls
-        if len(calls) != 1 or reply.truncated or reply.refused or reply.cut or answer.parts:
-            return reply
-        call = calls[0]
-        tool = tools.get(call.name)
-        if tool is None or call.malformed is not None or tool.breaker is not None:
-            return reply
         # --- it joins the transcript (land.take, Run.add)
-        text = reply.text
-        message = reply.message
+        reply, text, call, call_id, name, tool, tokens = ordinary
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
-        turn.take_call(message)
+        turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
-        transcript.join(message, reply.size)  # type: ignore[arg-type] # known: our own estimate measures
+        transcript.join(reply, tokens)
         if tell is not None:
-            tell(MessageAdded(run_id, parent_id, number(), at, message))
-        # --- the tool runs, and the turn ends (judge.nothing_to_judge, execute, Run.close_turn)
+            tell(MessageAdded(run_id, parent_id, number(), at, reply))
         if meter.attention or watch.interrupt is not None:
             # Constraints see the run as it is: after the reply, before its tools.
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
             turn.start_tools()
-        if await alone(run, calls, tool):
-            turn.end_tools(AFTER_MODEL)
-            run.close_turn()
-            return DELIVERED
-        if meter.attention or watch.interrupt is not None or descent.verdict is not None:
+        # --- the guards first: what they keep back does not run (execute)
+        new = circles is not None and not tool.polling and circles.is_new(call)
+        if not new and before and kept_back(run, Step((call,), tools)):
+            await _close(run)
+            continue
+        # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
+        job = Job(call, tool)
+        try:
+            job.bound = bound = tool.bind(stored_arguments(call))
+        except ArgumentsError as error:
+            misfits(run, job, error)
+        if (meter.attention and meter.short_of_calls(1)) or (above is not None and meter.short_of_calls(1)):
+            await clear(run, [job])
+        if (nested or watch.interrupt is not None or watch.called_off is not None) and watch.halted():
+            content = began = None  # it does not begin: `end_specially` says why
+        elif job.result is not None:
+            content = began = None
+        else:
+            # --- the tool runs (execute._begin_alone)
+            turn.count_call()
+            if tool.counts_toward_limit:
+                meter.charge_tool_call()
+            if tool.wants_context or not tool.plain:
+                job.context = ToolContext(Host(run), call_id, name, f"{run_id}:{call_id}")
+            if journal is not None:
+                await written_down(run, job)
+                at = now()
+            began = time()
+            if tell is not None:
+                tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, loads(bound.data)))
+            if heeds and watch.halted():
+                content = None
+                job.not_started(run)
+            else:
+                content = first_step(run, job, call_id, tool, bound)
+                if content is None:
+                    content = await text_of(run, job)
+        if content is None or work.spawned:
+            job.started_at = began
+            if content is not None and job.result is None:
+                job.result = ToolResult(content)
+            if await end_specially(run, job, Step((call,), tools)):
+                turn.end_tools(AFTER_MODEL)
+                run.close_turn()
+                return DELIVERED
+            await _close(run)
+            continue
+        # --- a short text is its result: it joins the transcript (execute._finish)
+        origins = tool.origins
+        if work.heard:
+            origins = heard_in(run, call_id, origins)
+        bad = False
+        if job.result is None:  # it came at once
+            message = ToolResultMessage(call_id, name, content, False, None, None, None, origins)
+        else:
+            at = now() if tell is not None else 0.0
+            result, bad = job.result, job.result.is_error
+            new = new and not bad and content.isascii()
+            details, narration = result.details, result.narration
+            message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, origins)
+        tokens = result_tokens(name, content) if len(call_id) <= 48 else plan.size_of(message)  # noqa: PLR2004 - ORDINARY_ID
+        results = (message,)
+        transcript.join(message, tokens)
+        turn.answer_alone(results, bad)
+        if tell is not None:
+            seconds = time() - began
+            tell_some(
+                (
+                    ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback),
+                    MessageAdded(run_id, parent_id, number(), at, message),
+                )
+            )
+        if answer.rescued and not bad:
+            run.forget_rescues()
+        # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
+        if new and circles.keep_new(name, content):
+            if errors is not None and errors.streaks:
+                errors.new_run()
+        elif after:
+            landing = heeded(run, Step((call,), tools), results, after)
+            if landing is not None:
+                raise landing
+        if watch.interrupt is not None:
+            raise run.interrupted()
+        if meter.attention or descent.verdict is not None:
             turn.end_tools(AFTER_TOOLS)
             await judge(run, AFTER_TOOLS)
-        turn.close(AFTER_TOOLS)
+            at = now()
+        turn.close()
         if tell is not None:
-            if voice.turns:
-                tell(TurnEnded(run_id, parent_id, number(), now(), turn.iterations, message, turn.results))
+            if turns:
+                tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
             else:
                 number()
     return None
+
+
+async def _close(run: Run) -> None:
+    """A turn whose only call did not run, or ended in a way of its own, is over."""
+    turn = run.turn
+    turn.end_tools(AFTER_TOOLS)
+    if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:
+        await judge(run, AFTER_TOOLS)
+    run.close_turn()

@@ -62,7 +62,7 @@ class Event(Value, frozen=True, gc=False, tag_field="event"):
 
 
 class RunStarted(Event, frozen=True, gc=False, tag=True):
-    """The run took off."""
+    """The run started."""
 
     session_id: str
     agent_name: str
@@ -81,7 +81,7 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
 
 
 class ConfigurationChanged(Event, frozen=True, gc=False, tag=True):
-    """The run goes on under an agent that is not what it was: tools, model, limits or the release have changed."""
+    """The run continues under a changed agent: tools, model, limits or the release differ."""
 
     changes: tuple[ConfigurationChange, ...]
 
@@ -227,7 +227,7 @@ class NoticeSent(Event, frozen=True, gc=False, tag=True):
 
 
 class LandingStarted(Event, frozen=True, gc=False, tag=True):
-    """The run is being brought down."""
+    """The run has begun to land."""
 
     source: str
     reason: str
@@ -290,7 +290,7 @@ class OutputTokensEscalated(Event, frozen=True, gc=False, tag=True):
 
 
 class RetryScheduled(Event, frozen=True, gc=False, tag=True):
-    """A model call failed and is tried again after `delay` seconds."""
+    """A model call failed and is retried after `delay` seconds."""
 
     attempt: int
     delay: float
@@ -299,7 +299,7 @@ class RetryScheduled(Event, frozen=True, gc=False, tag=True):
 
 
 class ModelSwitched(Event, frozen=True, gc=False, tag=True):
-    """The run goes on with another of its models: a fallback, or the first one again."""
+    """The run continues with another of its models: a fallback, or the first one again."""
 
     previous: str
     model: str

@@ -5,7 +5,7 @@ Every charge goes to a node and all its ancestors. At each node, for each thing 
     used + reserved + aside + held + asked <= limit
 
 `reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that were admitted
-and not yet asked, which may stand behind the asker in the queue. `aside` are the landing reserves of live descendants;
+and not yet asked, which may be behind the asker in the queue. `aside` are the landing reserves of live descendants;
 `held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
 Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
 """
@@ -88,11 +88,13 @@ class _Tree:
     """What all meters of a tree share: the lock and the queue.
 
     `source` (`ask/source.py`) is where a tree draws from whose root holds a part of a budget that is kept elsewhere.
+    `shared`: it has more than one meter, or had a queue. Before that it belongs to one run alone, which needs no lock.
     """
 
-    __slots__ = ("lock", "queue", "source")
+    __slots__ = ("lock", "queue", "shared", "source")
 
     def __init__(self) -> None:
+        self.shared = False
         self.lock = threading.Lock()
         self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
         self.source: Any = None
@@ -138,6 +140,8 @@ class Meter:
         self.caps = caps
         self.parent = parent
         self.tree: _Tree = parent.tree if parent is not None else _Tree()
+        if parent is not None:
+            self.tree.shared = True
         self.lineage: tuple[Meter, ...] = (self, *parent.lineage) if parent is not None else (self,)
         self.depth = depth
         self.limited: bool = (
@@ -272,7 +276,7 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
-                # Nobody counts on it: two runs that wait for each other's first call would wait for ever.
+                # Nobody counts on it: two runs that wait for each other's first call would wait forever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
         return Reservation(self, first.tokens, first.money, pledged=True)
@@ -317,20 +321,21 @@ class Meter:
 
         `trading` is a reservation to be given up for the new one. `queued` is true for the head of the queue.
         """
+        # Alone is the ordinary case: one look, no lock, no loop over a lineage of one.
+        if not self.tree.shared:
+            promised = self.reserved_tokens + tokens
+            started = self.turns + turns
+            if (
+                started <= self.turns_wire
+                and self.tokens + self.aside_tokens + promised <= self.tokens_wire
+                and self.money + self.aside_money + self.reserved_money + money <= self.money_wire
+            ):
+                self.turns = started
+                self.reserved_tokens = promised
+                if money:
+                    self.reserved_money += money
+                return Reservation(self, tokens, money)
         tree = self.tree
-        # A root without a queue is the ordinary case: one look, no loop over a lineage of one.
-        if self.parent is None and trading is None and not tree.queue:
-            with tree.lock:
-                promised, owed = self.reserved_tokens + tokens, self.reserved_money + money
-                if (
-                    self.turns + turns <= self.turns_wire
-                    and self.tokens + self.aside_tokens + promised <= self.tokens_wire
-                    and self.money + self.aside_money + owed <= self.money_wire
-                ):
-                    self.turns += turns
-                    self.reserved_tokens = promised
-                    self.reserved_money = owed
-                    return Reservation(self, tokens, money)
         more_tokens, more_money = tokens, money
         if trading is not None:
             more_tokens -= trading.tokens
@@ -368,7 +373,7 @@ class Meter:
         return self.lack(tokens, money, *mine)  # type: ignore[return-value]
 
     def lack(self, tokens: int, money: int, mine_tokens: int = 0, mine_money: int = 0) -> Refusal | None:
-        """What stands in the way of so much more; None when it fits. The lock is held."""
+        """What stands in the way of this much more; None when it fits. The lock is held."""
         worst: Refusal | None = None
         for node in self.lineage:
             caps = node.caps
@@ -423,6 +428,7 @@ class Meter:
         """Take a place at the end of the queue."""
         waiting = Waiting()
         with self.tree.lock:
+            self.tree.shared = True
             self.tree.queue = queue = self.tree.queue or []
             queue.append(waiting)
             if queue[0] is waiting:
@@ -466,6 +472,11 @@ class Meter:
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
+        if not self.tree.shared:
+            self.tool_calls = calls = self.tool_calls + 1
+            if calls >= self.calls_wire:
+                self.attention = True
+            return
         node: Meter | None = self
         with self.tree.lock:
             while node is not None:
@@ -516,12 +527,22 @@ class Reservation(Record, gc=False):
         if not self.open:
             return
         self.open = False
-        node: Meter | None = self.meter
-        tree, reserved_tokens, reserved_money = node.tree, self.tokens, self.money  # type: ignore[union-attr]
+        meter = self.meter
+        if not meter.tree.shared:  # as it is below, for a lineage of one
+            meter.reserved_tokens -= self.tokens
+            meter.tokens = spent = meter.tokens + tokens
+            if self.money or money:
+                meter.reserved_money -= self.money
+                meter.money += money
+            if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
+                meter.attention = True
+            return
+        tree = meter.tree
+        node: Meter | None = meter
         with tree.lock:
             while node is not None:
-                node.reserved_tokens -= reserved_tokens
-                node.reserved_money -= reserved_money
+                node.reserved_tokens -= self.tokens
+                node.reserved_money -= self.money
                 node.tokens = spent = node.tokens + tokens
                 node.money = paid = node.money + money
                 if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:

@@ -1,4 +1,4 @@
-"""How a run can end, and the one truth about how it did."""
+"""How a run can end, and the record of how it did."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def dollars(amount: int) -> Decimal:
 
 
 class AgentState(str, Enum):
-    """Where a run stands. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
+    """The state of a run. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -208,7 +208,7 @@ class ValidationRecord(Value, frozen=True, kw_only=True):
 
 
 class StopCause(Value, frozen=True, kw_only=True):
-    """Why the loop stopped: who said so, what was asked for, and the figures."""
+    """Why the loop stopped: the source, the action, and the figures."""
 
     source: str
     action: str
@@ -217,7 +217,7 @@ class StopCause(Value, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+    """Why and how a run must end. `gentle`: a landing call may still be made."""
 
     state: AgentState
     cause: StopCause
@@ -235,14 +235,14 @@ class AbandonedWork(Value, frozen=True, kw_only=True):
 
 
 class PendingCall(Value, frozen=True, kw_only=True):
-    """A call that waits for a person's decision."""
+    """A call that is waiting for a person's decision."""
 
     call: ToolCall
     reason: str = ""
     form: Mapping[str, Any] | None = None
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
-    """What its tool needs to go on; nobody else's business."""
+    """What its tool needs to continue; nobody else's business."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
@@ -270,7 +270,7 @@ class ResultKind(str, Enum):
     """Why a call has the result it has, where that is not simply what its tool returned or raised.
 
     `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps its own list.
     """
 
     ran: bool
@@ -341,7 +341,7 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+    """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.
@@ -390,8 +390,8 @@ NOT_CARRIED = Carried()
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
-    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and what stands beside it
-    is set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
+    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and its neighbors are
+    set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
     did anybody vote to end, did all.
     """
 
@@ -421,7 +421,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     carried: Carried = NOT_CARRIED
     """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
-    """It spent from a budget above its own, and may not go on without one."""
+    """It spent from a budget above its own, and may not continue without one."""
     # coming down
     verdict: Verdict | None = None
     notice: StopCause | None = None
@@ -445,7 +445,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     programs: dict[str, Program] = field(default_factory=dict)
     """The calls of the open turn that make calls themselves, by call id."""
     program_states: dict[str, str] = field(default_factory=dict)
-    """What the tool of each needs to go on; nobody else's business."""
+    """What the tool of each needs to continue; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()

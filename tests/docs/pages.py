@@ -1,10 +1,12 @@
 """The pages of the documentation, their fenced blocks, links and tables."""
 
+import importlib.util
 import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```(.*)$")
@@ -25,6 +27,16 @@ class Block:
     @property
     def language(self) -> str:
         return self.info.split(" ", 1)[0]
+
+
+def script(path: Path) -> ModuleType:
+    """A program of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def pages() -> list[Path]:

@@ -169,13 +169,13 @@ def test_a_session_with_a_tag_is_kept_longer():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"flavor": 1}, "flavor is not something to find sessions by"),
+        ({"flavor": 1}, "flavor is not a search field"),
         ({"limit": "many"}, "limit must be a whole number"),
         ({"before": "yesterday"}, "before must be a"),
         ({"text": 7}, "text must be a str"),
         ({"tag": "nul\0"}, "tag must be text without NUL"),
         ({"min_cost": float("nan")}, "min_cost must be a number"),
-        ({"cursor": "1.5"}, "is not one that a page gave"),
+        ({"cursor": "1.5"}, "is not from an earlier page"),
     ],
 )
 def test_what_sessions_cannot_be_found_by_is_named(fields, said):

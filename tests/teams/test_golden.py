@@ -9,6 +9,7 @@ from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import parse_export
 from glidepath.sessions.chain import read
 from glidepath.teams import StepState, TeamStatus
+from glidepath.teams.replaying import replay_team
 from glidepath.testing import virtual
 
 from .make_golden import SCENES, coordinator, crew, written
@@ -52,6 +53,13 @@ async def test_g13_a_golden_team_goes_on_without_repeating_what_was_done(path):
     writer, editor = (member.agent.config.model for member in team.members)
     assert writer.calls == (1 if path.stem == "killed" else 0)
     assert editor.calls == 1
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=named)
+@virtual
+async def test_the_runs_of_a_golden_team_are_replayed(path):
+    found = await replay_team(crew(await shelved(path.read_bytes())), path.stem)
+    assert {name: one.difference for name, one in found.items()} == dict.fromkeys(found, "")
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=named)

@@ -1,4 +1,4 @@
-"""The children of a run that died: what they have used, and what of them is unknown."""
+"""The children of a run that died: what they used, and which of their effects are unknown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def journal_of(store: SessionStore, session_id: str) -> Folded:
 
 
 async def family(store: SessionStore, folded: Folded) -> Family:
-    """The children that nobody could write down any more: those of unfinished calls and hooks."""
+    """The children of unfinished calls and hooks, which the parent's journal does not record."""
     unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
     by_call: dict[str, tuple[Offspring, ...]] = {}
@@ -105,7 +105,7 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
 
 
 def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
-    """The state with the accounts of the children closed: none of them goes on."""
+    """The state with the accounts of the children closed: none of them continues."""
     spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
     unknown = list(snapshot.unknown_effects)
     for child in [one for ones in found.by_call.values() for one in ones if one.run_id not in told]:

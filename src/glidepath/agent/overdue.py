@@ -1,4 +1,4 @@
-"""What the dead held of a wallet: settled by their journal where that knows, else counted as used."""
+"""What dead runs held of a wallet: settled by their journal if it knows, else counted as used."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def known_wallet(store: object, name: str) -> Wallet:
 
 
 async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
-    """A wallet as it stands, once what is overdue is settled; all zeros while no run has drawn from it."""
+    """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
     try:
         await sweep(store)
         found = await heard(called(store.wallets, terms.name))
@@ -101,6 +101,6 @@ async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
         return _ALL  # there has been another run since
     if folded.children and not late.dead:
-        return _ALL  # a child that is only slow writes a journal of its own
+        return _ALL  # a child that is only slow writes its own journal
     used = await used_in(store, late.session_id or "")
     return _ALL if used is None else (used.tokens, used.picodollars)

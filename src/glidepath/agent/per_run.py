@@ -143,7 +143,7 @@ def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
 
 
 def _fits(deps: object, kind: object) -> bool:
-    """False when it cannot be of that type; what cannot be told at run time is left to type checkers."""
+    """False when it cannot have that type; what cannot be checked at run time is left to type checkers."""
     if get_origin(kind) in (Union, UnionType):
         return any(_fits(deps, one) for one in get_args(kind))
     base: Any = get_origin(kind) or kind

@@ -35,13 +35,13 @@ def reply_ceiling(model: object) -> int:
 
 
 def vendor_of(model: object) -> str | None:
-    """Whose model it is, where it says so."""
+    """The vendor of a model, if it says so."""
     vendor = getattr(model, "vendor", None)
     return vendor if isinstance(vendor, str) and vendor else None
 
 
 def routed(plan: Plan, config: LoopConfig) -> Plan:
-    """The plan with a route to its fallback models; as it is when there are none."""
+    """The plan with a route to its fallback models; unchanged when there are none."""
     if not config.fallback_models:
         return plan
     needed = config.limits.max_cost is not None

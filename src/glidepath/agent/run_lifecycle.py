@@ -78,7 +78,7 @@ def open_run(
     resumed: Resumption | None = None,
     given: Given = NOTHING,
 ) -> Run:
-    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
         return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
@@ -155,7 +155,7 @@ def _surveyed(plan: Plan, home: Session) -> Survey | None:
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    """A unique id; the simulator makes its own, so that a flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
@@ -170,7 +170,7 @@ async def finish_run(
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+    """Run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     """
@@ -262,7 +262,7 @@ def _refused(refusal: Refusal) -> Ending:
 
 
 def announce_child(parent: Run, child: Run) -> None:
-    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 

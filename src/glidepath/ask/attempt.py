@@ -1,6 +1,7 @@
 """One attempt at a model call: the delta loop, metered while it streams.
 
-This is the hottest loop of the runtime: locals only, and one event per delta when somebody listens.
+This is the hottest loop of the runtime: locals only, and nothing per delta but to keep it and to count it. Events are
+made of what has come when the run waits next: until then nobody could see them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
+from functools import partial
+from types import AsyncGeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -37,16 +39,18 @@ from glidepath.messages import (
     packed,
 )
 from glidepath.run import HIGH_WATER
-from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
+from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, short_tokens, text_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
     from glidepath.messages import Delta
     from glidepath.run import Run
+    from glidepath.run.voice import Voice
     from glidepath.spi import Model, ModelRequest
+    from glidepath.tools import Tool
 
-__all__ = ["Attempt", "Reply", "pump"]
+__all__ = ["Attempt", "Reply", "ordinary_reply", "pump"]
 
 _log = logging.getLogger("glidepath")
 
@@ -58,10 +62,12 @@ FAR_BEYOND = 16  # bytes for each token of the output cap: no reply within its c
 CALL_TOKENS = 8  # what a tool call costs beside its arguments
 CALL_BYTES = CALL_TOKENS * BYTES_PER_TOKEN
 _OVER = object()
+_ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons that are no answer
+_TOOL_USE = StopReason.TOOL_USE
 WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
 
 
@@ -93,10 +99,14 @@ class Attempt(Record, gc=False):
 
     A provider's report is not held to them: a token has eight characters at most, but of these nobody knows.
     """
-    others: int = 0
-    """Deltas streamed so far that were not text."""
     opaque: int = 0
     """Bytes of opaque parts, which are in the surplus."""
+    counted: int = 0
+    """Parts of the text whose characters are in `size`."""
+    told: int = 0
+    """Parts of the text that were made events."""
+    closing: bool = False
+    """It is complete and did not end at once: its last wait has a time limit of its own."""
     loose: Sequence[str] = ()
     """What came beside the text, and was not looked at closely yet."""
     weighed: int = 0
@@ -107,9 +117,11 @@ class Attempt(Record, gc=False):
     cut: bool = False
     """The budget ran out while it streamed."""
     capped: bool = False
-    """It went on far beyond the output cap that it was sent."""
+    """It continued far beyond the output cap that it was sent."""
     garbled: bool = False
-    """Some of its text was none."""
+    """Some of its text was not a str."""
+    odd: bool = False
+    """It has more than a text and one call, or something unusual in them."""
     split: bool = False
     """The arguments of a call came in more than one piece."""
     dead: bool = False
@@ -117,13 +129,14 @@ class Attempt(Record, gc=False):
 
     def pulse(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
-        return len(self.parts) + self.others + self.size
+        return len(self.parts) + self.size
 
     def weigh(self) -> int:
         """Look closely at what has come since the last time; returns what that adds to the surplus.
 
         Each piece is looked at once: this is linear in the length of a reply.
         """
+        self.count()
         text = "".join([*self.parts[self.weighed :], *self.loose])
         dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
         more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
@@ -132,6 +145,15 @@ class Attempt(Record, gc=False):
             return 0
         self.surplus += more
         return more
+
+    def count(self) -> None:
+        """Count the characters of the text that has come since the last time, each delta as a token at least."""
+        lengths = [*map(len, self.parts[self.counted :] if self.counted else self.parts)]
+        if lengths:
+            self.size += sum(lengths)
+            self.counted += len(lengths)
+            if min(lengths) < LEAST:
+                self.size += sum([LEAST - length for length in lengths if length < LEAST])
 
     def metered(self) -> int:
         """Our own count of its output tokens: one for each piece at least."""
@@ -145,32 +167,35 @@ class Attempt(Record, gc=False):
         return StopReason.parse(self.end.stop_reason) if self.end is not None else StopReason.ERROR
 
     def let_go(self) -> None:
-        """The run waits for it no longer: what has come so far counts, nothing that comes later."""
+        """The run stops waiting for it: only what has arrived so far counts."""
         self.dead = True
-        self.gather(self.size + self.surplus + CALL_BYTES * len(self.calls))
-        thoughts, arguments = [*self.thinking], [call[2] for call in self.calls.values()]
-        self.size = max(self.size, sum([max(LEAST, len(part)) for part in (*self.parts, *thoughts, *arguments)]))
+        self.gather()
 
-    def gather(self, size: int) -> None:
-        """Join what has come, `size` bytes in all; what is no text is left out, and `fault` says so."""
-        self.size = size - self.surplus  # which `metered` adds
+    def gather(self) -> None:
+        """Count and join what has come; what is no text is left out, and `fault` says so."""
+        parts = self.parts
         try:
-            text = "".join(self.parts)
+            text = "".join(parts)
+            if self.counted or not text or min(map(len, parts)) < 4:  # noqa: PLR2004 - LEAST
+                self.count()
+            else:  # as most are, and none is counted yet
+                self.size += len(text)
+                self.counted = _ALL
         except TypeError:
+            self.count()
             self.parts[:] = [part for part in self.parts if isinstance(part, str)]
-            text, self.garbled = "".join(self.parts), True
-            self.weighed = min(self.weighed, len(self.parts))
+            text, self.garbled, self.odd = "".join(self.parts), True, True
+            self.counted = self.told = len(self.parts)
+            self.weighed = min(self.weighed, self.counted)
         self.text = text if text.isascii() else clean(text)
-        if self.calls:
-            self.size -= CALL_BYTES * len(self.calls)
-            if self.split:
-                for call in self.calls.values():
-                    call[2:] = ["".join(call[2:])]
+        if self.split:
+            for call in self.calls.values():
+                call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
-        """What is wrong with it, now that it is over; None when it is a reply."""
+        """What is wrong with the finished attempt; None when it is a valid reply."""
         if self.garbled:
-            return ModelError("the model streamed a TextDelta whose text is no str")
+            return ModelError("the model streamed a TextDelta whose text is not a str")
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
@@ -180,7 +205,7 @@ class Attempt(Record, gc=False):
         return None
 
     def complain(self) -> None:
-        """Raise what is wrong with it, unless it was cut by us, or let go."""
+        """Raise what is wrong with it, unless we cut it or let it go."""
         fault = None if self.cut or self.dead else self.fault()
         if fault is not None:
             raise fault
@@ -207,7 +232,7 @@ class Attempt(Record, gc=False):
         if stop is None or self.cut:
             stop = self.stop_reason()
             if stop is StopReason.OTHER:
-                _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, end)
+                _log.warning("%s: the provider stopped for an unknown reason: %r", run.run_id, end)
         return Reply(
             AssistantMessage(kept, stop, usage, None, plan.model_name, None if end is None else end.info),
             calls,
@@ -234,16 +259,46 @@ class Attempt(Record, gc=False):
                 seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
-            raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
+            raise ModelError(f"the model streamed a malformed tool call: {told(error)}") from error
         return tuple(made), size
 
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
-        """What it has written beside its answer, and the size of that."""
+        """What it wrote besides its answer, and its size."""
         thinking = "".join(self.thinking)
         size = text_tokens(thinking) + sum(
             [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
         )
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
+
+
+def ordinary_reply(
+    attempt: Attempt, usage: Usage, tools: Mapping[str, Tool], seen: dict[str, None], model_name: str
+) -> tuple[AssistantMessage, str, ToolCall, str, str, Tool, int] | None:
+    """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that runs in the line.
+
+    Returns the message, its text, its call with id and name, the tool and the size in tokens. None for any other, which
+    is left as it is.
+    """
+    end: Any = attempt.end
+    try:
+        if attempt.odd or end is None or end.stop_reason != "tool_use":
+            return None
+        [(call_id, name, arguments)] = attempt.calls.values()
+        tool = tools.get(name)
+        if tool is None or tool.breaker is not None or call_id in seen or not call_id or not call_id.isascii():
+            return None
+        written = arguments.encode("ascii")
+        if _loads(written).__class__ is not dict:
+            return None
+    except Exception:  # more than one call, or none that can be read: `reply` says what is wrong
+        return None
+    seen[call_id] = None
+    text = attempt.text
+    call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
+    kept: Any = Two(TextBlock(text), call) if text else packed((call,))
+    size = text_tokens(text) + short_tokens(arguments) + (MESSAGE_TOKENS + CALL_OVERHEAD)
+    message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
+    return message, text, call, call_id, name, tool, size
 
 
 def _fresh(call_id: str, seen: Collection[str]) -> str:
@@ -275,59 +330,72 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     The hottest loop of the runtime: locals only, one comparison for everything that is rarely due (`_weigh`). Silence
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
+    plan, chunks, pause = run.plan, run.voice.chunks, partial(_pause, run, attempt)
+    run.watch.listen(attempt, plan.times, pause)
     stream: Any = model.stream(request)
-    if run.plan.thinking_tags or not hasattr(stream, "__aiter__"):
+    if plan.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
-    watch = run.watch
-    watch.listen(attempt, run.plan.times)
-    voice = run.voice
-    push = voice.sink if voice.audience is None else voice.chunk_sink(attempt)
-    parts, text_delta, chunk = attempt.parts, TextDelta, StreamChunk
-    run_id, parent_id, number = run.run_id, voice.parent_id, voice.next_number
-    # Size is counted in characters, four bytes each at most, until `_weigh` has looked: never too low.
-    at, size, over = 0.0, 0, False
+        run.watch.listen(attempt, plan.times, pause)
+    parts, text_delta = attempt.parts, TextDelta
+    keep = parts.append
+    # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
+    # for four at least: four times this is never too low.
+    size, over = 0, False
     check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
-            if delta.__class__ is text_delta:
-                text = delta.text
-                length = len(text)
-                parts.append(text)
-                size += length
-                if length < 4:  # noqa: PLR2004 - LEAST: a delta is a token at least
-                    size += LEAST - length
-                if push is not None and length:
-                    if watch.fresh:  # deltas that came together have one time
-                        watch.fresh, at = False, voice.now()
-                    push(chunk(run_id, parent_id, number(), at, text))
-            else:
+            if delta.__class__ is not text_delta:
                 if attempt.dead:
                     break
                 if delta.__class__ is StreamEnd:
+                    # The reply is complete. A generator that does not end by itself may not hold the run up: `_pause`.
                     attempt.end = delta
-                    # The reply is complete. A generator that does not end by itself may not hold the run up.
-                    watch.scope(LAST_WORDS, LAST_WORDS)
                     try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
                     except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
                         pass
                     break
-                attempt.others += 1
                 size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
+            else:
+                text = delta.text
+                size += len(text) or 4  # LEAST
+                keep(text)
             if size > check_at:
-                size, check_at = await _weigh(run, attempt, booking, size)
+                size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     except BaseException:  # what came before it is charged, and may be the best text there is
-        attempt.gather(size)
+        _say(run.voice, attempt)
+        attempt.gather()
         raise
-    attempt.gather(size)
+    if chunks and not attempt.dead:  # as `_say` does it
+        told = attempt.told
+        attempt.told = _ALL
+        run.voice.say(parts[told:] if told else parts)
+    attempt.gather()
     if not over:
         await finish(run, stream, attempt)
-    if not size or attempt.garbled or attempt.end is None or attempt.end.stop_reason in FAILED:
+    if not over or not size or attempt.odd or attempt.end.stop_reason in FAILED:  # type: ignore[union-attr]
         attempt.complain()
+
+
+def _say(voice: Voice, attempt: Attempt) -> None:
+    """Make events of the text that has come since the last time, for whoever wants them."""
+    told, parts = attempt.told, attempt.parts
+    attempt.told = count = len(parts)
+    if count > told and not attempt.dead and voice.chunks:
+        voice.say(parts[told:] if told else parts)
+
+
+def _pause(run: Run, attempt: Attempt) -> None:
+    """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
+    if attempt.parts:
+        _say(run.voice, attempt)
+    if attempt.end is not None and not attempt.closing:
+        attempt.closing = True
+        run.watch.scope(LAST_WORDS, LAST_WORDS)
 
 
 async def _opened(run: Run, stream: Any) -> Any:
@@ -338,24 +406,25 @@ async def _opened(run: Run, stream: Any) -> Any:
     return untagged(stream) if run.plan.thinking_tags else stream
 
 
-async def _weigh(run: Run, attempt: Attempt, booking: Booking, size: int) -> tuple[int, int]:
-    """What is due now and then: count exactly, reserve more or cut, and let the others do their work.
+async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
+    """Periodic work: count exactly, reserve more or cut, and let other tasks run.
 
     Returns the size so far, and the size at which to come back.
     """
     if attempt.dead:
-        return size, size
-    attempt.size = size - attempt.surplus - CALL_BYTES * len(attempt.calls)
-    size += attempt.weigh()
+        return 0, 0
+    _say(run.voice, attempt)
+    attempt.weigh()
+    size = attempt.size + attempt.surplus + CALL_BYTES * len(attempt.calls)
     weight = size  # a provider keeps to its cap in tokens, of which opaque parts have more bytes than text
     if booking.cap is not None:
         weight -= attempt.opaque // 2
         attempt.capped = weight > booking.cap * FAR_BEYOND
     if not attempt.capped and weight > booking.size and not await _grown(run, booking, weight):
-        attempt.cut = True
+        attempt.cut = attempt.odd = True
         return size, size
     if attempt.capped or (booking.cap is None and size > run.plan.reply_bytes):
-        attempt.capped = True
+        attempt.capped = attempt.odd = True
         attempt.end = StreamEnd("max_tokens")
         return size, size
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
@@ -380,7 +449,7 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
 
 def _bytes(text: str) -> int:
     if text.__class__ is not str and not isinstance(text, str):
-        raise ModelError(f"the model streamed a delta with a {type(text).__name__} where a text belongs")
+        raise ModelError(f"the model streamed a delta with a {type(text).__name__} instead of text")
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -392,7 +461,9 @@ def _piece(attempt: Attempt, text: str) -> int:
         attempt.loose.append(text)  # type: ignore[attr-defined]
     else:
         attempt.loose = [text]
-    return max(LEAST, len(text))
+    size = max(LEAST, len(text))
+    attempt.size += size
+    return size
 
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
@@ -402,12 +473,18 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     if attempt.loose or arguments.__class__ is not str:
         size = _piece(attempt, arguments)
     else:
-        attempt.loose, size = [arguments], max(LEAST, len(arguments))
-    if call_id.__class__ is str and name.__class__ is str:  # else `message` says what is wrong with it
+        attempt.loose, size = [arguments], len(arguments)
+        if size < LEAST:  # noqa: PLR1730 - quicker
+            size = LEAST
+        attempt.size += size
+    try:
         names = len(call_id) + len(name)
+    except TypeError:  # `reply` says what is wrong with it
+        attempt.odd = True
     if not attempt.calls:
         attempt.calls = {delta.index: [call_id, name, arguments]}
     elif (call := attempt.calls.get(delta.index)) is None:
+        attempt.odd = True
         attempt.calls[delta.index] = [call_id, name, arguments]  # type: ignore[index]
     else:
         call[0] = call[0] or call_id
@@ -418,6 +495,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
         return size + names
     if names <= ORDINARY_NAMES:
         return size + CALL_BYTES
+    attempt.odd = True
     attempt.surplus += names
     return size + names + CALL_BYTES
 
@@ -427,6 +505,7 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
     """
+    attempt.odd = True
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
         if attempt.thinking:
@@ -434,6 +513,7 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
         else:
             attempt.thinking = [delta.text]
         if run.voice.chunks and delta.text:
+            _say(run.voice, attempt)
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
@@ -447,10 +527,8 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
     if isinstance(delta, TextDelta):  # a subclass
         _bytes(delta.text)
         attempt.parts.append(delta.text)
-        if run.voice.chunks and delta.text:
-            run.emit(StreamChunk, delta.text)
         return max(LEAST, len(delta.text))
-    raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
+    raise ModelError(f"the model streamed a {type(delta).__name__}, which is not a delta of glidepath.models")
 
 
 def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:

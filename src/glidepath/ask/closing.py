@@ -1,4 +1,4 @@
-"""The end of a stream: a reply that is complete, or was cut, costs at most a second more, whatever its stream does."""
+"""The end of a stream: a reply that is complete, or was cut, takes at most a second more, whatever its stream does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback takes over by cause.
+"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback may take over.
 
 Nothing of this is looked at while all is well: `ask` comes here when a model's health asks for attention, when a call
 has failed, and while a fallback is in use.
@@ -82,7 +82,7 @@ def admit(call: PaidCall) -> None:
 
 
 def answered(call: PaidCall) -> None:
-    """The model in use answered, and its health had asked for attention."""
+    """The current model answered although its health needed attention."""
     run: Run = call.run
     call.probing = False
     if run.plan.health.succeeded():
@@ -98,7 +98,7 @@ def let_go(call: PaidCall) -> None:
 
 
 def take_over(call: PaidCall, error: ModelError) -> None:
-    """A call has failed on the model in use: tell its breaker, and go on with the next model; else the error stands."""
+    """A call failed on the current model: tell its breaker and continue with the next model, or raise the error."""
     run: Run = call.run
     plan, probe = run.plan, call.probing
     health = plan.health
@@ -129,7 +129,7 @@ def come_home(run: Run) -> Plan:
 
 
 def _next(call: PaidCall, error: ModelError) -> None:
-    """Go on with the next model that can help with this error; raises it when there is none."""
+    """Continue with the next model that can help with this error; raises it when there is none."""
     run: Run = call.run
     plan = run.plan
     if plan.route is None or isinstance(error, STAYS):

@@ -1,4 +1,4 @@
-"""One model call beside the turns of a run: reserved, streamed and settled like those, and no part of the answer.
+"""One model call beside the turns of a run: reserved, streamed and settled like those, but not part of the answer.
 
 A checkpoint of the context is such a call, and so is a question of an MCP server. Who makes it decides how it is waited
 for and under which name it is paid; that it is reserved before it goes out, noted in the journal and charged for what
@@ -28,7 +28,7 @@ __all__ = ["MeteredCall"]
 
 
 class _Beside:
-    """The run, with nobody listening and, where it is given, a watch of its own."""
+    """The run, with nobody listening and, where it is given, its own watch."""
 
     __slots__ = ("_run", "voice", "watch")
 
@@ -42,7 +42,7 @@ class _Beside:
 
 
 class MeteredCall:
-    """A call that is paid for: `reserve` it, `note` it, `stream` it, and `settle` it whatever has happened."""
+    """A call that is paid for: `reserve` it, `note` it, `stream` it, and always `settle` it."""
 
     __slots__ = ("attempt", "booking", "request", "run")
 

@@ -1,7 +1,7 @@
-"""What a call really used. A provider's figures are what is charged, wherever they can be true.
+"""What a call really used. The provider's figures are charged if they are plausible.
 
 No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
-over-estimate and flagged; one that is merely lower than our estimate is believed, on every host. What a report says
+over-estimate and flagged; one that is only lower than our estimate is believed, on every host. What a report says
 came from a cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["fees", "settled"]
+__all__ = ["believable", "fees", "settled"]
 
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
@@ -33,6 +33,25 @@ _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 
 
+def believable(reported: Any, estimate: int, size: int) -> bool:
+    """True for what most reports are: input and output alone, both as they can be. `settled` looks at any other."""
+    if reported.__class__ is not Usage:
+        return False
+    given = reported.input
+    written = reported.output
+    return (
+        given.__class__ is int
+        and written.__class__ is int
+        and estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
+        and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
+        and written > 0 < given
+        and reported.cache_read is _NONE
+        and reported.cache_write is _NONE
+        and reported.reasoning is _NONE
+        and reported.estimated is False
+    )
+
+
 def settled(
     run: Run,
     reported: Usage | None,
@@ -41,7 +60,7 @@ def settled(
     attempt: Attempt,
     system_prompt: str | None = None,
 ) -> Usage:
-    """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
+    """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
     `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
@@ -49,10 +68,9 @@ def settled(
         if isinstance(reported, Usage):
             return _examined(run, reported, booking, view, attempt, system_prompt)
         return Usage(booking.input, attempt.metered(), estimated=True)
-    given = reported.input
-    written = reported.output
-    size = attempt.size
-    estimate = booking.estimate
+    if believable(reported, booking.estimate, attempt.size):
+        return reported
+    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
     if (
         reported.cache_read is not _NONE
         or reported.cache_write is not _NONE
@@ -61,13 +79,6 @@ def settled(
         or reported.estimated.__class__ is not bool
     ):
         return _examined(run, reported, booking, view, attempt, system_prompt)
-    if (
-        estimate * _SURELY <= given <= _ABSURD * estimate + _ABSURD_SLACK
-        and written.__class__ is int
-        and size // _CHARS_PER_TOKEN_AT_MOST - 4 < written <= _ABSURD * size + _ABSURD_SLACK
-        and given > 0 < written
-    ):
-        return reported
     input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
     if input_ok and given < estimate * _SURELY:
         input_ok = given >= _least_input(run, view, system_prompt)
@@ -80,7 +91,7 @@ def settled(
 def _examined(
     run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
 ) -> Usage:
-    """A closer look: figures that come in parts, or are no whole numbers."""
+    """A closer look: figures that come in parts, or are not whole numbers."""
     sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
     given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
     written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)

@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
-    """Run one command and return its exit code; nothing but SystemExit of the argument parser is raised."""
+    """Run one command and return its exit code; raises only the argument parser's SystemExit."""
     from glidepath.cli.world import ScreenClosed, World
 
     here = World.real() if world is None else world

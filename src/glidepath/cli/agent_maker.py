@@ -93,7 +93,7 @@ def make_agent(
 
 
 def _offer_little(settings: LoadedSettings, world: World) -> None:
-    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    """The embedded model can call one simple tool. With more it makes things up, so `--yes` is required."""
     tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
     if settings.get("yes"):
         return
@@ -103,14 +103,14 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
         settings.known["tools"] = Known((), "default")
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
-            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
             "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
             "same, or name a larger model (`glidepath models`)"
         )
 
 
 def _in_our_words(text: str, model: object) -> str:
-    """What is wrong, with the way to say it here instead of in Python."""
+    """The error, with the command-line fix instead of the Python one."""
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
     prices = json.dumps({name: ["3", "15"]})
@@ -167,7 +167,7 @@ def make_model(name: str, world: World) -> Any:
 
     resolve = getattr(models, "resolve", None)
     if resolve is None:
-        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
+        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is supported in this version")
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
     return resolve(name) if key is None else resolve(name, api_key=key)
 
@@ -184,7 +184,7 @@ def _called(factory: object, name: str) -> Any:
 
 
 def find_object(name: str, world: World) -> Any:
-    """What `python:package.module:attribute` names; the current folder is looked in, as `python -m` does."""
+    """What `python:package.module:attribute` names; the current folder is searched, as with `python -m`."""
     _, _, path = name.partition(":")
     module, sign, attribute = path.partition(":")
     if not sign or not module or not attribute:
@@ -206,7 +206,7 @@ def workspace_folder(settings: LoadedSettings, world: World) -> Path:
     try:
         folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is no path ({error})") from None
+        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is not a path ({error})") from None
     if not folder.is_dir():
         raise ConfigurationError(f"workspace: {folder} is not a folder")
     return folder

@@ -26,7 +26,7 @@ async def plot_session(session: str, store: SessionStore, world: World) -> int:
     limits = {} if journal.folded.config is None else journal.folded.config.limits
     runs = list(session_runs(session, journal.commits))
     if not runs:
-        world.note("nothing was used yet: there is nothing to plot")
+        world.note("nothing has been used yet, so there is nothing to plot")
         return 0
     for number, run in enumerate(runs, 1):
         if len(runs) > 1:

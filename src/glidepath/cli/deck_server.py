@@ -150,7 +150,7 @@ def deck(options: argparse.Namespace, world: World) -> int:
 
 
 def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
-    """The store that a flag or GLIDEPATH_STORE names, else the agents' own, else the default one; `none` is none."""
+    """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else the default; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
         return None
@@ -173,7 +173,7 @@ def export(options: argparse.Namespace, world: World) -> int:
     from glidepath.serve.store_reader import StoreReader
 
     if not options.run or not options.file:
-        raise ConfigurationError("say which run and where to: glidepath deck export RUN out.html")
+        raise ConfigurationError("name a run and a file: glidepath deck export RUN out.html")
     store = make_store(options.store or DEFAULT_STORE, world)
 
     async def read() -> dict[str, Any]:

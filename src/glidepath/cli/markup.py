@@ -163,7 +163,7 @@ def plain(block: MarkupBlock) -> Text:
 
 
 class _Trimmed:
-    """Without the empty rows around it: the distance between blocks is not a block's own business."""
+    """Without the empty rows around it: the space between blocks is added elsewhere."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner

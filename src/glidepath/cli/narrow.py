@@ -1,4 +1,4 @@
-"""What a configuration file may do when nobody named it and nobody trusts its folder: narrow, and nothing else."""
+"""What a configuration file from an untrusted folder may do: only narrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WISHES = {
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
     "telemetry.otel": "figures about your runs go to the collector that the environment names",
-    "telemetry.content": "what you and the model say goes there, too",
+    "telemetry.content": "everything you and the model say also goes there",
 }
 _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
@@ -86,7 +86,7 @@ def _narrows(setting: Setting, value: object, default: object, folder: Path) -> 
 
 
 def _defaults() -> dict[str, Any]:
-    """What holds when the file is silent: the command line's default, else Python's."""
+    """What applies without the file: the command line's default, else Python's."""
     from glidepath.cli.settings_schema import defaults
 
     own = {key: setting.default for key, setting in BY_KEY.items() if setting.default is not None}

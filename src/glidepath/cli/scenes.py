@@ -45,7 +45,7 @@ async def atlas(city: str) -> str:
 
 
 def scripted() -> ScriptedModel:
-    """What stands in for the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
+    """Replaces the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
 
     def answer(request: ModelRequest) -> Turn:
         asked = request.messages[0].text
@@ -68,7 +68,7 @@ class DemoStage:
         self._temperature = 0 if isinstance(model, LocalModel) else None
 
     async def limit(self) -> bool:
-        """One turn is allowed, the model spends it on a tool, and there is an answer all the same."""
+        """One turn is allowed, the model spends it on a tool, and there is still an answer."""
         self._title("1. A limit that lands with an answer")
         self._line(f'The model may take one turn. The task: "{TASK}"')
         agent = self._agent(
@@ -78,7 +78,7 @@ class DemoStage:
             texts=Texts(landing="Tell me in one sentence what the atlas said."),
         )
         result = await self._watch(agent, "tools withdrawn, one last call from the reserve")
-        self._end(result, "Elsewhere a limit is an exception, and the work is gone.")
+        self._end(result, "Elsewhere a limit is an exception and the work is lost.")
         return result.outcome is not LoopOutcome.FAILED
 
     async def budget(self) -> bool:

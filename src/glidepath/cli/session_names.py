@@ -27,7 +27,7 @@ def short(session: str) -> str:
 
 
 async def session_named(store: SessionStore, wanted: str) -> str:
-    """The id of the session with this id, the only one whose id begins so, or the only one of this name.
+    """The id of the session with this id, the only one with this prefix, or the only one of this name.
 
     Raises `ConfigurationError` when there is none, or several.
     """
@@ -50,10 +50,10 @@ async def session_named(store: SessionStore, wanted: str) -> str:
         return found[0]
     if not found:
         raise ConfigurationError(
-            f"there is no session {wanted!r:.80}: `glidepath sessions list` shows ids, of which the beginning is enough"
+            f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
     few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
-    raise ConfigurationError(f"{wanted!r:.80} could be {len(found)} sessions: {few}; give more of the id")
+    raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
 
 
 async def last_session(store: SessionStore) -> str:
@@ -62,7 +62,7 @@ async def last_session(store: SessionStore) -> str:
 
     page = await find_sessions(store, limit=1)
     if not page.sessions:
-        raise ConfigurationError("there is no session yet: leave --last out")
+        raise ConfigurationError("there is no session yet: leave out --last")
     return page.sessions[0].session_id
 
 
@@ -70,7 +70,7 @@ async def last_session(store: SessionStore) -> str:
 
 
 def data_folder() -> Path | None:
-    """Where glidepath keeps what is the user's own; None when that cannot be known."""
+    """The user's data folder of glidepath; None when it is unknown."""
     from glidepath.sessions.sqlite import default_file
 
     with contextlib.suppress(ConfigurationError, OSError):

@@ -46,7 +46,7 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
 
 
 def read_value(setting: Setting, value: object, where: str) -> Any:
-    """A value as a file has it; raises `ConfigurationError` naming where it stands and what was expected."""
+    """A value as a file has it; raises `ConfigurationError` naming its place and what was expected."""
     kind = setting.kind.rstrip("?")
     if _is_off(value):
         if setting.kind.endswith("?"):

@@ -26,18 +26,18 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """What a list can be narrowed by."""
     group = parser.add_argument_group("which sessions")
-    group.add_argument("--tag", help="those with this tag")
-    group.add_argument("--agent", metavar="NAME", help="those whose last run was this agent's")
+    group.add_argument("--tag", help="only those with this tag")
+    group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
     group.add_argument(
         "--outcome", metavar="WORD", help="done, wrapped_up, cut_off, failed, cancelled, paused, unfinished"
     )
-    group.add_argument("--state", metavar="WORD", help="where the last run stands, such as completed or error")
+    group.add_argument("--state", metavar="WORD", help="state of the last run, such as completed or error")
     group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
     group.add_argument("--older-than", metavar="TIME", help="not active within the last 12h, 7d, 2w")
     group.add_argument("--min-cost", metavar="USD", help="whose last run cost at least this")
     group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
     group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
-    group.add_argument("--children", action="store_true", help="the sessions of child agents, too")
+    group.add_argument("--children", action="store_true", help="also the sessions of child agents")
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
@@ -86,7 +86,7 @@ def _dollars(flag: str, text: str | None) -> Decimal | None:
 
 
 def standing(entry: Entry) -> str:
-    """How the last run of a session stands, in a word."""
+    """The state of a session's last run, in a word."""
     from glidepath.sessions.owner import free
 
     if entry.summary.get("outcome"):

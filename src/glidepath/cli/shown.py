@@ -1,8 +1,8 @@
-"""What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
+"""Show untrusted text safely: complete, with nothing hidden and nothing that could pass for something else.
 
-Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text stands behind a gutter:
-`|` begins a line of the text, `>` goes on with a line that is too long for the screen. So no text, whatever it holds,
-can look like another argument or like a question of ours, and two different texts never look the same.
+Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text is shown behind a
+gutter: `|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it
+holds, can look like another argument or like a question of ours, and two different texts never look the same.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _argument(name: str, value: object, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """A text behind its gutter, every line of it begun anew, in rows of at most `width` columns."""
+    """A text behind its gutter, every line of it begun again, in rows of at most `width` columns."""
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
         gutter = _FIRST
@@ -109,7 +109,7 @@ def _rows(text: str, room: int) -> Iterator[str]:
 
 
 def _fits(text: str, room: int) -> int:
-    """How many characters of the text fit into so many columns; a letter keeps its accents."""
+    """How many characters of the text fit into this many columns; a letter keeps its accents."""
     used = 0
     for place, sign in enumerate(text):
         wide = width_of(sign)

@@ -100,7 +100,7 @@ class TeamFile:
             said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
             role = self._made(f"roles[{number}]", RoleDefinition, **said)
             if role.name in roles:
-                raise ConfigurationError(f"{self._name}: roles[{number}]: there is a role {role.name!r} already")
+                raise ConfigurationError(f"{self._name}: roles[{number}]: there is already a role {role.name!r}")
             roles[role.name] = role
         steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
         plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None
@@ -217,7 +217,7 @@ def _config_fields() -> tuple[str, ...]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no team")
+            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is not a team file")
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None

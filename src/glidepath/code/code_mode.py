@@ -37,8 +37,8 @@ _PERMISSION = frozenset({"blocked", "denied", "withdrawn", "hidden_tool", "polic
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
 
 DESCRIPTION = """Run a Python program that calls your tools. Use it when several calls depend on each other, or when \
-only a part of what they return matters: nothing of it reaches you but what the program prints and the value of its \
-last expression.
+only a part of what they return matters: only what the program prints and the value of its \
+last expression reach you.
 Every tool is a function of the same name, with the tool's parameters as keyword arguments: `page = fetch(url="...")`. \
 It returns what the tool returns (JSON as dicts and lists, anything else as text) and raises an exception when the \
 call fails. To make calls at the same time, `import asyncio` and `await asyncio.gather(...)` them; in a program that \
@@ -186,7 +186,7 @@ class _Session:
 
 
 async def _finished(worker: ThreadWorker) -> None:
-    """Wait for a thread that is about to end, whoever cancels; its outcome is nobody's."""
+    """Wait for a thread that is about to end, even if cancelled; its outcome is dropped."""
     task = asyncio.ensure_future(worker.finished())
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

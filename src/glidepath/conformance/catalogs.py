@@ -32,7 +32,7 @@ class CatalogContract(Contract):
     """
 
     def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def again(self, store: object) -> Any:

@@ -135,7 +135,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_25_a_cancelled_task_lands_first(self) -> None:
-        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation go on."""
+        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation continue."""
 
         async def clause() -> None:
             stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
@@ -202,7 +202,7 @@ class EndingClauses(CoordinatorContract):
     # --- people and restarts ------------------------------------------------------------------------------------
 
     def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
-        """COORD-29: a member that pauses makes its step WAITING; others go on; then PAUSED, with what is pending."""
+        """COORD-29: a member that pauses makes its step WAITING; others continue; then PAUSED, with what is pending."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -216,7 +216,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, by whoever had begun it."""
+        """COORD-30: resumed with decisions, only what was not finished is done, by the member that began it."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -240,13 +240,13 @@ class EndingClauses(CoordinatorContract):
             result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
             assert result.status is TeamStatus.COMPLETED, result.reason
             busy = [name for name, model in stage.models.items() if model.calls > before[name]]
-            assert busy == [asker], f"the run of {asker} waits, and {busy} went on with it"
+            assert busy == [asker], f"the run of {asker} waits, and {busy} continued with it"
 
         self.run(clause())
         self.run(whoever_had_begun())
 
     def test_coord_31_finished_steps_are_not_run_again(self) -> None:
-        """COORD-31: an execution that goes on after a crash takes over the plan and every step that had finished."""
+        """COORD-31: an execution that continues after a crash takes over the plan and every step that had finished."""
 
         async def clause() -> None:
             stage = Stage(DIAMOND)
@@ -269,7 +269,7 @@ class EndingClauses(CoordinatorContract):
     # --- many, and nothing left ---------------------------------------------------------------------------------
 
     def test_coord_32_it_leaves_the_run_open(self) -> None:
-        """COORD-32: the team run that it was given is still open when it returns: whoever opened it closes it."""
+        """COORD-32: the team run that it was given is still open when it returns: its opener closes it."""
 
         async def clause() -> None:
             stage = Stage({"a": ()})
@@ -381,7 +381,7 @@ class _Spender:
 
 
 def _waiting_stage_for_anybody() -> Stage:
-    """Two steps that either member can do; whoever has the second wants to send something."""
+    """Two steps that either member can do; the member with the second wants to send something."""
 
     @tool(requires_approval=True)
     async def send() -> str:

@@ -41,7 +41,7 @@ class TeamCoordinatorContract(StepClauses, EndingClauses):
 
 
 class Reviewer:
-    """A reviewer that answers with these in turn, the last for ever, and remembers what it was asked."""
+    """A reviewer that answers with these in turn, the last forever, and remembers what it was asked."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)

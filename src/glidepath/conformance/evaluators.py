@@ -42,8 +42,8 @@ HOSTILE = (
 class EvaluationStrategyContract(Contract):
     """Derive from this and give `make_strategy`, `good` and `bad`; set `deterministic` to False for a real judge.
 
-    `good` and `bad` are artifacts that the strategy should accept and should send back. Give `make_review` to test a
-    wrapper of your own: the default is the one our coordinators use.
+    `good` and `bad` are artifacts that the strategy should accept and should send back. Give `make_review` to test your
+    own wrapper: the default is the one our coordinators use.
     """
 
     good: str

@@ -27,7 +27,7 @@ class ExcerptsContract(Contract):
     """Derive from this and give `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
 
     def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def test_excerpt_1_a_journal_is_loaded_from_a_commit_on(self) -> None:
@@ -84,7 +84,7 @@ class ExcerptsContract(Contract):
 
 
 async def _filled(store: StoreWithExcerpts) -> list[Commit]:
-    """Two sessions, so that a part of one is no part of the other."""
+    """Two sessions, so that a part of one is not a part of the other."""
     made: list[Commit] = []
     for name in ("other", "s"):
         lease = await store.claim(name, this_owner())

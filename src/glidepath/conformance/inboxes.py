@@ -113,7 +113,7 @@ class InboxContract(Contract):
         self._run(clause)
 
     def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
-        """INBOX-6: of fifty notes posted at the same time each has a number of its own, without a gap."""
+        """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
 
         async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
             await _session(store, "s")

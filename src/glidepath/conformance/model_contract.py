@@ -49,7 +49,7 @@ class ModelContract(Contract):
     - `failure`: the provider cannot be reached, or answers with an error.
     - `silence`: it says a little, and then nothing any more.
 
-    A model that talks to a provider plays them with a server of your own, or a transport that answers from memory.
+    A model that talks to a provider plays them with your own server, or a transport that answers from memory.
     """
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:
@@ -190,7 +190,7 @@ class ModelContract(Contract):
         self.run(clause())
 
     def test_model_10_a_cancelled_call_stops(self) -> None:
-        """MODEL-10: whoever waits for it can be cancelled: the cancellation comes through, at once, as what it is."""
+        """MODEL-10: waiting for it can be cancelled: the cancellation comes through, at once, as what it is."""
 
         async def clause() -> None:
             async with self.playing("silence") as model:

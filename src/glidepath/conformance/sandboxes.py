@@ -178,7 +178,7 @@ class SandboxFiles(Contract):
             self.held("SBX-8", "print(open(sys.argv[1]).read())", scene, scene.given / "way_out")
 
     def test_sbx_9_the_root_of_processes(self) -> None:
-        """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, whoever's they are."""
+        """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, no matter whose they are."""
         code = """
             for pid in ("self", "1", str(os.getppid())):
                 for way in ("root", "cwd"):
@@ -197,7 +197,7 @@ class SandboxFiles(Contract):
             self.held("SBX-10", "print(len(open('/etc/shadow').read()))", scene)
 
     def test_sbx_11_the_home_folder(self) -> None:
-        """SBX-11: nothing in the person's home is shown but what was named and the interpreter."""
+        """SBX-11: nothing in the person's home is shown except what was named and the interpreter."""
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208

@@ -7,50 +7,51 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown
-from glidepath.events import ApprovalRequested, MessageAdded, ToolEnded, ToolStarted
+from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
-from glidepath.execute.guarding import apply, crashed, fatal_verdict, heeded, heeded_by, objection, stuck
+from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
-from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
+from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
 from glidepath.run.inside import recall
-from glidepath.run.origins import heard_in
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
-from glidepath.tools import ArgumentsError, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
-from glidepath.tools.density import ORDINARY_ID, result_tokens
+from glidepath.tools import NeedsCalls, NeedsInput, ToolContext, ToolResult
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from contextvars import Token
-
     from glidepath.run import Run
 
 __all__ = [
     "admitted",
-    "alone",
     "answer_open_calls",
+    "clear",
     "close_batch",
+    "end_specially",
     "execute",
     "fatal_verdict",
     "finish_batch",
+    "first_step",
     "fly_jobs",
     "follow_up",
     "heeded",
+    "kept_back",
+    "misfits",
     "objection",
     "pend",
     "put_off",
     "settle",
     "stuck",
+    "text_of",
     "waiting_job",
+    "written_down",
 ]
 
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
@@ -66,7 +67,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     turn.start_tools()
     step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
     # Guards first: what they keep back must not run, be counted or be asked about.
-    if _kept_back(run, step):
+    if kept_back(run, step):
         turn.end_tools(turn.checkpoint)
         return False
     jobs = prepare(run, calls)
@@ -79,11 +80,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
     ready = [] if stopped and watch.halted() else admitted(run, jobs)
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        if run.journal is not None:
-            await _written_down(run, ready[0])
-        begun = _begin_alone(run, ready[0])
-        if begun is not None:
-            await _end_alone(run, ready[0], *begun)
+        await _run_alone(run, ready[0])
     elif ready:
         await _together(run, ready)
     if run.work.spawned or run.hooks.after_tool_call:
@@ -98,61 +95,21 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     return done and count_votes(jobs, plan.terminal_tools)
 
 
-async def alone(run: Run, calls: tuple[ToolCall, ...], tool: Tool) -> bool:
-    """`execute` for one call of an inline tool that is not terminal, where no hook or person has a say: `cruise`."""
-    watch, call = run.watch, calls[0]
-    step = Step(calls, run.plan.tools)
-    for guard in run.guards.before:
-        try:
-            verdict = guard.before(step)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            verdict = crashed(run, guard.name, error)
-        if verdict is not None:
-            _keep_back(run, guard.name, verdict)
-            return False
-    job = Job(call, tool)
-    try:
-        job.bound = tool.bind(stored_arguments(call))
-    except ArgumentsError as error:
-        misfits(run, job, error)
-    meter = run.meter
-    if meter.tool_calls >= meter.calls_wire or (meter.parent is not None and meter.short_of_calls(1)):
-        await clear(run, [job])
-    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
-        pass  # it does not begin: `_finish` says why
-    elif job.result is None:
-        run.turn.count_call()
-        if tool.counts_toward_limit:
-            meter.charge_tool_call()
-        if tool.wants_context or not tool.plain:
-            job.context = ToolContext(Host(run), call.id, call.name, f"{run.run_id}:{call.id}")
-        if run.journal is not None:
-            await _written_down(run, job)
-        begun = _begin_alone(run, job)
-        if begun is not None:
-            await _end_alone(run, job, *begun)
+async def text_of(run: Run, job: Job) -> str | None:
+    """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
+    if job.waits is not None:
+        await _end_alone(run, job)
+    result = job.result
+    if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
+        return None
+    plain = not result.terminate and job.fatal is None and job.trial is None
+    return result.content if plain else None
+
+
+async def end_specially(run: Run, job: Job, step: Step) -> bool:
+    """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
     if run.work.spawned:
         await follow_up(run, [job])
-    result = job.result
-    if (
-        result is None
-        or result.content.__class__ is not str
-        or len(result.content) > ALWAYS_KEPT
-        or result.terminate
-        or job.fatal is not None
-        or job.trial is not None
-    ):
-        return _end_specially(run, job, step)
-    _end_plainly(run, job, result, step)
-    if watch.interrupt is not None:
-        raise run.interrupted()
-    return False  # nobody votes
-
-
-def _end_specially(run: Run, job: Job, step: Step) -> bool:
-    """One call whose result is not a short text, or that has none: as `execute` ends a batch."""
     votes = _finish(run, [job])
     _learn(run, step)
     if run.watch.interrupt is not None:
@@ -162,56 +119,8 @@ def _end_specially(run: Run, job: Job, step: Step) -> bool:
     return votes and count_votes([job], run.plan.terminal_tools)
 
 
-def _end_plainly(run: Run, job: Job, result: ToolResult, step: Step) -> None:
-    """`_finish` and `_learn` for one short text: it joins the transcript, the guards see it.
-
-    The built-in estimate measures, or the turn would not be ordinary.
-    """
-    call = job.call
-    call_id = call.id
-    name = call.name
-    bad = result.is_error
-    origins = job.tool.origins  # type: ignore[union-attr]
-    if run.work.heard:
-        origins = heard_in(run, call_id, origins)
-    message = ToolResultMessage(call_id, name, result.content, bad, job.kind, result.details, result.narration, origins)
-    size = result_tokens(name, result.content)  # type: ignore[arg-type]
-    if len(call_id) > ORDINARY_ID:
-        size = run.plan.size_of(message)
-    tell: Any = run.voice.tell_all
-    if tell is not None:
-        voice = run.voice
-        run_id = run.run_id
-        parent_id = voice.parent_id
-        number = voice.next_number
-        at = voice.now()
-        began = job.started_at
-        seconds = 0.0 if began is None else run.watch.time() - began
-        tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
-    results = (message,)
-    run.transcript.join(message, size)
-    run.turn.answer_alone(results, bad)
-    if tell is not None:
-        tell(MessageAdded(run_id, parent_id, number(), at, message))
-    if run.answer.rescued and not bad:
-        run.forget_rescues()
-    landing = None
-    for guard in run.guards.after:
-        try:
-            verdict = guard.after(step, results)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            verdict = crashed(run, guard.name, error)
-        if verdict is not None:
-            touchdown = heeded_by(run, guard.name, verdict)
-            landing = landing or touchdown
-    if landing is not None:
-        raise landing
-
-
 async def finish_batch(run: Run) -> bool:
-    """Go on with the batch a run stopped in: what was decided is done, what was not waits on. As `execute` otherwise.
+    """Continue the batch a run stopped in, as `execute` does: do what was decided, keep waiting for the rest.
 
     A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
     """
@@ -315,7 +224,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
 # --- guards -----------------------------------------------------------------------------------------------------
 
 
-def _kept_back(run: Run, step: Step) -> bool:
+def kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
     found = objection(run, step, run.guards.before)
     return found is not None and _keep_back(run, *found)
@@ -334,7 +243,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
 
 
 def _learn(run: Run, step: Step) -> None:
-    """Show the guards what came of the batch."""
+    """Show the guards the results of the batch."""
     results = run.turn.results
     if len(results) != len(step.calls):
         return  # some calls wait for a person
@@ -356,17 +265,13 @@ def _learn(run: Run, step: Step) -> None:
 async def fly_jobs(run: Run, ready: list[Job]) -> None:
     """Run these jobs, of a batch that was begun before."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        if run.journal is not None:
-            await _written_down(run, ready[0])
-        begun = _begin_alone(run, ready[0])
-        if begun is not None:
-            await _end_alone(run, ready[0], *begun)
+        await _run_alone(run, ready[0])
     elif ready:
         await _together(run, ready)
 
 
 async def _together(run: Run, ready: list[Job]) -> None:
-    """Run these jobs in tasks of their own."""
+    """Run these jobs in separate tasks."""
     await run_together(run, ready, width_for(run.plan, ready))
     if run.plan.order == "auto":
         hint(run, ready)
@@ -395,7 +300,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-async def _written_down(run: Run, job: Job) -> None:
+async def written_down(run: Run, job: Job) -> None:
     """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
     try:
         await run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
@@ -404,44 +309,53 @@ async def _written_down(run: Run, job: Job) -> None:
         raise
 
 
-def _begin_alone(run: Run, job: Job) -> tuple[Any, Any, Place, Any] | None:
-    """Start a single inline call inside the run's own task; None when it did not have to wait for anything."""
-    tool: Any = job.tool
-    bound: Any = job.bound
-    call = job.call
-    watch = run.watch
-    tell = run.voice.tell_all
+async def _run_alone(run: Run, job: Job) -> None:
+    """Run a single inline call inside the run's own task."""
+    watch, voice, call = run.watch, run.voice, job.call
+    if run.journal is not None:
+        await written_down(run, job)
     job.started_at = watch.time()
-    if tell is not None:
-        voice = run.voice
-        number, at = voice.next_number(), voice.now()
-        tell(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, bound.arguments))
+    if voice.tell_all is not None:
+        number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
+        voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
         job.not_started(run)  # whoever heard of it has stopped the run
-        return None
-    inside = Place(run, call.id, job)
+        return
+    text = first_step(run, job, call.id, job.tool, job.bound)
+    if text is not None:
+        job.result = ToolResult(text)
+    elif job.waits is not None:
+        await _end_alone(run, job)
+
+
+def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
+    """Call the tool, inside the run's own task: its result, when that is a short text that can be shown as it is.
+
+    None when the call waits, or has ended in any other way: `job` knows.
+    """
+    inside = Place(run, call_id, job)
     before = INSIDE.set(inside)
     try:
         work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
         try:
-            return work, work.send(None), inside, before
+            job.waits = (work, work.send(None), inside, before)
+            return None
         except StopIteration as done:
             value = done.value
-        if value.__class__ is str and value and value.isascii():
-            job.result = ToolResult(value)  # a text that can be shown as it is
-        else:
+        if value.__class__ is not str or not value or len(value) > 200 or not value.isascii():  # noqa: PLR2004 - ALWAYS_KEPT
             job.returned(value)
+            value = None
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
+        value = None
     inside.run = inside.work = None
     INSIDE.reset(before)
-    return None
+    return value  # type: ignore[no-any-return]
 
 
-async def _end_alone(
-    run: Run, job: Job, work: Coroutine[Any, Any, Any], waiting: object, inside: Place, before: Token[Any]
-) -> None:
+async def _end_alone(run: Run, job: Job) -> None:
     """Wait for a single inline call; no task is made for it."""
+    (work, waiting, inside, before), job.waits = job.waits, None
     try:
         job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
@@ -454,7 +368,7 @@ async def _end_alone(
         inside.run = inside.work = None
         try:
             INSIDE.reset(before)
-        except ValueError:  # the run goes on in another task: its caller has let go of it
+        except ValueError:  # the run continues in another task: its caller has let go of it
             INSIDE.set(None)
 
 
@@ -469,7 +383,7 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
 
 
 def _finish(run: Run, jobs: list[Job]) -> bool:
-    """Results become messages, in source order; what waits for a person is listed. True when there are votes to count.
+    """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
 
     That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
     """
@@ -510,12 +424,12 @@ def _begin_program(run: Run, job: Job) -> None:
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
-    """A run that is coming down pauses for nobody."""
+    """A landing run does not pause."""
     return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
 def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
-    """What a call has waited for all the time; None when it waits for something new."""
+    """What a call is still waiting for; None when it waits for something new."""
     return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
 
 

@@ -118,12 +118,12 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
         if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
             raise TypeError("normalize_tool_calls must return one call for each call")
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
-            raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
+            raise TypeError("normalize_tool_calls must return str names and dict arguments")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         why = told(error)
-        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
+        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls will not run")
         return None
     return [
         replace(call, name=clean(new.name), arguments=new.stored) for call, new in zip(calls, repaired, strict=True)
@@ -131,7 +131,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
 
 
 def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
-    """The policy failed: nobody knows which tools were meant, so none runs."""
+    """The policy failed: which tools were meant is unknown, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
         job.refuse(ResultKind.POLICY_FAILED, run.plan.texts.fill("policy_failed"))
@@ -139,7 +139,7 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 
 def _turn_away(run: Run, job: Job) -> None:
-    """Unknown and hidden tools, and arguments that are no JSON object."""
+    """Unknown and hidden tools, and arguments that are not a JSON object."""
     call, allowed = job.call, run.turn.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
@@ -199,13 +199,13 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
 
 
 def _spent(run: Run, room: int) -> Verdict | None:
-    """The run lands when an ancestor's tool calls are used up; its own limit is a constraint and speaks for itself."""
+    """The run lands when an ancestor's tool calls are used up; its own limit is a separate constraint."""
     own, *above = run.meter.lineage
     if own.calls_wire - own.tool_calls <= room:
         return None
     limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
     metrics = {"max_tool_calls": limit}
-    reason = f"the limit of {limit} tool calls of a budget above is reached"
+    reason = f"the limit of {limit} tool calls of a parent budget is reached"
     cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
@@ -291,7 +291,7 @@ def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
+        raise HookFault(f"Replace takes readable arguments: {told(error)}") from error
 
 
 def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:

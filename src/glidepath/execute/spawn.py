@@ -33,7 +33,7 @@ class Host:
 
     @property
     def user(self) -> str | None:
-        """For whom the run is."""
+        """The user the run is for."""
         return self.run.user
 
     @property
@@ -59,7 +59,7 @@ class Host:
         return self.run.watch.interrupt is not None or self.run.result is not None
 
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
-        """A running tool has something to say."""
+        """A running tool reports progress."""
         run = self.run
         self.dropped += dropped
         if run.result is None:
@@ -72,7 +72,7 @@ class Host:
                 run.watch.ring()
 
     def unknown(self, call_id: str) -> None:
-        """Nobody knows what this call has done: its result says so, and so does the run's."""
+        """The outcome of this call is unknown: its result and the run's result say so."""
         run = self.run
         if run.result is None and run.turn.reply is not None:
             run.work.doubt([call for call in run.turn.reply.tool_calls if call.id == call_id])

@@ -1,4 +1,4 @@
-"""Guardrails: mechanical safety nets against loops, truncation and silence."""
+"""Guardrails: safety nets against loops, truncation and silence."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Guards of the application, beside the built-in ones: checked when the agent is made, made anew for each run."""
+"""Guards of the application, beside the built-in ones: checked when the agent is made, made again for each run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_guard(guard: object) -> None:
         )
     name = getattr(guard, "name", None)
     if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"{type(guard).__name__}.name must be a str that is not empty")
+        raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
 def own_guards(guards: tuple[Any, ...], home: dict[str, Any], *, stops: bool) -> list[Any]:

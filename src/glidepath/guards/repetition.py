@@ -1,4 +1,4 @@
-"""Circles: the same calls with the same results. Nudge, then withdraw, then land.
+"""Loops: the same calls with the same results. Nudge, then withdraw, then land.
 
 Progress is what changes. Other arguments of a tool that acts are progress, whatever it answers; so is another answer.
 """
@@ -38,9 +38,12 @@ _canonical, _loads, _Raw = _wire.canonical, _wire.loads, _wire.Raw
 
 def call_signature(call: ToolCall) -> str:
     """Tool and arguments, whatever the order of the keys; the whole of them, however long."""
+    given: Any = stored_arguments(call) if call.malformed is None else call.malformed
     try:
-        given: Any = stored_arguments(call) if call.malformed is None else call.malformed
         data = _canonical(_loads(given) if given.__class__ is _Raw else given)
+        text = f"{call.name} {data.decode()}"
+        if len(text) <= SHORT and text.isascii():  # as most are
+            return text
     except Exception:  # what JSON cannot hold can still be told apart
         data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
     if len(data) > SHORT:
@@ -99,7 +102,6 @@ class RepetitionGuard:
         "_limit",
         "_pairs",
         "_parts",
-        "_reads",
         "_results",
         "_runs",
         "_same",
@@ -121,7 +123,6 @@ class RepetitionGuard:
         self._seen: Step | None = None
         self._counted: tuple[ToolCall, ...] = ()
         self._known: list[str] = []
-        self._reads = False
         self._signature = ""
         self._again = False  # these calls are among the last ones
         self._pairs = _ALONE
@@ -150,36 +151,26 @@ class RepetitionGuard:
         self._batches = 0
 
     def _own(self) -> None:
-        """Have something to count with."""
+        """Make the counters."""
         if self._runs is _NO_RUNS:
             state = self._state
             state["told"], state["runs"], state["same"] = self._told, self._runs, self._same = [], [*_NO_RUNS], ["", 0]
 
-    def _read(self, step: Step) -> tuple[ToolCall, ...]:
-        """The calls that count, and their signature in `_signature`; worked out once for each step."""
-        if self._seen is not step:
-            self._seen, calls = step, step.calls
-            tool = step.tools.get(calls[0].name) if len(calls) == 1 else None
-            if tool is not None and not tool.polling:
-                name = calls[0].name
-                known = self._known
-                self._counted = calls
-                self._reads = tool.read_only
-                if name not in known or len(known) > 1:  # most steps use the tool of the one before
-                    self._known = [name]
-                self._signature = signature = call_signature(calls[0])
-            else:
-                self._counted = found = counted(step)
-                self._known = sorted({call.name for call in found if call.name in step.tools})
-                self._reads = all(call.name in step.tools and step.tools[call.name].read_only for call in found)
-                signatures = sorted([call_signature(call) for call in found])
-                self._signature = signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
-            self._again = signature in self._calls
-        return self._counted
+    def _read(self, step: Step) -> None:
+        """Work out the calls that count, and their signature; once for each step."""
+        self._seen = step
+        self._counted = found = counted(step)
+        known = sorted({call.name for call in found if call.name in step.tools})
+        if self._known != known:  # most steps use the tool of the one before
+            self._known = known
+        signatures = sorted([call_signature(call) for call in found])
+        self._signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
+        self._again = self._signature in self._calls
 
     def before(self, step: Step) -> GuardVerdict | None:
         """Withdraw the tools of a circle when this batch would complete one repeat too many."""
-        if not self._read(step) or not self._again:
+        self._read(step)
+        if not self._again or not self._counted:
             return None
         limit = self._limit - 1 if step.wound_down and self._limit > 1 else self._limit
         for period in range(1, min(_LONGEST, len(self._calls)) + 1):
@@ -193,7 +184,9 @@ class RepetitionGuard:
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the repeats; nudge when there are too many."""
-        found = self._counted if self._seen is step else self._read(step)
+        if self._seen is not step:
+            self._read(step)
+        found = self._counted
         if not found:
             return None
         pairs = _ALONE
@@ -211,15 +204,39 @@ class RepetitionGuard:
             return self._same_answer(step, outcome) or self._note(step, outcome)
         if self._same[1]:
             self._same[1] = 0
-        if self._again or self._hot or self._batches or pairs:
-            return self._note(step, outcome)
-        calls = self._calls
-        calls.append(self._signature)  # nothing repeats: it is only kept
-        past.append(outcome)
+        return self._note(step, outcome)
+
+    # --- the same in short, for what nearly every step is: see `cruise` -----------------------------------------
+
+    def is_new(self, call: ToolCall) -> bool:
+        """`before` for one call of a known tool that is not polled: True when it repeats nothing that is kept."""
+        if self._hot or self._batches:
+            return False
+        try:
+            signature = f"{call.name} {_canonical(_loads(stored_arguments(call))).decode()}"
+        except Exception:  # `call_signature` tells it apart all the same
+            return False
+        if len(signature) > SHORT or not signature.isascii() or signature in self._calls:
+            return False
+        self._signature = signature
+        return True
+
+    def keep_new(self, name: str, answer: str) -> bool:
+        """`after` for the same call, and an answer in ASCII that is no error: False when it takes a closer look."""
+        past, tools, known = self._results, self._tools, self._known
+        if known != [name]:
+            self._known = known = [name]
+        if len(answer) > SHORT or (past and past[-1] == answer and tools[-1] == known):
+            return False
+        if self._same[1]:
+            self._same[1] = 0
+        past.append(answer)
         tools.append(known)
+        calls = self._calls
+        calls.append(self._signature)
         if len(calls) > self._span:
             del calls[0], past[0], tools[0]
-        return None
+        return True
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what came of it; the verdict on it, if any."""
@@ -231,13 +248,17 @@ class RepetitionGuard:
             self._hot = False
             self._own()
             self._runs[:] = _NO_RUNS
+        self._keep(outcome)
+        return verdict
+
+    def _keep(self, outcome: str) -> None:
+        """Keep what was asked and what came of it, as long as it may matter."""
         calls, past, tools = self._calls, self._results, self._tools
         calls.append(self._signature)
         past.append(outcome)
         tools.append(self._known)
         if len(calls) > self._span:
             del calls[0], past[0], tools[0]
-        return verdict
 
     def _keep_pairs(self) -> None:
         """Keep the pairs of this step, where it or one before it was a batch."""
@@ -344,7 +365,7 @@ class RepetitionGuard:
             return None
         same[:] = [tools, same[1] + 1 if same[0] == tools and same[1] else 2]
         times, withdraw_at = same[1], _READS * self._limit
-        if not self._reads:
+        if not all(name in step.tools and step.tools[name].read_only for name in {call.name for call in self._counted}):
             if times == withdraw_at and not self._hinted:
                 self._hinted = True
                 _log.info(
@@ -386,7 +407,7 @@ def _first_word(text: str) -> str:
 
 
 def _fresh() -> dict[str, list[Any]]:
-    """What a run without a past has kept."""
+    """The state of a new run."""
     return {"calls": [], "results": [], "tools": [], "parts": []}
 
 

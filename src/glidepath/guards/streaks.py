@@ -1,4 +1,4 @@
-"""Errors again and again, and looking without doing."""
+"""Error streaks, and reading without acting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ErrorStreakGuard:
     """
 
     name = "error_streak"
-    __slots__ = ("_limit", "_nudge_at", "_row", "_state", "_streaks", "_texts")
+    __slots__ = ("_limit", "_nudge_at", "_row", "_state", "_texts", "streaks")
     before = None  # errors are known only afterwards
 
     def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
@@ -37,44 +37,45 @@ class ErrorStreakGuard:
         self._nudge_at = max(1, limit - 2) if limit > 1 else 0
         self._texts = texts or Texts()
         self._state = state
-        self._streaks: dict[str, list[Any]] = _NO_STREAKS  # tool: text, times, kind; made when something fails
+        self.streaks: dict[str, list[Any]] = _NO_STREAKS  # tool: text, times, kind; made when something fails
         self._row: list[int] = _NO_ROW  # steps of errors only, nudges in them
         if state:
-            self._streaks, self._row = kept(state, "streaks", {}), kept(state, "row", [0, 0])
-            if len(self._row) != 2 or any(len(streak) != 3 for streak in self._streaks.values()):  # noqa: PLR2004
+            self.streaks, self._row = kept(state, "streaks", {}), kept(state, "row", [0, 0])
+            if len(self._row) != 2 or any(len(streak) != 3 for streak in self.streaks.values()):  # noqa: PLR2004
                 self.new_run()  # kept by an older version, which looked at the kind alone
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
-        if self._streaks is not _NO_STREAKS:
-            self._streaks.clear()
+        if self.streaks is not _NO_STREAKS:
+            self.streaks.clear()
             self._row[:] = _NO_ROW
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:
         """Count the streaks."""
-        failed: dict[str, list[tuple[str, str]]] = {}
         for result in results:
             if not result.is_error:
-                if self._streaks:
+                if self.streaks:
                     self.new_run()
                 return None
+        failed: dict[str, list[tuple[str, str]]] = {}
+        for result in results:
             if result.kind not in _NEITHER:
                 known = result.kind != "unknown_tool" and result.tool_name in step.tools
                 failed.setdefault(result.tool_name if known else "", []).append(_error(step, result))
         if not failed:
             return None
-        if self._streaks is _NO_STREAKS:
-            self._streaks, self._row = {}, [*_NO_ROW]
-        self._state["streaks"], self._state["row"] = self._streaks, self._row
+        if self.streaks is _NO_STREAKS:
+            self.streaks, self._row = {}, [*_NO_ROW]
+        self._state["streaks"], self._state["row"] = self.streaks, self._row
         self._row[0] += 1
         return self._judge(step, {tool: self._lengthen(tool, errors) for tool, errors in failed.items()})
 
     def _lengthen(self, tool: str, errors: list[tuple[str, str]]) -> int:
         """One step more of the tool's streak, or the first of another."""
-        streak = self._streaks.get(tool)
+        streak = self.streaks.get(tool)
         if streak is None or streak[0] not in [text for text, _ in errors]:
             text, kind = errors[0]
-            self._streaks[tool] = streak = [text, 0, kind]
+            self.streaks[tool] = streak = [text, 0, kind]
         streak[1] += 1
         return int(streak[1])
 
@@ -89,7 +90,7 @@ class ErrorStreakGuard:
             reason = self._story(nudged)
             notice = self._texts.fill("error_streak", reason=reason)
         elif self._row[0] == self._limit and not self._row[1]:
-            reason = f"{self._limit} steps in a row brought nothing but errors"
+            reason = f"{self._limit} steps in a row produced only errors"
             notice = self._texts.fill("only_errors", times=self._limit)
         else:
             return None
@@ -98,7 +99,7 @@ class ErrorStreakGuard:
 
     def _story(self, counts: dict[str, int]) -> str:
         return "; ".join(
-            f"{tool or 'a tool that does not exist'} failed {count} times in a row with {self._streaks[tool][2]}"
+            f"{tool or 'a tool that does not exist'} failed {count} times in a row with {self.streaks[tool][2]}"
             for tool, count in counts.items()
         )
 

@@ -20,7 +20,7 @@ CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = Typ
     types.CallToolResult | types.InputRequiredResult
 )
 """What a call can be answered with. The session's own method would also check the result against the server's schema,
-with a library that a hostile schema can keep busy for ever."""
+with a library that a hostile schema can keep busy forever."""
 
 
 def make_client(link: ServerLink, owner: ServerOwner, asked: Asked) -> tuple[Client, Any]:

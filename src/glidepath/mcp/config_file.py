@@ -101,7 +101,7 @@ def _server(
 
 
 def _named(name: str) -> str:
-    """A name of somebody else's file as ours may be."""
+    """A server name from a foreign file, made valid."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:LONGEST_NAME] or "_"
 
 

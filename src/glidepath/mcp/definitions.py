@@ -91,7 +91,7 @@ def offered_schema(schema: object) -> tuple[dict[str, Any], str | None]:
 def _checked(schema: object) -> dict[str, Any]:
     """The schema without what providers refuse; raises `_Unusable`."""
     if not isinstance(schema, Mapping):
-        raise _Unusable(f"its input schema is not an object but {type(schema).__name__}")
+        raise _Unusable(f"its input schema must be an object, not {type(schema).__name__}")
     try:
         size = len(_wire.encode(dict(schema)))
     except Exception as error:

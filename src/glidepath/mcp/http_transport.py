@@ -93,7 +93,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
     async def _body(self, response: httpx2.Response) -> bytes:
         encoding = response.headers.get("content-encoding", "")
         if encoding not in ("", "identity"):
-            raise _TooLong(f"the server compressed its answer ({encoding}), although it was asked not to")
+            raise _TooLong(f"the server compressed its answer ({encoding}) although it was asked not to")
         length = response.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._limit:
             raise _too_long(self._limit)
@@ -141,13 +141,11 @@ async def _slim(line: bytes) -> bytes:
 
 
 class _TooLong(Exception):  # noqa: N818 - never leaves this module
-    """The body is more than we read."""
+    """The body is longer than we read."""
 
 
 def _too_long(limit: int) -> _TooLong:
-    return _TooLong(
-        f"the server sent a message of more than {limit} bytes; raise max_message_bytes if that is what you want"
-    )
+    return _TooLong(f"the server sent a message of more than {limit} bytes; raise max_message_bytes to allow it")
 
 
 def _why(error: Exception) -> str:

@@ -92,14 +92,14 @@ class ServerLink(Value, frozen=True, kw_only=True):
         return f"{self.command} ..." if self.args else self.command or ""
 
 
-class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has an attribute of its own
+class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has its own attribute
     """The tools of a server that an agent may have, and the names of those that the pins keep back."""
 
     withheld: frozenset[str] = frozenset()
 
 
 class McpServer(ToolSource):
-    """A server of tools that speaks MCP; it stands in `tools=[...]` beside functions.
+    """A server of tools that speaks MCP; it goes in `tools=[...]` beside functions.
 
     `McpServer("time", command="mcp-server-time")` starts a program and talks to it over its pipes;
     `McpServer("docs", url="https://...")` talks streamable HTTP. It is started when a run first needs it, shared by the
@@ -108,9 +108,9 @@ class McpServer(ToolSource):
 
     `env` is added to PATH, HOME and a few others; nothing else of this process's environment reaches the program.
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
-    fail when the server cannot be reached; otherwise the run goes on without its tools. `auth="oauth"` uses the tokens
-    of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
-    what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
+    fail when the server cannot be reached; otherwise the run continues without its tools. `auth="oauth"` uses the
+    tokens of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True`
+    allow what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
     """
 
     __slots__ = ("chosen", "link", "name", "prefix", "required")
@@ -205,7 +205,9 @@ class McpServer(ToolSource):
             )
         kept = names if self.chosen is None else tuple(name for name in self.chosen if name in names)
         if not kept:
-            raise ConfigurationError(f"MCP server {self.name!r}: only{names!r:.80} leaves none of {self.chosen!r:.80}")
+            raise ConfigurationError(
+                f"MCP server {self.name!r}: only{names!r:.80} leaves nothing of {self.chosen!r:.80}"
+            )
         return self._view(chosen=tuple(dict.fromkeys(kept)), prefix=self.prefix)
 
     def prefixed(self, prefix: str) -> McpServer:
@@ -260,7 +262,7 @@ class McpServer(ToolSource):
 def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
-            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names somebody else's; drop one")
+            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names a remote server; drop one")
         return sandbox
     raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 
@@ -285,18 +287,18 @@ def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any],
 
 def _check_reach(wrong: str, link: ServerLink) -> None:
     if (link.command is None) == (link.url is None):
-        raise ConfigurationError(f"{wrong}: give either command=... or url=..., and not both")
+        raise ConfigurationError(f"{wrong}: pass either command=... or url=..., not both")
     if link.url is not None:
         parts = urlsplit(link.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"{wrong}: url must begin with http:// or https://, not {link.url!r:.100}")
         if isinstance(link.auth, str) and link.auth != "oauth":
-            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs into headers")
+            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs in headers")
         for field in ("args", "env", "cwd"):
             if getattr(link, field):
-                raise ConfigurationError(f"{wrong}: {field} belongs to a command, and this server has a url")
+                raise ConfigurationError(f"{wrong}: {field} is only for a command, and this server has a url")
     elif link.headers or link.auth is not None:
-        raise ConfigurationError(f"{wrong}: headers and auth belong to a url, and this server is a command")
+        raise ConfigurationError(f"{wrong}: headers and auth are only for a url, and this server is a command")
     elif link.command is not None and not link.command.strip():
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 

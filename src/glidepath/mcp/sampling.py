@@ -64,7 +64,7 @@ def _account(run: Run, server: str, sampling: Sampling) -> SideAccount:
 
 
 async def _in_its_own_task(run: Run, question: SideQuestion, account: SideAccount, call: ServerCall) -> SideReply:
-    """Ask in a plain task: whoever waits may be moved, cancelled or let go, and the call ends with the server's."""
+    """Ask in a plain task: the waiter may be moved, cancelled or let go, and the call ends with the server's."""
     task = asyncio.get_running_loop().create_task(side_call(run, question, account), name=f"glidepath-{account.name}")
     call.side_calls.add(task)
     task.add_done_callback(call.side_calls.discard)

@@ -78,7 +78,7 @@ def _check(label: str, agent: object) -> None:
         raise ConfigurationError(f"{label}: expected an Agent, got {type(agent).__name__}")
     if not agent.config.limits.bounded:
         raise ConfigurationError(
-            f"{label}: an agent that others may call needs limits of its own: Agent(limits=Limits(max_iterations=..., "
+            f"{label}: an agent that others may call needs its own limits: Agent(limits=Limits(max_iterations=..., "
             "max_tokens=..., timeout=...))"
         )
 
@@ -221,7 +221,7 @@ class _Progress:
 def _text(result: RunResult) -> str:
     if result.outcome is LoopOutcome.PAUSED:
         waiting = ", ".join(f"{one.call.name} ({one.reason})" for one in result.pending)
-        return f"The agent waits for a person's decision: {waiting}. Its session is {result.session_id}."
+        return f"The agent is waiting for a person's decision: {waiting}. Its session is {result.session_id}."
     if result.outcome is LoopOutcome.DONE or result.cause is None:
         return result.text
     return f"[{result.outcome.value}: {result.cause.reason}]\n{result.text}"

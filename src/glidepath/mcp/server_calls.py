@@ -241,7 +241,7 @@ async def _go_on(supply: McpSupply, call: ServerCall, answer: Mapping[str, Any])
 
 
 def _unknown(call: ServerCall, why: SourceError) -> ToolResult:
-    """The result of a call of which nobody knows what it did."""
+    """The result of a call with an unknown outcome."""
     note = getattr(call.context._host, "unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
     if note is not None and call.context is not None:
         note(call.context.call_id)

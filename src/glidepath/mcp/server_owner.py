@@ -38,7 +38,7 @@ SETTLED = 5.0  # seconds a connection must hold before a failure counts as a new
 
 
 class ServerLost(SourceError):  # noqa: N818 - what happened
-    """The server went away while a call was in flight: nobody knows what the call has done."""
+    """The server went away during a call, whose outcome is unknown."""
 
 
 class Listing:
@@ -102,7 +102,7 @@ class ServerOwner:
     # --- for callers ------------------------------------------------------------------------------------------
 
     async def connected(self) -> Listing:
-        """The server's listing, once there is a connection; raises `SourceError` when there is none to be had."""
+        """The server's listing, once there is a connection; raises `SourceError` when it fails."""
         while True:
             if self._closing:
                 raise SourceError(f"MCP server {self.link.name!r} is being closed")
@@ -290,7 +290,7 @@ class ServerOwner:
                 await asyncio.wait([listening])
 
     async def _look_again(self, client: Client) -> None:
-        """The tools as they are now; when they cannot be read, nobody knows what they are, and none may be called."""
+        """The tools as they are now; when they cannot be read, none may be called."""
         try:
             self.listing = await self._listed(client)
             self._changed(self.listing)
@@ -306,7 +306,7 @@ class ServerOwner:
                 self._bell = self._loop.create_future()
 
     def _listen(self, client: Client) -> asyncio.Task[None] | None:
-        """With the newer protocol, changes of the list have a stream of their own."""
+        """With the newer protocol, changes of the list have their own stream."""
         tools = client.server_capabilities.tools
         if self.listing is None or not self.listing.modern or tools is None or not tools.list_changed:
             return None
@@ -336,7 +336,7 @@ class ServerOwner:
         return Listing(tools[:MOST_TOOLS], client)
 
     async def _say_goodbye(self) -> None:
-        """Calls in flight are cancelled, and the server hears of it."""
+        """Cancel the running calls, and tell the server."""
         for task in self._flying:
             task.cancel()
         if self._flying:
@@ -347,7 +347,7 @@ class ServerOwner:
             self._lost = _reason(error, self.link)
 
     def _end(self, up: asyncio.Future[None] | None, began: float) -> None:
-        """The connection is gone: whoever waits is told, and the next use makes another."""
+        """The connection is gone: waiters are told, and the next use makes another."""
         self._client, self._task, self._up = None, None, None
         self._bell = self._loop.create_future()
         if self._closing:
@@ -369,7 +369,7 @@ class ServerOwner:
 
 
 class Interruptible:
-    """A wait for an answer that somebody else may end, by raising something in it; the request goes on."""
+    """A wait for an answer that other code may end by raising in it; the request continues."""
 
     done: asyncio.Future[None] | None = None
     interrupted_by: BaseException | None = None
@@ -391,7 +391,7 @@ class ServerRefused(SourceError):  # noqa: N818 - what happened
 
 
 class Idle:
-    """How long a call may be silent. Progress begins the time anew."""
+    """How long a call may be silent. Progress begins the time again."""
 
     def __init__(self, seconds: float | None, name: str) -> None:
         self._seconds = seconds
@@ -409,7 +409,7 @@ class Idle:
             self._handle = loop.call_at(self._until, self._look)
 
     def renew(self) -> None:
-        """The server is at work."""
+        """The server showed progress."""
         if self._seconds is not None and self._done is not None:
             self._until = self._loop.time() + self._seconds
 
@@ -444,7 +444,7 @@ async def _contained(send: Callable[[Client], Awaitable[T]], client: Client) -> 
 
 
 def _following(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-    """A future of its own that ends with another one; cancelling it leaves the other alone."""
+    """Its own future that ends with another one; cancelling it leaves the other alone."""
     done: asyncio.Future[None] = loop.create_future()
 
     def end(ended: asyncio.Future[Any]) -> None:

@@ -112,7 +112,7 @@ def _link(content: Any) -> str:
 
 
 def _kind_of_image(raw: bytes) -> str | None:
-    """What a picture is by its first bytes: a provider refuses the whole conversation for one that is none."""
+    """What a picture is by its first bytes: a provider refuses the whole conversation for a malformed one."""
     for kind, begins in _BEGINNINGS.items():
         if raw.startswith(begins) and (kind != "image/webp" or raw[8:12] == b"WEBP"):
             return kind
@@ -128,7 +128,7 @@ def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     if media_type in _IMAGES:
         kind = _kind_of_image(raw)
         if kind is None:
-            return TextBlock(f"[{len(raw)} bytes that are not the {media_type} the server calls them]")
+            return TextBlock(f"[{len(raw)} bytes that are not {media_type}, as the server claims]")
         return ImageBlock(media_type=kind, data=raw)
     block = FileBlock(media_type=media_type, data=raw)
     if block.kind and raw:

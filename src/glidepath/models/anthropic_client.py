@@ -54,13 +54,13 @@ class AnthropicPort:
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
-                raise ConfigurationError(f"host={host!r} does not serve Claude models by Anthropic's protocol")
+                raise ConfigurationError(f"host={host!r} does not serve Claude models over Anthropic's protocol")
             check_key(api_key, self.host.key)
             self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers), _close)
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
-        """The client makes the address of the model's name: that is a field of its own, and not part of the body."""
+        """The client makes the address of the model's name: that is its own field, and not part of the body."""
         self.version = _VERSIONS.get(self.host.name, "")
         """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")

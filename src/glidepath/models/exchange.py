@@ -44,7 +44,7 @@ class Reader(Protocol):
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """What is still to be said when the stream has ended as it should."""
+        """What is still to be sent when the stream has ended properly."""
         ...
 
 
@@ -61,7 +61,7 @@ async def answer(
 
 
 def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
-    """What the reader makes of an event; one it cannot read is a fault of the line, worth another try."""
+    """What the reader makes of an event; an unreadable one is a line fault and is retried."""
     try:
         return list(read(*given))
     except ModelError:
@@ -104,7 +104,7 @@ async def _events(
 
 
 async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawResponse, faults: Faults) -> None:
-    """Refuse what is no event stream: a login page, a server that does not stream. The content type may be wrong."""
+    """Reject anything that is not an event stream, such as a login page. The content type may be wrong."""
     head = chunk.lstrip()
     if not head or head.startswith(_SSE_FIELDS):
         return

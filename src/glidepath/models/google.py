@@ -95,7 +95,7 @@ class GoogleModel:
         self.name = check_name(name)
         served = find_host(host or "google")
         if served.adapter not in ("google", "vertex"):
-            raise ConfigurationError(f"host={host!r} does not serve Gemini models by Google's protocol")
+            raise ConfigurationError(f"host={host!r} does not serve Gemini models over Google's protocol")
         check_key(api_key, served.key)
         check_url(base_url)
         check_headers(headers)
@@ -220,7 +220,7 @@ class GoogleModel:
             if request.logprobs:
                 settings["logprobs"] = request.logprobs
         if request.reasoning is not None and _UNTHINKING.match(self.name):
-            self._leave_out("is asked for no thinking: it cannot, and Google refuses the setting")
+            self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
         elif request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(self.name, request.reasoning, leveled=leveled)
         if request.output_schema is not None and (leveled or not tools):
@@ -460,7 +460,7 @@ def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
 
 
 def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote stands in the text. Google counts bytes, in a part of its own: what does not fit is looked up."""
+    """Where a quote is in the text. Google counts bytes, in its own part: what does not fit is looked up."""
     if not quote:
         return None, None
     end = count(segment, "end_index")

@@ -154,7 +154,7 @@ class OpenAIChatModel:
             if takes_temperature(quirks, self.name, request.reasoning):
                 body["temperature"] = request.temperature
             else:
-                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
+                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
         if (effort := self._reasoning(request)) is not None:
             self._effort(body, effort)
         if request.seed is not None:

@@ -65,14 +65,14 @@ class OpenAIPort:
         given = api_key is not None or client is not None
         advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
         if urlsplit(self.url).path in ("", "/"):
-            advice += "; an address mostly ends in /v1, and this one has no path"
+            advice += "; most addresses end in /v1, and this one has no path"
         shown = usual if own else named.name
         who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(self.url)}"
         self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
-    """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
+    """The host behind an address: your own client may lead to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
         return azure
@@ -84,7 +84,7 @@ def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
 def cache_fields(key: object, retention: object) -> dict[str, str]:
     """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
     if key is not None and (not isinstance(key, str) or not key):
-        raise ConfigurationError(f"prompt_cache_key={key!r} must be a text that is not empty")
+        raise ConfigurationError(f"prompt_cache_key={key!r} must be a non-empty str")
     if retention not in (None, *RETENTIONS):
         raise ConfigurationError(f"prompt_cache_retention={retention!r} is not known: use 'in_memory' or '24h'")
     given = {"prompt_cache_key": key, "prompt_cache_retention": retention}

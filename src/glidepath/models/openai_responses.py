@@ -141,7 +141,7 @@ class OpenAIResponsesModel:
             if takes_temperature(self._quirks, self.name, request.reasoning):
                 body["temperature"] = request.temperature
             else:
-                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
+                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
             word = effort_for(self._quirks, self.name, request.reasoning)
             if word is None:

@@ -1,4 +1,4 @@
-"""A thread that ends spans: an exporter that blocks blocks this thread, and no run.
+"""A thread that ends spans: a blocking exporter blocks this thread, never a run.
 
 Ending a span may export it at once (a simple processor does), and an exporter may wait for a collector that never
 answers. So whatever an event brings to its end is handed to a thread: one for each plugin. It waits a moment after it
@@ -48,7 +48,7 @@ class Background:
 
     @property
     def inherited(self) -> bool:
-        """Whether this process was forked since: the thread is not here, and what waits is the parent's."""
+        """Whether this process was forked since: the thread is not here, and the queue is the parent's."""
         return self._process != os.getpid()
 
     def put(self, job: Job) -> None:
@@ -80,7 +80,7 @@ class Background:
         return await loop.run_in_executor(None, done.wait, patience)
 
     def _stuck(self, patience: float) -> bool:
-        """Whether one job has taken so long that waiting would be in vain."""
+        """Whether one job has taken so long that waiting would be pointless."""
         since = self._busy_since
         return since is not None and monotonic() - since > patience
 

@@ -1,4 +1,4 @@
-"""The plugin: what it is told to do, and which provider it finds when a run starts."""
+"""The plugin: its options, and the provider it finds when a run starts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One run as spans: `invoke_agent` for the run, `chat` for every attempt at a model call, `execute_tool` for tools.
 
 A span starts when its event arrives, so that it is the current one for whatever the tool or the SDK does meanwhile. Its
-end and its figures are handed to the background thread: see `glidepath.otel.background`. Tokens and money stand on chat
+end and its figures are handed to the background thread: see `glidepath.otel.background`. Tokens and money are on chat
 spans only; the run has its totals under names of our own, so that nobody adds them up twice.
 """
 
@@ -277,7 +277,7 @@ class RunSpans:
         self._attempt, self._landing = event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:
-        """It is over and charged. Calls for tools may overlap: they are told apart by nothing, so the oldest is it."""
+        """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         if self._sampling:
             self._close_sampling(self._sampling.popleft(), event, None)
             return
@@ -352,7 +352,7 @@ class RunSpans:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def tool_started(self, event: ToolStarted) -> None:
-        """The tool's own spans, and its requests, stand below this one."""
+        """The tool's own spans, and its requests, are below this one."""
         name = clean(event.tool_name)
         attributes = {
             "gen_ai.operation.name": "execute_tool",

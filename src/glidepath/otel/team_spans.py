@@ -71,7 +71,7 @@ class TeamSpans:
         self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * NANO))
 
     def ended(self, event: TeamEvent) -> None:
-        """The totals stand under our own names: the tokens belong to the members' calls."""
+        """The totals have our own names: the tokens belong to the members' calls."""
         contexts.attach(self._outer)
         result: Any = event.result  # type: ignore[attr-defined]
         attributes: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Showing events to whoever watches a run: isolated, filtered, and never in the run's way."""
+"""Showing events to the observers of a run: isolated, filtered, and without slowing the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
@@ -83,7 +83,7 @@ class Observer:
         no runs."""
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether it asks for this kind of event; without a word, for all but `StreamChunk`."""
+        """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
         return kind is not StreamChunk if self._wanted is None else issubclass(kind, self._wanted)
 
     @property
@@ -92,7 +92,7 @@ class Observer:
         return self._failed >= self.MAX_FAILURES
 
     def fail(self, error: BaseException) -> None:
-        """It raised: reported, and the third time the last."""
+        """It raised: report it, and remove it the third time."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
         self._report(self.name, "event_observer", told(error), effect)
@@ -169,7 +169,7 @@ class Observer:
             self.stop()
 
     def stop(self) -> None:
-        """Stop what it does now; what is left is offered all the same."""
+        """Stop what it does now; the rest is still offered."""
         task = self._task
         if task is None or task.done():
             return
@@ -181,7 +181,7 @@ class Observer:
             self._begin()
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Where it is still at work."""
+        """Its running tasks."""
         return {task for task in (self._task, self._left) if task is not None and not task.done()}
 
 
@@ -196,7 +196,7 @@ class Farewell(Record):
 async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
-    They go on in order for most of that time. Who is not done by then is shown the last event next, and a moment
+    They continue in order for most of that time. Who is not done by then is shown the last event next, and a moment
     later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()
@@ -230,7 +230,7 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 
 
 class Audience:
-    """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
+    """All listeners of one run. Which of them want a kind of event is determined once per kind."""
 
     __slots__ = (
         "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
@@ -261,7 +261,7 @@ class Audience:
         self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
     def tell(self, event: Event) -> None:
-        """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
+        """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
         direct = self._direct.get(event.__class__)
         if direct is not None and not self._telling:
             if self.outbox is not None:
@@ -302,6 +302,11 @@ class Audience:
             if place is not None:
                 INSIDE.set(place)
 
+    def tell_some(self, events: Iterable[Event]) -> None:
+        """Tell everybody of these, one after the other."""
+        for event in events:
+            self.tell(event)
+
     __call__ = tell
 
     def _catch_up(self) -> None:
@@ -316,7 +321,7 @@ class Audience:
                     self._failed(self._owner(tell), error)
 
     def notes(self) -> dict[str, str]:
-        """What they want the journal to keep about the run, by name; who fails has nothing to say."""
+        """What they want the journal to keep about the run, by name; a failing one adds nothing."""
         found: dict[str, str] = {}
         for observer in self.observers:
             if observer.note is None:
@@ -354,8 +359,8 @@ class Audience:
 
 
 def _refuse(answer: object) -> None:
-    """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
+    """A plain callable that answers with an awaitable: nothing would ever await it. Other return values are ignored."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()
-        raise TypeError("it answered with an awaitable; define it with `async def`")
+        raise TypeError("it returned an awaitable; define it with `async def`")

@@ -244,7 +244,7 @@ def _copied(leaf: _Leaf, known: KnownText) -> Suspicion | None:
 
 
 def _from(leaf: _Leaf, known: KnownText) -> tuple[str, ...]:
-    """The sources in whose text it stands; all of them when it stands in none as it is."""
+    """The sources whose text contains it; all of them when none does verbatim."""
     found, words = addresses(leaf.value), phrase(leaf.value)
     origins = [
         name

@@ -6,6 +6,7 @@ from glidepath.run.cancel import CancelToken
 from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
 from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
+from glidepath.run.interrupting import interruptible, interruptible_within
 from glidepath.run.opening import open_state
 from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
 from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
@@ -20,8 +21,6 @@ from glidepath.run.watch import (
     Watch,
     Why,
     interrupt_by_hand,
-    interruptible,
-    interruptible_within,
 )
 
 __all__ = [

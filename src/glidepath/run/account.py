@@ -59,7 +59,7 @@ class Account:
 
     @classmethod
     def of(cls, charge: Charge) -> Account:
-        """Go on from there."""
+        """Continue from there."""
         account = cls()
         account.add(charge.usage, charge.picodollars)
         account.calls = charge.calls
@@ -103,6 +103,16 @@ class Spending(Record, eq=False, kw_only=True):
         if usage.estimated:
             account.estimated = True
 
+    def pay_plain(self, given: int, written: int, money: int) -> None:
+        """`pay` for input and output alone."""
+        account = self.account
+        account.calls += 1
+        account.input += given
+        account.output += written
+        if money:
+            self.money += money
+            account.money += money
+
     def mark(self, at: float, meter: Meter) -> None:
         """A reply joined the transcript: what is used by now. `cruise` does the same."""
         self.burnt.extend((at, meter.tokens, meter.money, meter.turns, meter.tool_calls))
@@ -124,7 +134,7 @@ class Spending(Record, eq=False, kw_only=True):
         )
 
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
-        """A call that somebody else made is paid, under a name of its own."""
+        """Charge a call made for another client, under its own name."""
         self.money += money
         accounts = {**self.other_accounts}
         accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
@@ -139,7 +149,7 @@ class Spending(Record, eq=False, kw_only=True):
         self.child_accounts = accounts
 
     def switch(self, before: str, now: str) -> None:
-        """Another model is in use: each has an account of its own."""
+        """Another model is in use: each has its own account."""
         accounts = {**self.other_accounts, before: self.account}
         self.account = accounts.pop(now) if now in accounts else Account()
         self.other_accounts = accounts
@@ -176,11 +186,11 @@ class Spending(Record, eq=False, kw_only=True):
         self.admitted = True
 
     def trade_first_call(self) -> None:
-        """Its reservation is part of another one now."""
+        """Its reservation is now part of another one."""
         self.first_call = None
 
     def drop_first_call(self) -> None:
-        """It is not made."""
+        """Drop the reservation of the first call: it is not made."""
         if self.first_call is not None:
             self.first_call.cancel()
             self.first_call = None
@@ -198,7 +208,7 @@ class Spending(Record, eq=False, kw_only=True):
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:
-    """Spend by model and child, and how often each tool ran; what a tool spent through children stands with them."""
+    """Spend by model and child, and how often each tool ran; what a tool spent through children is under them."""
     accounts = (
         *[("model", name, account) for name, account in run.spend.other_accounts.items()],
         ("model", run.plan.model_name, run.spend.account),

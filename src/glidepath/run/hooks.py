@@ -11,7 +11,8 @@ from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.inside import Place, recall
-from glidepath.run.watch import Stopped, Why, interruptible_within
+from glidepath.run.interrupting import interruptible_within
+from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class ToRead(Sequence[Message]):
 
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages for a hook to read; one object stands for the transcript as long as the run lasts."""
+    """Messages for a hook to read; one object represents the transcript for the whole run."""
     if messages is not run.transcript.messages:
         return ToRead(messages)
     return run.transcript.shown or run.transcript.show_hooks(ToRead(messages))
@@ -92,7 +93,7 @@ class Opinion(Record):
 
 
 async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: object) -> Opinion | None:
-    """The next answer but None; None when nobody else has one. Raises `Touchdown` when the run is stopped.
+    """The next non-None answer, or None when all hooks have been asked. Raises `Touchdown` when the run is stopped.
 
     One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
     child while they are asked.

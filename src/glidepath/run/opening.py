@@ -94,7 +94,7 @@ def _start_clock(run: Run) -> None:
 
 
 def _audience(run: Run) -> Audience | None:
-    """Those who are told, but for the consumer of a stream."""
+    """The listeners, except the consumer of a stream."""
     sink = run.plan.sink
     if not run.hooks.observers and sink is None:
         return None

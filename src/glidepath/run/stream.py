@@ -1,4 +1,4 @@
-"""A run whose events are consumed: the same coroutine that `run()` awaits, in a task of its own.
+"""A run whose events are consumed: the same coroutine that `run()` awaits, in its own task.
 
 Events never travel one by one between tasks. The run puts them into its outbox, and whenever it waits, its consumer
 is woken once for all that happened since. The run has its own task so that the time limits of its tools and models
@@ -8,6 +8,7 @@ can never go off in whatever its consumer awaits.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -69,7 +70,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """How the run ended; raises RuntimeError while it is flying."""
+        """How the run ended; raises RuntimeError while it is running."""
         task = self._task
         ended = task is not None and task.done()
         result = self.run.result if self.run is not None and ended else None
@@ -81,7 +82,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def state(self) -> AgentState:
-        """Where the run stands at this moment: IDLE before it takes off, then as in `RunResult.state` once it ended."""
+        """The state of the run right now: IDLE before it takes off, then as in `RunResult.state` once it ended."""
         if self.run is None:
             ended = self._task is not None and self._task.done()
             return self.result.state if ended else AgentState.IDLE
@@ -137,7 +138,7 @@ class RunStream(Generic[OutputT]):
     # --- consuming --------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Event]:
-        """Not without a loop: raises TypeError, and says how."""
+        """Always raises TypeError, with how to iterate correctly."""
         raise TypeError(
             "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
             "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
@@ -200,28 +201,37 @@ class RunStream(Generic[OutputT]):
 
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
+        outbox = self.outbox
         while True:
             batch = self._batch
             for event in batch:
                 yield event
-            if batch is self._batch and not self._next_batch():  # else the consumer has read ahead, by `anext`
+            if batch is not self._batch:  # the consumer has read ahead, by `anext`
+                continue
+            if not outbox:
                 if task.done():
                     self._raise_failure(task)
                     return
                 await self._ring_for_me()
+                if batch is not self._batch:
+                    continue
+            self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
+            outbox.clear()
+            if self._room is not None:
+                self._make_room()
 
     def _next_batch(self) -> bool:
         outbox = self.outbox
         if not outbox:
             return False
-        self._batch = iter(outbox[:])  # as `_taken` does it: every wait of the run ends here
+        self._batch = iter(outbox[:])
         outbox.clear()
         if self._room is not None:
             self._make_room()
         return True
 
     def _taken(self) -> list[Event]:
-        """Take what has come; the run may go on if it waited for that."""
+        """Take what has come; the run may continue if it waited for that."""
         events = self.outbox[:]
         self.outbox.clear()
         if self._room is not None:
@@ -229,10 +239,13 @@ class RunStream(Generic[OutputT]):
         return events
 
     def _ring_for_me(self) -> asyncio.Future[None]:
-        if self._bell is not None and not self._bell.done():
-            raise RuntimeError("the next event of this stream is waited for already: it has one consumer at a time")
-        self._bell = asyncio.get_running_loop().create_future()
-        return self._bell
+        bell = self._bell
+        if bell is not None and not bell.done():
+            raise RuntimeError(
+                "another task is already waiting for the next event: a stream has one consumer at a time"
+            )
+        self._bell = bell = Future(loop=get_running_loop())
+        return bell
 
     def _raise_failure(self, task: asyncio.Task[RunResult]) -> None:
         self._told = True
@@ -246,8 +259,9 @@ class RunStream(Generic[OutputT]):
 
     def ring(self, _: object = None) -> None:
         """Something may have happened: wake the consumer, if it waits for that."""
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+        bell = self._bell
+        if bell is not None and not bell.done():
+            bell.set_result(None)
 
     def room(self) -> asyncio.Future[None]:
         """What to wait for when the consumer is far behind."""

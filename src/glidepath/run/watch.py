@@ -5,28 +5,22 @@ and takes the cancellation back (`uncancel`) when it arrives, so that the caller
 neither ours nor made by the foreign code that the run drives (`whose` tells) is the caller's own and is passed on after
 the landing.
 
-Foreign code (a model's stream, a tool, a hook) is awaited through `interruptible`: it gets the cancellation first, and
-when it does not obey within its patience the run lets go of it, and the foreign code goes on in a task of its own.
+Foreign code (a model's stream, a tool, a hook) is awaited through `interrupting`, which asks the watch at every wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-import types
-from asyncio import Future
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from glidepath._wire import Value
 from glidepath.outcome import Verdict
-from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, move_scopes, request, run_abandoned
-from glidepath.run.whose import INSIDE, Ear, is_by_hand
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
+from glidepath.run.whose import INSIDE, is_by_hand
 
 __all__ = [
     "Interrupt",
@@ -36,8 +30,6 @@ __all__ = [
     "Watch",
     "Why",
     "interrupt_by_hand",
-    "interruptible",
-    "interruptible_within",
 ]
 
 T = TypeVar("T")
@@ -87,25 +79,6 @@ class Stopped(Exception):  # noqa: N818 - not an error: what happened
         self.let_go = let_go
 
 
-async def interruptible_within(
-    coroutine: Coroutine[Any, Any, Any], watch: Watch, seconds: float | None, *waiting: object
-) -> Any:
-    """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
-
-    `waiting`: what the coroutine waits for, when it has been started already.
-    """
-    if seconds is not None:
-        watch.scope(seconds)
-    else:
-        watch.scope_hit = False
-    try:
-        return await interruptible(coroutine, watch, *waiting)
-    except (LetGo, asyncio.CancelledError) as stop:
-        raise watch.stopped(stop) from None
-    finally:
-        watch.calm()
-
-
 class Alive(Protocol):
     """What streams."""
 
@@ -115,7 +88,7 @@ class Alive(Protocol):
 
 
 class Patience(Value, frozen=True, kw_only=True):
-    """How long a stream may be silent, in seconds; None is for ever. `grain` is how finely that is measured."""
+    """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
 
     first_chunk: float | None
     stall: float | None
@@ -140,12 +113,13 @@ class Watch(TaskBound):
         "_longest_patience",
         "_patience_at",
         "_patient",
+        "_strict",
         "_times",
         "above",
         "base",
+        "before_wait",
         "called_off",
         "deadline_at",
-        "fresh",
         "gone",
         "heard",
         "interrupt",
@@ -184,7 +158,7 @@ class Watch(TaskBound):
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
         self.poked = self.poking = False
-        self.fresh = True  # foreign code has waited since somebody looked at the clock
+        self.before_wait: Callable[[], None] | None = None  # what a stream does before the run waits for it
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
         self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
@@ -195,24 +169,25 @@ class Watch(TaskBound):
         self.scope_at = inf
         self._patience_at = inf
         self._longest_patience = MAX_PATIENCE
+        self._strict = False  # one of these two was changed
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
         self.sentry: Any = None  # looks at the kill switches, where there are any
         self._patient: Alive | None = None
         self._times: Patience | None = None
         self._beats = 0
-        self._began_at = self._heard_at = 0.0
+        self._began_at, self._heard_at = 0.0, -inf
         self._arm(min(window_at, deadline_at, self.time() + 1.0))
 
     # --- time -------------------------------------------------------------------------------------------------
 
     def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
-        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily.
+        """Give the coming wait its own time limit; None lifts it. Cheap: the timer is moved lazily.
 
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
         """
         self.scope_hit = False
-        self._longest_patience = patience
+        self._longest_patience, self._strict = patience, True
         self._patient = None
         if seconds is None:
             self.scope_at = inf
@@ -221,24 +196,27 @@ class Watch(TaskBound):
             if at < self._handle_at:
                 self._arm(at)
 
-    def listen(self, patient: Alive, times: Patience) -> None:
+    def listen(self, patient: Alive, times: Patience, before_wait: Callable[[], None]) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
-        Its pulse is looked at now and then, so that a delta costs nothing.
+        Its pulse is looked at now and then, so that a delta costs nothing. `before_wait` is called before each wait.
         """
-        self.fresh = True
-        self._patient, self._times, self._beats = patient, times, 0
-        self._began_at = self._heard_at = now = self.time()
+        self.before_wait = before_wait
+        self._patient = patient
+        self._times = times
+        self._began_at = now = self.time()
         self.scope_hit = False
         self.scope_at = at = now + times.grain
         if at < self._handle_at:
             self._arm(at)
 
     def _still_alive(self, now: float) -> bool:
-        """Whether what is listened to may go on; looks again in a while."""
+        """Whether what is listened to may continue; looks again in a while."""
         patient, times = self._patient, self._times
         if patient is None or times is None:
             return False
+        if self._heard_at < self._began_at:  # the first look at this one
+            self._beats, self._heard_at = 0, self._began_at
         beats = patient.pulse()
         if beats != self._beats:
             self._beats, self._heard_at = beats, now
@@ -249,7 +227,7 @@ class Watch(TaskBound):
         return now < ends_at
 
     def land_by(self, at: float) -> None:
-        """The landing has begun: it has until then, and no window opens any more."""
+        """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
         self.deadline_at = min(self.deadline_at, at)
         if self.deadline_at < self._handle_at:
@@ -419,7 +397,7 @@ class Watch(TaskBound):
         return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
 
     async def settle(self) -> None:
-        """Leave no cancellation of foreign code behind in the task, not even one that has not arrived yet."""
+        """Leave no cancellation of foreign code in the task, not even a pending one."""
         if self.disown():
             await self.let_others_hear()
 
@@ -428,7 +406,7 @@ class Watch(TaskBound):
         self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
 
     def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
-        """The run goes on in another task, since whoever had waited for it there has let go of it."""
+        """The run continues in another task, since its former caller has let go of it."""
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
@@ -436,14 +414,14 @@ class Watch(TaskBound):
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
-        """Foreign code had cancelled itself, and has taken it back: it may go on, unless it was asked to stop, too."""
+        """Foreign code cancelled itself and took it back: it may continue, unless it was also asked to stop."""
         if not asked:
             self._patience_at = inf
         return asked
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
-        now = self.time()
+        now, self._strict = self.time(), True
         # At most half of the time that is left: the run must come down in the other half.
         self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
         if self._patience_at < self._handle_at:
@@ -461,22 +439,23 @@ class Watch(TaskBound):
 
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
-        self._patience_at = self.scope_at = inf
-        self._longest_patience = MAX_PATIENCE
-        self._patient = None
+        self.scope_at = inf
+        self._patient = self.before_wait = None
+        if self._strict:
+            self._patience_at, self._longest_patience, self._strict = inf, MAX_PATIENCE, False
         self.showing = ()
-        if self.interrupt is None:  # what was wanted was about that wait only
+        if self.wanted and self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
     async def let_others_hear(self) -> None:
-        """A run that was interrupted gives way once: whoever was cancelled with it hears of it before it does more."""
+        """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
             self.delivered(cancelled)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
-        """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
+        """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
         if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
             await self.settle()
         if self.wanted:
@@ -518,66 +497,3 @@ def interrupt_by_hand() -> bool:
         return False
     watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
     return True
-
-
-@types.coroutine
-def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: object) -> Generator[Any, Any, Any]:
-    """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
-
-    `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`.
-    """
-    error: BaseException | None = None
-    asked = patient = doubt = False
-    if not started and watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
-        yield from watch.settle().__await__()
-    while True:
-        try:
-            if started:
-                (waiting,), started = started, ()
-            else:
-                waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as end:
-            if watch.own or watch.task.cancelling() != watch.base:
-                yield from watch.settle().__await__()
-            return end.value
-        except BaseException:
-            if watch.own or watch.task.cancelling() != watch.base:
-                yield from watch.settle().__await__()
-            raise
-        # Foreign code may have cancelled our task: count it as its own before anybody else can.
-        if watch.task.cancelling() != watch.level:
-            watch.look()
-        if doubt and not watch.in_doubt():
-            doubt, patient = False, patient and watch.forgive(asked=asked)
-        if watch.wanted:
-            watch.poke_self()
-        if watch.ring is not None:
-            watch.ring()
-        # Deltas after this wait have another time than those before it.
-        error = None
-        watch.fresh = True
-        try:
-            yield (
-                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
-            )
-        except asyncio.CancelledError as cancelled:
-            error = cancelled
-            asked = watch.asks(cancelled) or asked
-            watch.arrived()
-            doubt = watch.in_doubt()
-            if patient and watch.out_of_patience():
-                move_scopes(
-                    coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
-                )
-                yield from watch.settle().__await__()
-                raise LetGo from None
-            if (asked or doubt) and not patient:
-                patient = True
-                watch.be_patient()
-        except GeneratorExit:
-            # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
-            watch.gone = True
-            coroutine.close()
-            raise
-        except BaseException as failed:  # the future it waited for failed: that is its own affair
-            error = failed

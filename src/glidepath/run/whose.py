@@ -1,16 +1,16 @@
-"""Whose cancellation is it? Foreign code may cancel the task that it shares with its run; so may the caller.
+"""Attributes cancellations: foreign code may cancel the task that it shares with its run, and so may the caller.
 
 A run drives foreign code inside its caller's task, and asyncio counts cancellations without saying who made them. Code
-that takes its own back (`asyncio.timeout`) is no trouble. Some never does: a `TaskGroup` before Python 3.13 whose task
+that takes its own back (`asyncio.timeout`) is no problem. Some never does: a `TaskGroup` before Python 3.13 whose task
 fails while the group waits for it (python/cpython#116720), timers of some HTTP clients, a plain
 `asyncio.current_task().cancel()`. Such a cancellation says nothing about the caller, who must not pay for it. Three
 moments tell whose it is:
 
 - While foreign code runs, nobody else does: a cancellation made meanwhile is its own (Ctrl-C apart, which asyncio turns
   into a cancellation wherever the program happens to be).
-- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` stands in front of that future
-  and hears it happen, in the context of whoever does it: tasks, timers and callbacks that were made inside a run carry
-  its mark (`INSIDE`).
+- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` sits in front of that future
+  and hears it happen, in the context of the code that does it: tasks, timers and callbacks that were made inside a run
+  carry its mark (`INSIDE`).
 - Whatever cannot be told apart is the caller's, as before.
 """
 
@@ -62,11 +62,11 @@ class Ear:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """A future, for whoever asks what a task waits for, as anyio does."""
+        """A future, for code that asks what a task waits for, as anyio does."""
         return asyncio.Future
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else it is asked, such as `cancelled` by anyio's memory streams."""
+        """Any other attribute, such as `cancelled` by anyio's memory streams."""
         return getattr(self._future, name)
 
     def cancel(self, msg: object = None) -> bool:

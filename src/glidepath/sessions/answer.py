@@ -1,4 +1,4 @@
-"""The answer of a store, within a time limit. A store that is silent must not hold its run for ever."""
+"""The answer of a store, within a time limit. A silent store must not block its run forever."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def as_store_error(error: BaseException) -> StoreError:
 async def heard(
     later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
 ) -> T:
-    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for so long.
+    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for this long.
 
     What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` takes back
     what was done all the same, when nobody waits for the answer any more.

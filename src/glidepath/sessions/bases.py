@@ -2,7 +2,7 @@
 
 A base has the state between two runs, and the messages since the base before it; the newest one names all others. To
 read a session is then to read its bases and what was written after the last: the messages, each once, and a few
-commits. Whatever does not fit is no base: the whole journal is read instead.
+commits. What does not fit is not used as a base: the whole journal is read instead.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _written(message: object) -> bytes:
 
 
 async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
-    """The state at the end of a journal with so many commits, read from its last base where there is one."""
+    """The state at the end of a journal with this many commits, read from its last base where there is one."""
     found = await recalled(store, session_id)
     if found is not None:
         return found

@@ -25,7 +25,7 @@ _EMPTY = Snapshot(run_id="")
 
 
 class Capture:
-    """Remembers the state that is in the journal, and says what is new."""
+    """Remembers the state in the journal, and reports what is new."""
 
     __slots__ = ("_known", "_print")
 
@@ -242,12 +242,13 @@ def _last_reply(run: Run) -> str | None:
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
-    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
+    """Children are only added; each has its own journal, so that its transcript is left out here."""
     return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 
 def bare(result: RunResult) -> RunResult:
-    """A result without its transcript."""
+    """A result without its transcript, and without what the journal tells turn by turn."""
+    children = tuple(map(bare, result.children))
     return replace(
-        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(bare, result.children)), output=None
+        result, messages=(), new_messages=(), snapshot=None, children=children, output=None, limits={}, burn=()
     )

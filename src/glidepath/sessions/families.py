@@ -1,4 +1,4 @@
-"""Families: a session, the children it started and theirs; copied as one, under whatever id, all of it or nothing."""
+"""Families: a session, the children it started and theirs; copied as a whole, under any id, or not at all."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FamilyMember(Value, frozen=True, kw_only=True):
 
 
 async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
-    """The sessions that belong to this one, itself apart: its children and theirs; of a team, what its members flew."""
+    """The sessions that belong to this one: its children and theirs; for a team, the runs of its members."""
     mine = f"{session_id}/"
     found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
     if session_id.startswith(TEAM):
@@ -72,7 +72,7 @@ def refuse_unfinished(entry: Entry) -> None:
 
 
 def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
-    """The same commits with other session ids in them, chained anew; `root` leaves out who started the session.
+    """The same commits with other session ids in them, chained again; `root` leaves out who started the session.
 
     Only what glidepath itself wrote as the id of a session is changed, never what a model, a tool or a person said.
     """
@@ -207,12 +207,12 @@ async def _refuse_taken(store: SessionStore, members: Sequence[FamilyMember]) ->
     for entry in await family_of(store, members[0].session_id):
         if entry.session_id in names:
             raise StoreError(
-                f"session {entry.session_id!r} is in this store already; choose another id", kind="conflict"
+                f"session {entry.session_id!r} is already in this store; choose another id", kind="conflict"
             )
 
 
 async def _clear(store: SessionStore, session_id: str) -> None:
-    """Make room where a copy was begun and not finished."""
+    """Clear an unfinished copy."""
     try:
         entry, _ = await store.load(session_id)
     except StoreError as error:
@@ -222,14 +222,14 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     if entry.summary.get(IMPORTING) or not entry.head:
         await remove_sessions(store, [session_id])
         return
-    raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
+    raise StoreError(f"session {session_id!r} is already in this store; import it under another id", kind="conflict")
 
 
 async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:
     lease = await store.claim(member.session_id, this_owner())
     try:
         if lease.head:
-            raise StoreError(f"session {member.session_id!r} is in this store already", kind="conflict")
+            raise StoreError(f"session {member.session_id!r} is already in this store", kind="conflict")
         first = {IMPORTING: True, "parent": member.summary.get("parent")}
         for commit in member.commits:
             await _written(store, lease, commit, first)

@@ -1,4 +1,4 @@
-"""Finding, labelling and removing sessions among many, in any store: with its catalog, or without one."""
+"""Finding, labeling and removing sessions among many, in any store: with its catalog, or without one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     known = SessionQuery.__struct_fields__
     for name in fields:
         if name not in known:
-            raise ConfigurationError(f"{name} is not something to find sessions by; use one of {', '.join(known)}")
+            raise ConfigurationError(f"{name} is not a search field; use one of {', '.join(known)}")
     return SessionQuery(**fields) if query is None else replace(query, **fields)
 
 
@@ -57,7 +57,7 @@ async def each_session(
 async def annotate(
     store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
 ) -> None:
-    """Set the title, the tags, or both of a session; raises `ConfigurationError` for what they cannot be.
+    """Set the title, the tags, or both of a session; raises `ConfigurationError` for invalid ones.
 
     A store without a catalog cannot keep them: `StoreError`.
     """
@@ -72,7 +72,7 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Forget these sessions with their children; answers with the ids of all that are gone.
+    """Delete these sessions with their children; returns the ids of all that are gone.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
@@ -109,7 +109,7 @@ async def expired(
 async def prune(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
+    """Remove sessions whose last run ended at least this many seconds ago in one of these states; their children, too.
 
     `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
     the ids of all that are gone.

@@ -1,4 +1,4 @@
-"""Forks: a new session from any turn of another, which stays as it is; and rewinding, a fork that takes the name."""
+"""Forks: a new session from any turn of another, which does not change; and rewinding, which keeps the name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Fork(Value, frozen=True, kw_only=True):
 
 
 class _Place(Value, frozen=True):
-    """Where a journal is cut: so many commits are kept, and the turn ended there."""
+    """Where a journal is cut: how many commits are kept, and the turn that ended there."""
 
     kept: int
     at: int
@@ -80,7 +80,7 @@ async def fork(
     place = _find(journal, at)
     new = checked_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
-        raise ConfigurationError(f"name {new!r} is the session's own: choose another, or rewind it")
+        raise ConfigurationError(f"{new!r} is the session's own name: choose another, or rewind it")
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
     mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)
@@ -107,7 +107,7 @@ async def rewind(
     texts: Texts | None = None,
     harmless: Collection[str] = (),
 ) -> Fork:
-    """Take a session back to the end of turn `at`, under its own id. All it was is kept as `origin`, a session as well.
+    """Take a session back to the end of turn `at`, under its own id. Its old state is kept as the session `origin`.
 
     Raises what `fork` raises, and `StoreError` of kind `busy` while a run is in flight in it.
     """
@@ -231,7 +231,7 @@ def _mark(
 
 
 def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
-    """The run of the copy, which stands still between two turns: resume goes on with it, a new prompt leaves it."""
+    """The run of the copy, which has stopped between two turns: resume continues it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
     cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
@@ -310,7 +310,7 @@ async def _started(store: SessionStore, session_id: str, commits: Iterable[Commi
 
 
 async def _child(store: SessionStore, session_id: str, rename: Callable[[str], str]) -> FamilyMember:
-    """A child as it stands, for the family of the copy."""
+    """A child's current state, for the family of the copy."""
     entry, commits = await store.load(session_id)
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
     folded = fold(whole, session_id)

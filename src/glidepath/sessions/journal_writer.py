@@ -1,4 +1,4 @@
-"""Whoever writes a journal: holds the lease of its session, adds commits to the chain, gives the session back.
+"""The writer of a journal: holds the lease of its session, adds commits to the chain, gives the session back.
 
 A run writes through a `Scribe`, a team through a `TeamJournal`. Both are journal writers and differ only in what they
 put into a commit.
@@ -88,7 +88,7 @@ class JournalWriter:
         return self._beats % RENEW == RENEW - 1
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        """What the store says about the session: another process owns it, or wants something."""
         raise NotImplementedError
 
     async def release(self) -> None:
@@ -98,7 +98,7 @@ class JournalWriter:
             while not task.done():
                 try:
                     await asyncio.wait([task])
-                except asyncio.CancelledError:  # it goes on after the lease is given back
+                except asyncio.CancelledError:  # it continues after the lease is given back
                     await asyncio.wait([task])
                     raise
         finally:

@@ -47,7 +47,7 @@ _all_known = _wire.decoder(list[Message])
 
 
 def decoded(data: bytes, kind: object) -> Any:
-    """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
+    """Read JSON as `kind`, leniently; raises `WireError` for anything else."""
     try:
         return _wire.decode(data, kind)
     except WireError:

@@ -86,11 +86,11 @@ gone AS (DELETE FROM glidepath_commits c USING moved WHERE c.session = moved.key
 SELECT count(*) FROM moved
 """  # noqa: S608 - constants of ours
 _held: set[str] = set()
-"""The owners of all leases that this process has: any other one of this process is left over, and nobody's."""
+"""The owners of all leases that this process has: any other one of this process is a leftover without an owner."""
 
 
 class _Line:
-    """The connections of one event loop, while somebody there uses them."""
+    """The connections of one event loop, while they are in use."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
@@ -130,7 +130,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return self._dsn
 
     async def asked(self, query: str, *arguments: object) -> Any:
-        """One value from the same database, for what stands beside the journals there."""
+        """One value from the same database, for data beside the journals there."""
 
         async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchval(query, *arguments)
@@ -141,7 +141,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return os.getpid(), id(asyncio.get_running_loop())
 
     def _enter(self) -> _Line:
-        """The line of this loop, made at once: whoever comes next finds it."""
+        """The line of this loop, made at once: the next caller finds it."""
         line = self._lines.get(self._place())
         if line is None or line.pool.loop is not asyncio.get_running_loop():
             pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
@@ -157,7 +157,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await line.pool.close()
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection; while the database restarts, again: `work` must be safe to do twice."""
+        """Do it on a connection; and again while the database restarts: `work` must be safe to repeat."""
         line = self._enter()
 
         async def once() -> T:
@@ -172,7 +172,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """A connection for what may not be done twice: it is waited for, and what fails on it fails."""
+        """A connection for what may not be done twice: wait for it, and do not retry."""
         line = self._enter()
         try:
             with explained("the session store", self._timeout):
@@ -183,7 +183,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        """One in which rows are locked: whoever stands still in it holds them no longer than `timeout`."""
+        """One in which rows are locked: a stalled one holds them no longer than `timeout`."""
         async with self._connection() as connection, connection.transaction():
             most = max(1, int(self._timeout * 1000))
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
@@ -245,13 +245,13 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
         """The owner of a session that could not be claimed, when it is dead; raises `StoreError` when it is not."""
         if expected is not None and entry.token != expected:
-            raise StoreError(f"session {entry.session_id!r} was another worker's meanwhile", kind="fenced")
+            raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
             raise busy(entry)
         return entry.owner
 
     async def _lease_over(self, lease: Lease) -> None:
-        """A lease is over, given back or not."""
+        """A lease has ended, released or not."""
         _held.discard(lease.owner)
         line = self._lines.get(self._place())
         if line is not None and line.leases:

@@ -1,4 +1,4 @@
-"""The catalog of a PostgreSQL store: a side table that triggers keep in step, whoever writes sessions."""
+"""The catalog of a PostgreSQL store: a side table that triggers keep in step, no matter who writes sessions."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class PostgresConnection(Protocol):
 
 
 class PassingError(StoreError):
-    """The database was not there just now: the same statement may be tried again."""
+    """The database was briefly unavailable: the statement may be retried."""
 
 
 def driver() -> Any:
@@ -109,7 +109,7 @@ def explained(what: str, seconds: float) -> Iterator[None]:
 
 
 async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:
-    """Do it, again and again while the database restarts; it must be safe to do twice.
+    """Do it, and retry while the database restarts; it must be safe to repeat.
 
     A database that was never reached is not waited for, unless it only has too many visitors.
     """
@@ -155,7 +155,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self, *, known: Callable[[], bool] | None = None) -> AsyncIterator[Any]:
-        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long.
+        """A connection for one caller, for a while; raises `TimeoutError` when all are taken for too long.
 
         With `known`, a database that is known and restarts is waited for.
         """
@@ -163,7 +163,7 @@ class ConnectionPool:
             async with asyncio.timeout(self._timeout):
                 await self._places.acquire()
         except TimeoutError:
-            raise TimeoutError(f"all connections were taken for {self._timeout:g} s") from None
+            raise TimeoutError(f"all connections were in use for {self._timeout:g} s") from None
         try:
             connection = self._waiting() or await self._connected(known)
             try:
@@ -205,7 +205,7 @@ class ConnectionPool:
             )
         except ValueError:  # what it says may hold the password
             raise StoreError(
-                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
+                "malformed address of the session store: expected something like postgresql://user@host:5432/db"
             ) from None
         if self._prepare is not None:
             try:

@@ -86,7 +86,7 @@ class _Job(Record):
     done: asyncio.Future[Any]
 
     def fail(self, error: Exception) -> None:
-        """Let whoever waits hear of it."""
+        """Tell those who wait."""
         if not self.done.done():
             self.done.set_exception(error)
 

@@ -16,7 +16,7 @@ BEAT = 0.5  # seconds between two looks at the stop flags
 
 
 class Pulsing(Protocol):
-    """Whoever holds a lease that must be looked after."""
+    """The holder of a lease that must be renewed."""
 
     lease: Lease
 
@@ -25,7 +25,7 @@ class Pulsing(Protocol):
         ...
 
     async def hear(self, sign: Sign) -> None:
-        """What the store has to say about the lease; may raise anything."""
+        """What the store reports about the lease; may raise anything."""
         ...
 
 
@@ -49,6 +49,7 @@ class Pulse:
     async def leave(self, member: Pulsing) -> None:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)
+        # The answer to a question in flight may still be about this lease; a store that is silent is not waited for.
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=LAST_WORDS)
         task = self._task
@@ -98,5 +99,6 @@ _PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKe
 
 def pulse_of(store: SessionStore) -> Pulse:
     """The heartbeat of this store's runs on this event loop."""
+    # By loop: a task cannot look after leases of runs on another one.
     here = _PULSES.setdefault(asyncio.get_running_loop(), {})
     return here.get(id(store)) or Pulse(store, here)

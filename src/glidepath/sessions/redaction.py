@@ -89,7 +89,7 @@ class Redactor:
         """The payload of one record, as plain data."""
         data = plain_payload(payload)
         if kind == "state" and isinstance(data, dict):
-            data.pop("program_states", None)  # nobody can look inside: such a call cannot go on from the journal
+            data.pop("program_states", None)  # nobody can look inside: such a call cannot continue from the journal
             return {name: self._patch(name, patch) for name, patch in data.items()}
         return self._walk(data)
 
@@ -156,7 +156,7 @@ def redactor_of(store: object) -> Redactor | None:
 
 
 def redacted_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tuple[Commit, ...], list[str]]:
-    """Commits that were written elsewhere, put through the hook and chained anew, and the calls it changed."""
+    """Commits that were written elsewhere, put through the hook and chained again, and the calls it changed."""
     made: list[Commit] = []
     calls: dict[str, None] = {}
     before = b""
@@ -175,7 +175,7 @@ class RedactingStore:
     """A store whose content goes through `hook` before it is written: `RedactingStore(SqliteStore(path), hide)`.
 
     `hook` gets every text that a person, a model or a tool said, and returns what is kept of it. It must be a plain
-    function, and the same for the same text. When it raises, or returns something else than a str, nothing is written
+    function, and the same for the same text. When it raises, or returns anything other than a str, nothing is written
     and the run ends FAILED. A call whose stored arguments it changed is never run from the journal: after a crash its
     outcome is unknown, and an approval must bring the arguments.
     """

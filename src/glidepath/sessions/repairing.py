@@ -41,7 +41,7 @@ async def repair(store: SessionStore, session_id: str, *, texts: Texts | None = 
 
     A commit is dropped when it, or one before it, does not fit the chain or cannot be read. Dropped commits that
     verify against the stored hash of the one before them go into a quarantine record, and the session is marked:
-    `resume` asks for `accept_repair=True` before it goes on. From then on every call that was open, and every call
+    `resume` asks for `accept_repair=True` before it continues. From then on every call that was open, and every call
     that the quarantined commits name, is known by its result or reported as unknown; none of them runs again. A call
     of which nothing is left but the damage itself cannot be reported: that is why a person is asked.
 
@@ -149,7 +149,7 @@ def _closing(
     if folded.opened is None:
         items.append(("opened", Opened(schema=SCHEMA, session_id=folded.session.id)))
     items += [("message", answer) for answer in answers]
-    calls = told_effects(effects) if effects else "which ones is not known."
+    calls = told_effects(effects) if effects else "which ones is unknown."
     items += [
         ("quarantine", quarantine),
         ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),

@@ -45,7 +45,7 @@ def _thin(desk: SegmentDesk) -> list[int]:
 
 
 def _move(desk: SegmentDesk, number: int) -> None:
-    """Write the sessions of a segment anew, where nobody holds them and they are whole."""
+    """Write the sessions of a segment again, where nobody holds them and they are whole."""
     found = desk.index.db.execute("SELECT key FROM parts WHERE segment = ? AND live", (number,)).fetchall()
     for (key,) in found:
         desk.segment()

@@ -1,4 +1,4 @@
-"""The folder of a segment store: what is in it, who may use it, and how its index is made anew."""
+"""The folder of a segment store: what is in it, who may use it, and how its index is made again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class SegmentFolder:
             names = [entry.name for entry in folder.iterdir()]
             strange = sorted(name for name in names if name not in _OURS and not name.startswith(_BEGIN))
             if strange:
-                what = f"{self.path} is a folder of something else ({strange[0]!r:.80}): choose another folder"
+                what = f"{self.path} is not the folder of a store ({strange[0]!r:.80}): choose another folder"
                 raise StoreError(what, kind="damaged")
         _made_folder(folder)
         _made_folder(folder / "segments")
@@ -140,7 +140,7 @@ class SegmentFolder:
 
     @contextmanager
     def locked(self, *, alone: bool = False) -> Iterator[None]:
-        """Nobody makes the index anew meanwhile; `alone`: nobody changes it. Raises `StoreError` (`locked`)."""
+        """Nobody makes the index again meanwhile; `alone`: nobody changes it. Raises `StoreError` (`locked`)."""
         if not self.writable:
             yield
             return
@@ -158,7 +158,7 @@ class SegmentFolder:
     # --- the index --------------------------------------------------------------------------------------------
 
     def index(self, wait: int) -> SegmentIndex:
-        """The index, made anew when it is lost, damaged or that of something else."""
+        """The index, made again when it is lost, damaged or that of something else."""
         if not self.writable:
             return self.view()
         import sqlite3
@@ -203,7 +203,7 @@ class SegmentFolder:
             return made
 
     def lose_index(self) -> None:
-        """Put the index aside; whoever opens the store makes a new one."""
+        """Put the index aside; the next process to open the store makes a new one."""
         path = f"{self.path}/index.db"
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}.lost")  # noqa: PTH105

@@ -1,7 +1,7 @@
 """The index of a segment store: names, owners, summaries, and where the last frame of each session is.
 
 It is a small SQLite file that is written in groups. Everything in it is in the segments, too: what it does not know yet
-is read from their ends, and when it is lost it is made anew.
+is read from their ends, and when it is lost it is made again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def split(tags: str) -> tuple[str, ...]:
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
-    """The file is the index of something else, or not an index: make it anew."""
+    """The file is the index of something else, or not an index: make it again."""
 
 
 class SegmentIndex:
@@ -166,7 +166,7 @@ class SegmentIndex:
             raise Foreign
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Make the tables of a new file. Whoever does this holds the folder's lock alone, or finds them made."""
+        """Make the tables of a new file. The caller holds the folder's lock alone, or finds them made."""
         if db.execute("PRAGMA page_count").fetchone()[0] > 1:
             self._check(db)
         else:
@@ -256,7 +256,7 @@ class SegmentIndex:
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
-        """Note where some commits are: number, segment and place. Whoever looks for one near it need not go far."""
+        """Note where some commits are: number, segment and place. Looking for one near it is then short."""
         rows = [(key, *mark) for mark in marks]
         self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
 

@@ -1,4 +1,4 @@
-"""A store in a folder: each process appends to a segment of its own. A commit is one write, and nothing else."""
+"""A store in a folder: each process appends to its own segment. A commit is one write, and nothing else."""
 
 from __future__ import annotations
 
@@ -110,6 +110,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _forked(self) -> None:
         """Files of the parent are the parent's: they are left alone, and what it holds is not held here."""
+        # Kept, so that nothing closes them: SQLite forbids even that in a fork.
         self._abandoned = (self._desk, self._sync)
         self._desk = self._sync = self._gone = None
         self._asked = {}
@@ -128,21 +129,22 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise disk_error(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged") from error
 
-    def _with(self, work: Callable[[SegmentDesk], T], *, anew: bool = True) -> T:
-        """Do something with the open files. An index that turns out to be damaged is made anew, once.
+    def _with(self, work: Callable[[SegmentDesk], T], *, again: bool = True) -> T:
+        """Do something with the open files. An index that turns out to be damaged is made again, once.
 
         When the folder was removed or replaced, whatever is there now is opened, or made; with `anew` False, as a
         lease needs it, `StoreError` (`missing`) is raised instead.
         """
         with self._lock, self._errors():
             desk = self._open()
+            # Before any work: writing into a folder that was removed would succeed, and nobody would ever find it.
             if self._gone is not None or desk.lost():
-                if not anew:
+                if not again:
                     raise self._lost()
                 desk = self._start_anew(desk)
             try:
@@ -245,7 +247,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _leased(self, work: Callable[[SegmentDesk], T]) -> T:
         """Do something with a lease on what is open now."""
-        return self._with(work, anew=False)
+        return self._with(work, again=False)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
@@ -330,6 +332,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or held is None or held.token != lease.token:
                 raise self._refused(lease)
             try:
+                # A commit with a summary begins or ends something: worth a look whether the folder is still there.
                 if summary is not None:
                     self._looked = GONE
                     self._look_around(desk)
@@ -361,8 +364,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or desk.own is None:
                 return
             desk.syncs = True
+            # A session may have commits in a segment that a dead process never synced: ours are worth nothing alone.
             elders = {held.elder for held in desk.held.values()} - {0, desk.own.number}
             waiting = [held for held in desk.held.values() if held.elder]
+            # Synced without the lock, or every append would wait for the disk: under a descriptor that stays open.
             handle = desk.own.duplicate()
         try:
             for number in elders:

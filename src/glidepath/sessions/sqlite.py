@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore"]
 
-LAYOUT = 1  # of the tables; the journal inside has a version of its own
+LAYOUT = 1  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
@@ -124,7 +124,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._full: Any = None
         self._writer: Writer | None = None
         self._leases = 0
-        self._renewals: dict[int, float] = {}  # when each lease is written anew
+        self._renewals: dict[int, float] = {}  # when each lease is written again
         self._kept: dict[int, int] = {}  # tokens that could not be given back, by session
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
@@ -245,7 +245,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
             what = told(error)  # of another type, or text that is none: we wrote no such thing

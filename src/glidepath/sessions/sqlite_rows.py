@@ -1,4 +1,4 @@
-"""A row of an SQLite store as what it stands for, whatever is in it."""
+"""A row of an SQLite store as a value, whatever is in it."""
 
 from __future__ import annotations
 

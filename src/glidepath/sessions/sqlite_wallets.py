@@ -1,4 +1,4 @@
-"""Wallets in an SQLite file. A thread of its own does the work, and everything that waits goes into one transaction."""
+"""Wallets in an SQLite file. Its own thread does the work, and everything that waits goes into one transaction."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class Clerk:
-    """A thread with a connection of its own that does pieces of work, as many as are waiting in one transaction."""
+    """A thread with its own connection that does pieces of work, as many as are waiting in one transaction."""
 
     def __init__(self, path: str, connect: Callable[[], Any], errors: Callable[[], Any]) -> None:
         self._path = path
@@ -151,7 +151,7 @@ class SqliteWallets(WalletDesk):
         self._desk_pid = os.getpid()
 
     def _connect_wallets(self) -> Any:
-        """A connection of its own, for the thread."""
+        """Its own connection, for the thread."""
         store: Any = self
         return store._open("NORMAL", int(store._busy * 1000))  # noqa: SLF001 - of a SqliteStore
 

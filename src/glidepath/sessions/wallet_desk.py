@@ -57,7 +57,7 @@ class WalletDesk:
 
     @abstractmethod
     async def _remove_wallet(self, name: str) -> None:
-        """Delete a wallet and its accounts, if nothing is held there and it is nobody's parent."""
+        """Delete a wallet and its accounts, if nothing is held there and it has no children."""
 
     async def _held_open(self, key: str) -> None:
         """A hold is drawn on for the first time in this process."""

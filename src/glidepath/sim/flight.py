@@ -1,4 +1,4 @@
-"""One flight: a configuration, a specimen and a seed, flown to its end in virtual time."""
+"""One flight: a configuration, a specimen and a seed, run to its end in virtual time."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Trail:
 
 
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
-    """Fly a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
+    """Run a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
     if kind.killed:
         return _fly_twice(config, kind, seed)
     if kind.real_time:
@@ -186,7 +186,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
 
 
 async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
-    """Fly until there is a result; says what was raised instead of one, if anything was."""
+    """Run until there is a result; says what was raised instead of one, if anything was."""
     world.task = asyncio.create_task(_run(agent, world, seed))
     beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
     raised = ""

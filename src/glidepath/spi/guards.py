@@ -89,7 +89,7 @@ class Stop(Value, frozen=True, kw_only=True):
 
 
 class Recovery(Value, frozen=True, kw_only=True):
-    """Go on: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
+    """Continue: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
 
     reason: str
     message: str = ""

@@ -169,7 +169,7 @@ class Plugin:
     """A plugin overrides the hooks it needs; the others cost nothing.
 
     Give it a `name` (default: the class name in snake_case, unique in a configuration). `runs_before` and
-    `runs_after` name plugins it must stand before or behind. State that belongs to one run is made in `for_run`.
+    `runs_after` name plugins it must come before or after. State that belongs to one run is made in `for_run`.
     """
 
     name: str
@@ -239,7 +239,7 @@ class Plugin:
         """See what happened.
 
         Asked: for every event named in `events`; None is all but `StreamChunk`.
-        Answer: nothing. An async observer has a queue of its own; at the end it has a second to catch up.
+        Answer: nothing. An async observer has its own queue; at the end it has a second to catch up.
         Composition: in order, behind the journal and the event sink.
         Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events,
         which are counted, but never the last.
@@ -249,7 +249,7 @@ class Plugin:
     def steering(self, context: PollContext) -> PollAnswer:
         """Put messages in while the run works.
 
-        Asked: before the first model call and after every turn that goes on.
+        Asked: before the first model call and after every turn that continues.
         Answer: None, a str, a user message, or several of them.
         Composition: all are asked, their messages join in order, before the next model call.
         Failure: crash or hang: skipped and reported; of several messages only the unusable ones.

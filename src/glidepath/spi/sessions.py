@@ -1,6 +1,6 @@
 """The session store port: where journals live. A journal is a chain of commits that only grows.
 
-A commit is written whole or not at all. Whoever writes holds a lease: `claim` gives it out with a fencing token that
+A commit is written whole or not at all. A writer holds a lease: `claim` gives it out with a fencing token that
 only grows, and a write with an older token is refused, however late it arrives. What is inside a commit is of no
 concern to a store: it keeps bytes, their hash and their order.
 """
@@ -117,7 +117,7 @@ class SessionStore(Protocol):
     connection alive for a loop on which no lease is held.
 
     What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
-    cause `store`; its text is kept. What waits is asked to stop then; a commit may have been written all the same.
+    cause `store`; its text is kept. Pending work is asked to stop then; a commit may have been written all the same.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
@@ -181,7 +181,8 @@ class Inbox(Protocol):
     it. They go when their session is removed. `claim` and `beat` say how many there are (`mail`). The journal says how
     far they were taken, so that a run that dies takes them again, or never again.
 
-    What happens when it crashes: the run does not see what waits in there, and goes on; it is read at the next beat.
+    What happens when it crashes: the run does not see the messages in there, and continues; it is read at the next
+    beat.
     """
 
     async def post(self, session_id: str, note: Note) -> int:
@@ -222,7 +223,7 @@ class Hold(Value, frozen=True, kw_only=True):
 
 
 class WalletDraw(Value, frozen=True, kw_only=True):
-    """How a run stands when it draws. What it has spent is the total of its meter, earlier legs included.
+    """The state of a run when it draws. What it has spent is the total of its meter, earlier legs included.
 
     `landing` is kept back for its landing, `flight` is reserved for calls in flight, `asked` is what the next call may
     cost and `least` the smallest call that is worth making. A draw that asks for nothing gives the surplus back.
@@ -448,7 +449,7 @@ class Catalog(Protocol):
     Contract: what a session's last summary says is what `find` finds it by, from the moment `append` has written it.
     Titles and tags belong to the session and go with it when it is removed; writing a journal does not change them.
 
-    What happens when it crashes: whoever asked gets its `StoreError`; runs are not concerned.
+    What happens when it crashes: the caller gets its `StoreError`; runs are not concerned.
     """
 
     async def find(self, query: SessionQuery) -> SessionPage:

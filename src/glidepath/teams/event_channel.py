@@ -55,6 +55,7 @@ class EventChannel:
             with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
                 self._loop.call_soon_threadsafe(self.emit, event)
             return
+        # Observers close their books at the terminal event: nothing may follow it.
         if self.ended is not None:
             self._warn(f"{event.kind} came after the end and was not published")
             return
@@ -98,6 +99,7 @@ class EventChannel:
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
             self.outcomes[event.outcome.step_id] = event.outcome
+        # First the journal, then the observers: what somebody has seen should not be missing after a crash.
         if self._journal is not None and self.failure is None:
             try:
                 self._journal.write(event, self._request.goal)
@@ -143,7 +145,7 @@ class EventChannel:
 
 
 def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
+    """The terminal event, whose result knows its number: a team that continues counts on from there."""
     result = replace(event.result, sequence=event.sequence)
     numbered: TeamEvent = replace(event, result=result)
     return numbered

@@ -1,8 +1,8 @@
 """What happened in a team, in the past tense. They go to the same observers as the events of a run.
 
 Every team event carries the request (`run_id`, also as `request_id`), the team, a sequence number without gaps, the
-time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; whoever makes an event gives only
-what it says. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
+time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; the maker of an event gives
+only its content. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TeamEvent(Event, frozen=True, kw_only=True):
 
 
 class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An execution began; `resumed` when it goes on with what an earlier one left."""
+    """An execution began; `resumed` when it continues with what an earlier one left."""
 
     request: TeamExecutionRequest
     coordinator: str = ""
@@ -144,7 +144,7 @@ class StepSteered(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class TeamPaused(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The execution ended and can go on: a plan waits for confirmation, or steps wait for a person."""
+    """The execution ended and can continue: a plan waits for confirmation, or steps wait for a person."""
 
     result: TeamResult
 

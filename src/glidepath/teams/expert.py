@@ -184,7 +184,7 @@ class _Ladder:
             plan.move(step, StepState.ESCALATED)
             reason = answer.feedback
         if step.paused_senior:
-            step.warnings.append("the senior's attempt waits for a person, and no senior is there to go on with it")
+            step.warnings.append("the senior's attempt waits for a person, and no senior is there to continue with it")
         arbiter = self._arbiter if step.best.strip() else None
         _hand_off(plan, step, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:
@@ -248,7 +248,7 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
 
 
 def _taken(plan: PlanRun, step: StepRun, found: Review) -> Review:
-    """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
+    """The review as it counts: out of time does not pass, and a person who spoke meanwhile is to be heard."""
     verdict = found.verdict
     if step.expired and step.stopped is None and plan.halted is None:
         return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)

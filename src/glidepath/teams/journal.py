@@ -115,7 +115,7 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
 
 
 def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
-    """The events, as they were written; what only says that the journal was imported is none."""
+    """The events, as they were written; a mere mark of an import does not count."""
     refuse_unfinished(entry)
     whole = verified(commits, head=entry.head, hash_=entry.hash)
     return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]

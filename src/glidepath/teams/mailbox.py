@@ -13,7 +13,7 @@ from glidepath.teams.agent_variants import AgentVariants
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Mailboxes"]
+__all__ = ["Mailboxes", "TeamMailbox"]
 
 
 class TeamMailbox(Plugin):

@@ -115,7 +115,7 @@ class StepTable:
         return state.delivered or (self.policy is DependencyFailure.RUN_DEGRADED and state.terminal)
 
     def in_state(self, *states: StepState) -> list[TeamStep]:
-        """The steps that stand there, in plan order."""
+        """The steps in that state, in plan order."""
         return [step for step in self.plan.steps if self.states[step.id] in states]
 
     def outcomes_in_order(self) -> tuple[StepOutcome, ...]:

@@ -62,7 +62,7 @@ def step_prompt(
 
 
 def _goal(request: TeamExecutionRequest) -> str:
-    """What whoever made the request has said."""
+    """What the person who made the request has said."""
     parts = [f"Goal of the team: {safe(request.goal)}"]
     return "\n\n".join([*parts, *(f"{name}: {safe(text)}" for name, text in request.context.items())])
 

@@ -1,4 +1,4 @@
-"""Fakes, virtual time and checks for whoever tests an agent, a plugin or the runtime itself."""
+"""Fakes, virtual time and checks for testing an agent, a plugin or the runtime itself."""
 
 from typing import TYPE_CHECKING
 

@@ -29,7 +29,7 @@ _CLEANUP_SECONDS = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The virtual loop cannot go on: nothing left to wait for, or a limit of the clock was passed."""
+    """The virtual loop cannot continue: nothing left to wait for, or a limit of the clock was passed."""
 
 
 class VirtualClock:
@@ -65,7 +65,7 @@ class VirtualClock:
         self._time = start
 
     def time(self) -> float:
-        """The virtual monotonic time, in seconds; it goes on from one `run` to the next."""
+        """The virtual monotonic time, in seconds; it continues from one `run` to the next."""
         return self._time
 
     def now(self) -> float:
@@ -88,7 +88,7 @@ class VirtualClock:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time.
 
-    `workers` is the set of things that are busy in real time: whoever starts a thread adds a token, and a callback on
+    `workers` is the set of things that are busy in real time: code that starts a thread adds a token, and a callback on
     this loop discards it. `run_in_executor` (and so `asyncio.to_thread`) does that by itself.
     """
 
@@ -152,7 +152,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Stands where the loop waits: decides between waiting in real time, jumping, and giving up."""
+    """Replaces the loop's wait: decides between waiting in real time, jumping, and giving up."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

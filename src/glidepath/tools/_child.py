@@ -135,7 +135,7 @@ def load(job: dict[str, Any]) -> Any:
             module = _load_file(job["module"], job["file"])
     found = getattr(module, job["name"], None)
     if found is None:
-        raise LookupError(f"{job['module']} has no function {job['name']!r} when it is imported anew")
+        raise LookupError(f"{job['module']} has no function {job['name']!r} when it is imported again")
     # A decorated function is a Tool under its own name.
     return found if inspect.isroutine(found) else getattr(found, "fn", found)
 
@@ -189,7 +189,7 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
 
 
 def call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """What the function answers; a coroutine or an async iterator is run to its end on a loop of its own."""
+    """What the function answers; a coroutine or an async iterator is run to its end on its own loop."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return asyncio.run(_settle(function, values))
     result = function(**values)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
 
-MOST_ITEMS = 100_000  # of a collection that are read: one of a class of its own may have no end
+MOST_ITEMS = 100_000  # of a collection that are read: one of its own class may have no end
 DEEPEST = 60
 LONGEST = 100_000  # characters of one value that is shown as text
 MOST_ELEMENTS = 10_000  # of an array that is written out; a larger one shortens itself
@@ -87,7 +87,7 @@ class _Reader:
         self._inside.add(id(value))
         try:
             return self._opened(value, depth)
-        except CONTAINED:  # a value of a class of its own may raise whatever is asked of it
+        except CONTAINED:  # its own value class may raise whatever is asked of it
             return self.as_text(value, depth)
         finally:
             self._inside.discard(id(value))

@@ -21,6 +21,8 @@ from glidepath.tools.schema import (
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
 
+_asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # names of the module: every call passes here
+
 __all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
 
 _MAX_PROBLEMS = 12
@@ -45,48 +47,46 @@ class ArgumentsError(ToolError):
         self.problems = tuple(problems)
 
 
-class Bound:
+class Bound(_wire.Record, eq=False):
     """Arguments that fit: `values` is what the function receives, `arguments` the same as plain data.
 
     Both hold every argument, defaults and coerced values included, and share nothing with each other or the input.
     """
 
-    __slots__ = ("_arguments", "_data", "values")
-
-    def __init__(self, values: dict[str, Any], data: bytes) -> None:
-        self.values = values
-        self._data = data
-        self._arguments: dict[str, Any] | None = None
+    values: dict[str, Any]
+    data: bytes
+    """The plain data as JSON."""
+    _arguments: dict[str, Any] | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The plain data that hooks, events and journal see; read when somebody asks."""
         arguments = self._arguments
         if arguments is None:
-            self._arguments = arguments = _wire.loads(self._data)
+            self._arguments = arguments = _wire.loads(self.data)
         return arguments
 
     def read(self) -> dict[str, Any]:
         """The same plain data, shared with nobody."""
-        return _wire.loads(self._data)  # type: ignore[no-any-return]
+        return _wire.loads(self.data)  # type: ignore[no-any-return]
 
     def written(self) -> Any:
-        """The same as JSON, which nobody can change; a `ToolCall` takes it for its arguments."""
-        return _wire.Raw(self._data)
+        """The same as JSON, which nobody can change; a `ToolCall` accepts it as arguments."""
+        return _wire.Raw(self.data)
 
     def intact(self) -> bool:
         """False when somebody changed `arguments` in place; from then on they are as they were."""
         if self._arguments is None:
             return True
         try:
-            if _wire.encode(self._arguments) == self._data:  # quicker than reading them again to compare
+            if _wire.encode(self._arguments) == self.data:  # quicker than reading them again to compare
                 return True
-            shown, self._arguments = self._arguments, _wire.loads(self._data)
+            shown, self._arguments = self._arguments, _wire.loads(self.data)
             return bool(shown == self._arguments)
         except KeyboardInterrupt:
             raise
         except BaseException:  # whatever somebody put in there
-            self._arguments = _wire.loads(self._data)
+            self._arguments = _wire.loads(self.data)
             return False
 
 
@@ -126,10 +126,10 @@ class SignatureBinder:
         try:
             # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
             # hooks, events and journal could not write fails here.
-            checked = self._decode(arguments if type(arguments) is _wire.Raw else _written(arguments))
+            checked = self._decode(arguments if arguments.__class__ is _Raw else _written(arguments))
             if self._fills:
                 bridge.fill(checked)
-            return Bound(_wire.asdict(checked), bridge.encode(checked))
+            return Bound(_asdict(checked), _encode(checked))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a user's own type raises is about these arguments

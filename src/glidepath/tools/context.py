@@ -18,7 +18,7 @@ MOST_UNTOLD = 256  # reports of one call from another thread that wait for the l
 
 
 class ToolHost(Protocol):
-    """Whoever runs tools: what a `ToolContext` passes on.
+    """The runner of tools: what a `ToolContext` passes on.
 
     Contract: all methods but `spawn` are cheap and synchronous. `report` and `spawn` are called on the run's own
     loop; `remaining`, `near_budget` and `is_cancelled` may be called from any thread and only read.
@@ -65,7 +65,7 @@ class ToolContext(Generic[DepsT]):
 
     A tool gets it by having a parameter annotated `ToolContext`, or `ToolContext[Shop]` when it needs the `Shop` that
     was passed as `run(deps=...)`. `idempotency_key` stays the same when the call is
-    repeated after a crash: pass it on to services that can recognise a repetition.
+    repeated after a crash: pass it on to services that can recognize a repetition.
     """
 
     __slots__ = (

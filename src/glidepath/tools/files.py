@@ -45,7 +45,7 @@ def file_tokens(file: FileBlock) -> int:
 
 
 def _seconds(data: bytes) -> int:
-    """How long a recording is: a WAV says it, anything else is taken for very well compressed."""
+    """How long a recording is: a WAV says it, anything else is assumed to be highly compressed."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         rate = int.from_bytes(data[28:32], "little")
         if rate > 0:

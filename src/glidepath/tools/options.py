@@ -47,7 +47,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class ToolOptions(RunOptions, total=False):
-    """Everything that can be said about a tool besides its function."""
+    """Every option of a tool besides its function."""
 
     name: str | None
     description: str | None

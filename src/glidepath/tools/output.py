@@ -66,7 +66,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
     try:
         if isinstance(kind, str | bytes) or kind is None:
-            raise TypeError("it is no type")
+            raise TypeError("it is not a type")
         (root,), components = _wire.schema_components(kind, schema_hook=hook)
         _wire.decoder(kind, dec_hook=bridge.build)
     except Exception as error:

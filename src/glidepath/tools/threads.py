@@ -76,7 +76,7 @@ class ThreadWorker:
         self._busy = None
 
     def rest(self) -> None:
-        """The thread waits for something on the loop: the virtual clock goes on meanwhile."""
+        """The thread waits for something on the loop: the virtual clock continues meanwhile."""
         if self._busy is not None:
             self._busy.discard(self)
 

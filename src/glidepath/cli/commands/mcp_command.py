@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tested = actions.add_parser("test", help="start servers and show their tools")
     tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
     pinned = actions.add_parser("pin", help="remember what servers offer now, in glidepath.mcp.lock")
-    differs = actions.add_parser("diff", help="show what is different from what was pinned")
-    approved = actions.add_parser("approve", help="look at what changed and pin it")
+    differs = actions.add_parser("diff", help="show what differs from the pins")
+    approved = actions.add_parser("approve", help="review the changes and pin them")
     approved.add_argument("--tool", action="append", default=[], help="only this tool; may be repeated")
     approved.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     login = actions.add_parser("login", help='log in to servers with auth = "oauth", in the browser')
@@ -117,7 +117,7 @@ def _list(found: list[tuple[McpServer, str]], world: World) -> int:
 
 
 def _lock(path: Path, world: World) -> Lock | None:
-    """The lock; a damaged one is said, and counts as none here."""
+    """The lock; a damaged one is reported and treated as missing."""
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import read_lock
 
@@ -140,7 +140,7 @@ async def _login(servers: list[McpServer], options: argparse.Namespace, world: W
     code = 0
     for server in [one for one in servers if one.link.auth == "oauth"]:
         if options.forget:
-            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'there was no login'}\n")
+            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'not logged in'}\n")
             continue
         async with Login(visit) as login:
             supply = await _opened(server.configured(auth=login, connect_timeout=300.0), world)
@@ -155,7 +155,7 @@ async def _login(servers: list[McpServer], options: argparse.Namespace, world: W
 
 
 async def _opened(server: McpServer, world: World) -> McpSupply | None:
-    """A connection to the server, whatever is pinned; None, and why, when it cannot be had."""
+    """A connection to the server, whatever is pinned; None, and why, when it cannot be made."""
     from glidepath.tools.sources import SourceError
 
     supply = server.configured(pins="off").open()
@@ -267,7 +267,7 @@ async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: W
             world.write(found[0])
             code = 1
         else:
-            world.write(f"{server.name}: as it was pinned\n")
+            world.write(f"{server.name}: unchanged\n")
     return code
 
 
@@ -289,7 +289,7 @@ async def _approve(servers: list[McpServer], options: argparse.Namespace, world:
                 f"{server.name} has no tool {', '.join(unknown)}; there are {', '.join({**pinned, **now}) or 'none'}"
             )
         if not said:
-            world.write(f"{server.name}: as it was pinned\n")
+            world.write(f"{server.name}: unchanged\n")
             continue
         world.write(said)
         if not options.yes:

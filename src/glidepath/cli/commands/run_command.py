@@ -42,26 +42,24 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath run` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "task", nargs="*", help="what to do; - reads standard input, as does no task at all when it is a pipe"
-    )
+    parser.add_argument("task", nargs="*", help="what to do; - reads standard input (the default in a pipe)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--continue", dest="go_on", action="store_true", help="ask in the last session of this folder"
+        "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
-    which.add_argument("-r", "--resume", metavar="ID", help="ask in this session (a beginning of its id, or its name)")
-    which.add_argument("--last", action="store_true", help="ask in the last session, of whatever folder")
+    which.add_argument(
+        "-r", "--resume", metavar="ID", help="continue this session (its id, the start of it, or its name)"
+    )
+    which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the session")
-    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture, too")
+    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
     )
-    parser.add_argument("-o", "--out", metavar="FILE", help="write the answer to a file, too")
-    parser.add_argument(
-        "-p", "--print", dest="plain", action="store_true", help="print the answer as it is, no status line"
-    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="also write the answer to a file")
+    parser.add_argument("-p", "--print", dest="plain", action="store_true", help="print the raw answer, no status line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results at length")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results in full")
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -76,8 +74,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.attachments import picture, with_pictures
 
     pictures = [picture(world.folder / name) for name in options.image]
-    asks_for_old = options.go_on or options.last or options.resume
-    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or asks_for_old:
+    wants_it_kept = options.go_on or options.last or options.resume or options.name
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
     output = None
     if options.json_schema is not None:
@@ -118,7 +116,7 @@ async def _old_session(options: argparse.Namespace, agent: Agent, world: World) 
 
 
 def _must_be_writable(path: Path) -> None:
-    """Rather now than when the answer is paid for."""
+    """Fail now rather than after paying for the answer."""
     from glidepath.errors import ConfigurationError
 
     try:
@@ -294,7 +292,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
 
 
 def _lost(result: RunResult, *, begun: bool) -> bool:
-    """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
+    """True when the store failed and there is nothing to continue with: it never began, or another process owns it."""
     cause = result.cause
     if cause is None or cause.source != "store":
         return False
@@ -313,7 +311,7 @@ async def _fly_on(
     *,
     changes: Changes | None = None,
 ) -> RunResult:
-    """Until the run has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the run has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
     from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.approval import decide
@@ -337,7 +335,7 @@ async def _fly_on(
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
-    """The command that continues a session: with what was said on this command line, and without a password.
+    """The command that continues a session: with the flags of this command line, and without a password.
 
     A limit that was hit is raised: without that, the run would end at once again.
     """
@@ -361,7 +359,7 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
 
 
 def said_flags(settings: LoadedSettings) -> list[str]:
-    """What of this command line has to be said again, for the same model, tools and store."""
+    """What of this command line has to be repeated, for the same model, tools and store."""
     words: list[str] = []
     for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
         value = settings.get(key)
@@ -382,7 +380,7 @@ async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> Run
             try:
                 screen.show(event)
             except BrokenPipeError:
-                token.cancel("nobody reads the output any more")
+                token.cancel("nothing reads the output any more")
                 raise
     ended: RunResult = stream.result
     return ended

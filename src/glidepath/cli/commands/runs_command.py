@@ -1,6 +1,6 @@
-"""Look at what a store keeps, and look after it.
+"""Inspect and maintain the runs in a store.
 
-A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` flies again
+A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` replays
 without a model or a tool; `stop` reaches a run in any process within a second.
 """
 
@@ -32,27 +32,28 @@ _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_ST
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath runs` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listed = actions.add_parser("list", help="the runs in the store, the last written first")
-    listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
-    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listed = actions.add_parser("list", help="list the runs in the store, newest first")
+    listed.add_argument("--children", action="store_true", help="also the runs of child agents")
+    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="one JSON object a line")
-    shown = _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    shown = _named(actions.add_parser("show", help="one run: its state, usage and messages"))
     shown.add_argument("--json", action="store_true", help="as one JSON object")
-    shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
-    shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
+    shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
+    shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
     stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="what its result will say")
     exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
     exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="take in what export wrote")
+    imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
-    pruned = actions.add_parser("prune", help="forget runs that ended long ago")
-    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
-    _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
+    pruned = actions.add_parser("prune", help="delete runs that ended long ago")
+    pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
+    _named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
     _named(
         actions.add_parser(
-            "replay", help="fly a journal again with the settings of its run, call no model and no tool, and compare"
+            "replay",
+            help="replay a journal with the settings of its run, without calling a model or a tool, and compare",
         )
     )
     for name, action in actions.choices.items():
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     return parser
 
 
@@ -112,7 +113,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World, 
     elif found:
         world.write("".join(f"{line}\n" for line in lines(found)))
     else:
-        world.note("no run is kept here")
+        world.note("there are no runs in this store")
     return 0
 
 
@@ -160,7 +161,7 @@ async def _show_json(session: str, store: SessionStore, world: World) -> int:
 
 
 async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
-    """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
+    """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import money, printable
     from glidepath.sessions.archive import show
@@ -212,7 +213,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
 
 
 def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
-    """The calls without a result, each with what becomes of it when the run is resumed."""
+    """The calls without a result, each with what to do with it when the run is resumed."""
     from glidepath.sessions.recover import open_calls
 
     result = folded.result
@@ -227,7 +228,7 @@ def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]
             again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
             found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
         else:
-            found.append((call, "imported; a person is asked" if folded.foreign else "had not begun"))
+            found.append((call, "imported; a person will be asked" if folded.foreign else "had not begun"))
     return found
 
 
@@ -244,7 +245,7 @@ async def _stop(options: argparse.Namespace, store: SessionStore, world: World, 
 
     async for entry in each_session(store, prefix=options.session, roots=False):
         if entry.session_id == options.session and entry.summary.get("outcome"):
-            world.note(f"{options.session} has ended already ({standing(entry)})")
+            world.note(f"{options.session} has already ended ({standing(entry)})")
             return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")
@@ -276,7 +277,7 @@ async def _import(options: argparse.Namespace, store: SessionStore, world: World
 
 
 async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    """Take in what was exported."""
+    """Import what was exported."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
 

@@ -1,4 +1,4 @@
-"""Give a fleet a run.
+"""Submit a run to a fleet.
 
 The run's session is printed at once; `glidepath runs show` and `runs stop` take it. With --wait the answer is printed,
 too, and the exit code says how the run ended.
@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", nargs="*", help="what to do; - reads standard input")
     add_store_flag(parser)
     parser.add_argument("--tenant", help="who pays: the run counts against this tenant's day and month")
-    parser.add_argument("--session", metavar="ID", help="the run's own id: submitted twice, it is one run")
-    parser.add_argument("--wallet", metavar="NAME", help="the run spends from this wallet in the fleet's store, too")
+    parser.add_argument("--session", metavar="ID", help="the run's id: submitting it twice starts one run")
+    parser.add_argument("--wallet", metavar="NAME", help="also spend from this wallet in the fleet's store")
     parser.add_argument("--wait", action="store_true", help="wait for the answer")
 
 

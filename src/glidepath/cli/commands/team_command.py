@@ -1,4 +1,4 @@
-"""Give a team one goal: plan, work, review, and a board of the steps meanwhile.
+"""Give a team of agents one goal and watch its steps.
 
 The result goes to standard output, the board and the report to the error stream. The first Ctrl-C lets what is running
 deliver, the second stops it. On a terminal you are asked about calls that need approval.
@@ -37,7 +37,7 @@ exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath team` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("action", choices=("run", "resume"), help="carry out a goal, or continue a request")
+    parser.add_argument("action", choices=("run", "resume"), help="work toward a goal, or continue a request")
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
     if options.action == "resume" and not options.store:
-        raise ConfigurationError("resume needs --store FILE, the one that the team was run with")
+        raise ConfigurationError("resume needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
         raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
     try:
@@ -113,7 +113,7 @@ async def _decided(
     go_on: Callable[..., Awaitable[TeamResult]],
     caught: Caught,
 ) -> TeamResult:
-    """Until the team has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the team has ended, or needs a decision that nobody can make."""
     from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
 
     while caught.number is None:
@@ -143,7 +143,7 @@ def _who(outcome: StepOutcome) -> str:
 
 
 def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
-    """The tools of whoever waits."""
+    """The tools of the member that is waiting."""
     if outcome.senior:
         senior = getattr(team.coordinator, "senior", None)
         return () if senior is None else senior.config.tools
@@ -204,9 +204,9 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
     if options.store:
         world.note(f"to continue: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):
-            world.note("you are asked on a terminal; --approve all or --approve deny decide without you")
+            world.note("run it on a terminal to be asked, or pass --approve all or --approve deny")
     else:
-        world.note("nothing is kept: run it with --store FILE to go on later")
+        world.note("nothing was saved: run it with --store FILE to continue later")
 
 
 def _again(options: argparse.Namespace, request_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Look at the wallets in a store, and say what they may spend.
+"""Show the wallets in a store, and set what they may spend.
 
 A wallet is a budget that is kept in a store: every run that draws from it, in any process, stays within it. Runs of the
 command line draw from one with --wallet NAME, programs with Budget(..., name=NAME, store=store). `set` makes a wallet,
@@ -30,17 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
     _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
-    changed = _named(actions.add_parser("set", help="make a wallet, or outrank the limits that programs give it"))
-    changed.add_argument("--max-cost", metavar="USD", help="dollars in a period, or in all")
-    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens in a period, or in all")
-    changed.add_argument(
-        "--per", choices=("day", "month"), help="of a new wallet: its limits are for each day or month"
-    )
-    changed.add_argument("--parent", metavar="NAME", help="of a new wallet: the wallet that it draws from, too")
-    changed.add_argument("--as-declared", action="store_true", help="give the programs their say again")
+    changed = _named(actions.add_parser("set", help="make a wallet, or override the limits that programs give it"))
+    changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
+    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens per period, or in total")
+    changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
+    changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
+    changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
     _named(actions.add_parser("close", help="refuse every further call; runs in flight land"))
-    _named(actions.add_parser("open", help="allow a closed wallet to be drawn from again"))
-    _named(actions.add_parser("remove", help="forget a wallet that no run holds, and its history"))
+    _named(actions.add_parser("open", help="reopen a closed wallet"))
+    _named(actions.add_parser("remove", help="delete an unused wallet and its history"))
     for action in actions.choices.values():
         add_setting_flags(action, leave_out=_OF_A_FLIGHT)
         add_config_flags(action)
@@ -140,10 +138,12 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -
     if options.max_tokens is not None and options.max_tokens < 0:
         raise ConfigurationError(f"--max-tokens must be at least 0, not {options.max_tokens}")
     if options.as_declared == (money is not None or options.max_tokens is not None):
-        raise ConfigurationError("say what it may spend, with --max-cost or --max-tokens, or --as-declared; not both")
+        raise ConfigurationError("pass --max-cost or --max-tokens, or else --as-declared")
     if await _exists(store, options.name):
         if options.per or options.parent:
-            raise ConfigurationError(f"wallet {options.name!r:.80} exists: --per and --parent are of a new wallet")
+            raise ConfigurationError(
+                f"wallet {options.name!r:.80} already exists: --per and --parent are only for a new wallet"
+            )
         await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
     else:
         if options.as_declared:

@@ -45,7 +45,7 @@ async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) 
 
 
 async def note_stopped(ledger: FleetLedger, tenant: str | None, sessions: Sequence[str]) -> None:
-    """Remember which sessions were asked to stop, so that whoever releases the switch can take that back."""
+    """Remember which sessions were asked to stop, so that releasing the switch can undo that."""
     query = (
         "UPDATE glidepath_switches SET stopped = stopped || $3::text[] "
         "WHERE scope = $1 AND name = $2 AND released IS NULL"
@@ -85,7 +85,7 @@ async def thrown(ledger: FleetLedger) -> list[ThrownSwitch]:
 
 
 async def held(ledger: FleetLedger, session: str | None) -> str | None:
-    """Why a run in this session must not fly now, in a sentence; None when it may."""
+    """Why a run in this session must not start now, in a sentence; None when it may."""
     query = "SELECT glidepath_held((SELECT tenant FROM glidepath_fleet_runs WHERE session = $1))"
     why: str | None = await ledger._fetchval(query, session)  # noqa: SLF001
     return why
@@ -98,7 +98,7 @@ async def tenants(ledger: FleetLedger) -> list[str]:
 
 
 async def unfinished(ledger: FleetLedger, tenant: str | None) -> list[str]:
-    """The sessions of runs that wait in a queue or fly, in a worker or elsewhere: of a tenant, or all."""
+    """The sessions of queued and running runs, in a worker or elsewhere: of a tenant, or all."""
     return [row["session"] for row in await ledger._fetch(_UNFINISHED, tenant)]  # noqa: SLF001
 
 

@@ -58,7 +58,7 @@ def system_of(transcript: Sequence[Message], system_prompt: str = "") -> str:
 def anthropic_turns(
     transcript: Sequence[Message], *, thoughts: bool = True, takes: Takes = TAKES
 ) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one message, so that results stand next to their calls.
+    """The turns: neighbors of one role are one message, so that results are next to their calls.
 
     Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
     """
@@ -99,7 +99,7 @@ def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any
 
 
 def _cite(blocks: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
-    """Give the end of the text before it its citations back: it was a block of its own."""
+    """Give the end of the text before it its citations back: it was its own block."""
     length = item.get("length")
     if not blocks or blocks[-1]["type"] != "text" or type(length) is not int or length <= 0:
         return
@@ -225,7 +225,7 @@ def _read_block(block: Mapping[str, Any]) -> Any:
         return TextBlock(block["text"])
     source = block.get("source") or {}
     if block["type"] not in ("image", "document") or source.get("type") not in ("url", "base64", "text"):
-        raise ValueError(f"a block of type {block['type']!r} with this source has no block of ours")
+        raise ValueError(f"a block of type {block['type']!r} with this source is not supported")
     image = block["type"] == "image"
     if source["type"] == "url":
         return block_of(source["url"], image=image, name=block.get("title"))

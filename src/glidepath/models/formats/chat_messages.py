@@ -250,7 +250,7 @@ def _block(part: Mapping[str, Any]) -> Any:
     held = {"file_data": part["document_url"]} if kind == "document_url" else part.get("file") or {}
     if held.get("file_data"):
         return block_of(held["file_data"], image=False, name=held.get("filename"))
-    raise ValueError(f"a part of type {kind!r} has no block of ours")
+    raise ValueError(f"a part of type {kind!r} is not supported")
 
 
 def _sound(sound: str | Mapping[str, str]) -> FileBlock:

@@ -52,7 +52,7 @@ _OURS = re.compile(r"call_\d+(_\d+)?$")
 
 
 def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one, so that results stand together next to their calls.
+    """The turns: neighbors of one role are one, so that results are together next to their calls.
 
     `leveled` models want a signature on the first call of a turn.
     """
@@ -228,7 +228,7 @@ def _block(part: Mapping[str, Any]) -> Any:
         return TextBlock(part["text"])
     held = part.get("inlineData") or part.get("fileData")
     if held is None:
-        raise ValueError(f"a part with {', '.join(part)} has no block of ours")
+        raise ValueError(f"a part with {', '.join(part)} is not supported")
     media, url = held.get("mimeType", ""), held.get("fileUri")
     data = base64.b64decode(held["data"]) if url is None else None
     return ImageBlock(media, data, url) if media.startswith("image/") else FileBlock(media, data, url)

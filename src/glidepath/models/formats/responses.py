@@ -146,4 +146,4 @@ def _block(part: Mapping[str, Any]) -> Any:
         return block_of(part["image_url"], image=True)
     if kind == "input_file" and (part.get("file_data") or part.get("file_url")):
         return block_of(part.get("file_data") or part["file_url"], image=False, name=part.get("filename"))
-    raise ValueError(f"a part of type {kind!r} has no block of ours")
+    raise ValueError(f"a part of type {kind!r} is not supported")

@@ -98,7 +98,7 @@ def _form(**properties: object) -> dict[str, Any]:
 
 
 def _moved(schema: object, root: str) -> Any:
-    """A schema that now stands at `root`, with its references to itself pointing there."""
+    """A schema that is now at `root`, with its references to itself pointing there."""
     if isinstance(schema, Mapping):
         return {
             key: root + value[1:]

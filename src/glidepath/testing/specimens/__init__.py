@@ -1,4 +1,4 @@
-"""A library of misbehaving models and tools, and of honest runs: what `glidepath sim` flies a configuration against.
+"""A library of misbehaving models and tools, and of honest runs: what `glidepath sim` runs a configuration against.
 
 Each specimen is a small class whose docstring says what it does. Write your own by subclassing `Specimen`.
 """

@@ -1,4 +1,4 @@
-"""Replies that are no answer: empty, cut, endless, garbled, refused."""
+"""Replies that are not an answer: empty, cut, endless, garbled, refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REPLYING = (
                 lambda _: thinking("Let me think about this. " * 50),
             ),
             "wrong_delta": (
-                "Streams an object that is no delta.",
+                "Streams an object that is not a delta.",
                 lambda _: raw("not a delta"),  # type: ignore[arg-type]
             ),
         },

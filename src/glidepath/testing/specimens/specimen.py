@@ -1,4 +1,4 @@
-"""What a specimen is: a model or a tool that misbehaves in one way, whatever configuration it is flown with."""
+"""What a specimen is: a model or a tool that misbehaves in one way, whatever the configuration."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Specimen:
     """It works: no guard may nudge it, take a tool away from it, or land it."""
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
-    """It needs real threads or processes, so it cannot fly in virtual time."""
+    """It needs real threads or processes, so it cannot run in virtual time."""
     hangs: ClassVar[bool] = False
     """One of its tools never returns: a time limit of the tool's own should end that, not the run's."""
     killed: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class Specimen:
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
-    """Plugins it brings along, beside those of the configuration: what makes each of them, anew for every flight."""
+    """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""

@@ -34,7 +34,7 @@ REPLYING = (
                 lambda _: hang("The beginning of an answer is "),
             ),
             "drips_slowly": (
-                "Sends one word every thirty seconds, for ever: never silent for long enough to be called stalled.",
+                "Sends one word every thirty seconds, forever: never silent for long enough to be called stalled.",
                 lambda _: say("drip " * 10_000, delay=30.0),
             ),
             "missing_terminal_event": (
@@ -66,7 +66,7 @@ REPLYING = (
                 lambda _: fail(RejectedError("HTTP 401: the key is not valid")),
             ),
             "crashes_the_client": (
-                "Raises an exception of its own from inside the stream.",
+                "Raises its own exception from inside the stream.",
                 lambda _: fail(ZeroDivisionError("a defect in the client library"), text="Half "),
             ),
             "context_overflows": (

@@ -1,0 +1,144 @@
+"""Awaiting foreign code inside the run's own task: it can be interrupted at every wait, and let go of.
+
+Foreign code gets the cancellation first, and when it does not obey within its patience the run lets go of it, and it
+goes on in a task of its own. `watch` knows whose cancellation it was, and when patience has run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from asyncio import Future
+from collections.abc import Generator
+from typing import Any
+
+from glidepath.run.abandoned import move_scopes, run_abandoned
+from glidepath.run.watch import LetGo, Watch
+from glidepath.run.whose import Ear
+
+__all__ = ["interruptible", "interruptible_within"]
+
+
+async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+    """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
+
+    `waiting`: what the coroutine waits for, when it has been started already.
+    """
+    if seconds is not None:
+        watch.scope(seconds)
+    else:
+        watch.scope_hit = False
+    try:
+        return await interruptible(coroutine, watch, *waiting)
+    except (LetGo, asyncio.CancelledError) as stop:
+        raise watch.stopped(stop) from None
+    finally:
+        watch.calm()
+
+
+@types.coroutine
+def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+    """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
+
+    `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
+    of it as long as every wait ends well; from the first that does not, `_driven` goes on.
+    """
+    if started:
+        _make_ready(watch)
+        return (yield from _driven(coroutine, watch, [], *started))
+    if watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
+        yield from watch.settle().__await__()
+    while True:
+        try:
+            waiting = coroutine.send(None)
+        except StopIteration as end:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            return end.value
+        except BaseException:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            raise
+        # as `_make_ready` does it: every delta may have to be waited for
+        if watch.task.cancelling() != watch.level:
+            watch.look()
+        if watch.before_wait is not None:
+            watch.before_wait()
+        if watch.wanted:
+            watch.poke_self()
+        if watch.ring is not None:
+            watch.ring()
+        try:
+            yield (
+                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
+            )
+        except BaseException as error:
+            failed = [error]
+        else:
+            continue
+        return (yield from _driven(coroutine, watch, failed))
+
+
+def _make_ready(watch: Watch) -> None:
+    """The run is about to wait for foreign code."""
+    # Foreign code may have cancelled our task: count it as its own before anybody else can.
+    if watch.task.cancelling() != watch.level:
+        watch.look()
+    # What it has streamed becomes events now; whoever hears of them may stop the run.
+    if watch.before_wait is not None:
+        watch.before_wait()
+    if watch.wanted:
+        watch.poke_self()
+    if watch.ring is not None:
+        watch.ring()
+
+
+def _driven(coroutine: Any, watch: Watch, failed: list[BaseException], *started: Any) -> Generator[Any, Any, Any]:
+    """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
+    error: BaseException | None = None
+    asked = patient = doubt = False
+    waiting = started[0] if started else None
+    while True:
+        try:
+            if failed:
+                raise failed.pop()
+            yield (
+                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
+            )
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            asked = watch.asks(cancelled) or asked
+            watch.arrived()
+            doubt = watch.in_doubt()
+            if patient and watch.out_of_patience():
+                move_scopes(
+                    coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
+                )
+                yield from watch.settle().__await__()
+                raise LetGo from None
+            if (asked or doubt) and not patient:
+                patient = True
+                watch.be_patient()
+        except GeneratorExit:
+            # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
+            watch.gone = True
+            coroutine.close()
+            raise
+        except BaseException as failure:  # the future it waited for failed: that is its own affair
+            error = failure
+        try:
+            waiting = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as end:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            return end.value
+        except BaseException:
+            if watch.own or watch.task.cancelling() != watch.base:
+                yield from watch.settle().__await__()
+            raise
+        error = None
+        if watch.task.cancelling() != watch.level:
+            watch.look()
+        if doubt and not watch.in_doubt():
+            doubt, patient = False, patient and watch.forgive(asked=asked)
+        _make_ready(watch)
