@@ -69,9 +69,10 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
         if watch.ring is not None:
             watch.ring()
         try:
-            yield (
-                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
-            )
+            if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
+                yield waiting
+            else:
+                yield Ear(waiting, watch, coroutine)
         except BaseException as error:
             failed = [error]
         else:
