@@ -77,7 +77,7 @@ def _listeners(run: Run) -> tuple[Any, ...]:
     That is whoever hears of it, or anybody while the journal writes it down.
     """
     voice = run.voice
-    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks, voice.turns)
+    told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
     heeds = voice.audience is not None or run.journal is not None
     return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
 
@@ -89,7 +89,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     """
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
-    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, turns, heeds = _listeners(run)
+    run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
     seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     starts = turns and journal is None  # else it is told before the call is written down
@@ -152,14 +152,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
             elif journal is None:
                 number()
-            tell_some(
-                (
-                    BudgetReserved(
-                        run_id, parent_id, number(), at, held.tokens, None if price is None else held.money, cap
-                    ),
-                    StreamStarted(run_id, parent_id, number(), at, model_name, 1, False),
-                )
-            )
+            money = None if price is None else held.money
+            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
+            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
         attempt = Attempt()
         if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
@@ -174,7 +169,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         watch.calm()
         end = attempt.end
         arrived = time()
-        if attempt.calls and arrived >= watch.window_at:
+        if arrived >= watch.window_at and attempt.calls:
             watch.open_window()
         usage: Any = None if end is None else end.usage
         plain = believable(usage, estimate, attempt.size)
@@ -293,12 +288,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if tell is not None:
             at = now()
             seconds = time() - began
-            tell_some(
-                (
-                    ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback),
-                    MessageAdded(run_id, parent_id, number(), at, message),
-                )
-            )
+            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+            tell(MessageAdded(run_id, parent_id, number(), at, message))
         if answer.rescued and not bad:
             run.forget_rescues()
         # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
