@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 
-unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package anew
+unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package again
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
@@ -58,11 +58,12 @@ test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 quick: venv ## the kernel's tests, in under a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not process" $(KERNEL)
 
-lint: venv ## ruff, mypy --strict, import contracts
+lint: venv ## ruff, mypy --strict, import contracts, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_words.py
 
 format: venv ## let ruff fix and format
 	$(BIN)/ruff check --fix .
@@ -73,11 +74,11 @@ bench: venv ## CPU time against a hand-written loop
 	$(BIN)/python bench/run.py --out build/bench.json
 	$(BIN)/python bench/wide.py --out build/bench-wide.json
 
-probes: venv ## what limits do, beside the peers; each in an environment of its own (needs a package index)
+probes: venv ## what limits do, beside the peers; each in its own environment (needs a package index)
 	$(BIN)/python bench/probes/run.py
 	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
 
-bench-peers: venv ## the same beside other frameworks, each in an environment of its own (network, half an hour)
+bench-peers: venv ## the same beside other frameworks, each in its own environment (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json
 	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
 	$(BIN)/python bench/report.py
@@ -94,7 +95,7 @@ docs: .venv-docs/.stamp ## build the documentation site into build/site; open bu
 	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@
 
-constraints: ## pin everything anew (needs uv)
+constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
 	$(COMPILE) --group docs -o requirements/docs.txt

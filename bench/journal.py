@@ -21,6 +21,7 @@ from pathlib import Path
 
 STORES = ("none", "memory", "sqlite", "segments")
 TURNS_OF_MANY = 11
+MOST, TIMES = 2_000, 3.0  # the bars: bytes a turn; CPU beside a bare turn, and turns a second beside SQLite
 
 
 def written() -> int:
@@ -133,6 +134,25 @@ def cell(name: str, agents: int, turns: int, durability: str) -> dict:
     return json.loads(done.stdout)
 
 
+def bars(table: dict, many: int) -> list[tuple[str, bool]]:
+    """What the segment store is meant to reach, with what it did reach."""
+    found = []
+    for agents in (1, many):
+        row = table[f"segments {agents}"]
+        found.append(
+            (f"{agents} agents: {row['written']:.0f} bytes written a turn, at most 2,000", row["written"] <= MOST)
+        )
+        found.append(
+            (f"{agents} agents: {row['cpu_x']:.2f} of the CPU of a bare turn, at most 3", row["cpu_x"] <= TIMES)
+        )
+    ours, theirs = table[f"segments {many}"], table[f"sqlite {many}"]
+    times = ours["turns_per_second"] / theirs["turns_per_second"]
+    found.append((f"{many} agents: {times:.2f} times the turns a second of SQLite, at least 3", times >= TIMES))
+    lags = f"{ours['lag_p50_ms']:.0f} ms of loop lag (p50), SQLite {theirs['lag_p50_ms']:.0f}: not more"
+    found.append((f"{many} agents: {lags}", ours["lag_p50_ms"] <= theirs["lag_p50_ms"]))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -166,6 +186,8 @@ def main() -> None:
         lag = f"{row['lag_p50_ms']:.1f}/{row['lag_p99_ms']:.1f}"
         figures = f"{row['written']:8.0f} {row['cpu_us']:8.0f} {row['cpu_x']:5.2f} {row['turns_per_second']:8.0f}"
         print(f"{name:10} {agents:>6} {figures} {lag:>15}")
+    for said, met in bars(table, options.agents):
+        print(f"{'met   ' if met else 'MISSED'} {said}")
     if options.out:
         Path(options.out).write_text(json.dumps({"options": vars(options), "table": table}, indent=1) + "\n")
 

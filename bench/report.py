@@ -261,28 +261,42 @@ def configurations(matrix: dict) -> str:
     return "\n".join(parts)
 
 
-def write_charts(figures: Figures, matrix: dict) -> None:
-    IMAGES.mkdir(parents=True, exist_ok=True)
+def drawn_charts(figures: Figures, matrix: dict) -> dict[str, str]:
+    """Every chart as SVG, by the name of its file."""
     panels = [(title, figures.ranked(cell)) for cell, title in TITLES.items() if cell in figures.report["cells"]]
-    drawn = charts.bars("CPU time as a ratio to a loop written by hand (logarithmic; shorter is better)", panels)
-    (IMAGES / "peers-ratios.svg").write_text(drawn, encoding="utf-8")
+    scale = "as a multiple of a hand-written loop (logarithmic; shorter is better)"
+    drawn = {"turn-cost": charts.bars(f"CPU time of one tool turn, {scale}", [("", figures.ranked("turn"))])}
+    drawn["peers-ratios"] = charts.bars(f"CPU time {scale}", panels)
     base = figures.best("long", BARE)["early_us"]
     early, late = [], []
     for key in [OURS, *figures.peers()]:
         run = figures.best("long", key)
         if run is not None and run["early_us"] is not None:
             early.append((figures.names[key], run["early_us"] / base, key == OURS))
-            late.append((f"{figures.names[key]}, {run['turns']:,}", run["late_us"] / base, key == OURS))
-    long = [("Turns 20-40", early), ("The last 20 turns (of as many turns)", late)]
-    drawn = charts.bars(
-        "One long run: what a turn costs at the beginning and at the end, as a ratio", long, shared=True
-    )
-    (IMAGES / "peers-long.svg").write_text(drawn, encoding="utf-8")
+            late.append((figures.names[key], run["late_us"] / base, key == OURS))
+    long = [("Turns 20 to 40", early), ("The last 20 turns it reached", late)]
+    drawn["peers-long"] = charts.bars("One long run: what a turn costs early and late", long, shared=True)
     names, rows = matrix_parts(matrix)
-    drawn = charts.grid(
-        "Fifteen ways to misbehave, and a control: did the limit hold, and was there an answer?", names, rows
-    )
-    (IMAGES / "peers-matrix.svg").write_text(drawn, encoding="utf-8")
+    brief = [(case, [(verdict, briefly(words)) for verdict, words in cells]) for case, cells in rows]
+    title = "Fifteen ways to misbehave, and a control: did the limit hold, and was there an answer?"
+    drawn["peers-matrix"] = charts.grid(title, names, brief, "* the framework reported success")
+    return drawn
+
+
+def briefly(words: str) -> str:
+    """A verdict in one word, for a narrow cell: `held, answer, says success` is `answer*`."""
+    if words == "had to be killed":
+        return "killed"
+    if words == "left work running":
+        return "left"
+    star = "*" if "says success" in words else ""
+    return ("answer" if "answer" in words.split(", ") else words.split(",", maxsplit=1)[0]) + star
+
+
+def write_charts(figures: Figures, matrix: dict) -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for name, drawn in drawn_charts(figures, matrix).items():
+        (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
 
 
 def page(figures: Figures, matrix: dict) -> str:
@@ -326,7 +340,7 @@ def main() -> int:
         return 0 if PAGE.read_text(encoding="utf-8") == text else 1
     write_charts(figures, matrix)
     PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)} and three charts")
+    print(f"wrote {PAGE.relative_to(ROOT)} and its charts")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A limit of your own: how fast a run may spend. It warns, with a word to the model, and lands at twice the limit.
+"""Your own limit: how fast a run may spend. It warns, with a word to the model, and lands at twice the limit.
 
 It runs in virtual time: the pages take seconds to read, the example does not.
 """
@@ -19,7 +19,7 @@ INDENT = {"initial_indent": "  ", "subsequent_indent": "  "}
 
 
 class CostVelocityLimit(ResourceConstraint):
-    """At most so many dollars per minute, averaged over the run."""
+    """A limit on dollars per minute, averaged over the run."""
 
     def __init__(self, dollars_per_minute: str, *, settle_in: float) -> None:
         self.limit = Decimal(dollars_per_minute)

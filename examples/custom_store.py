@@ -1,4 +1,4 @@
-"""A store of your own: journals as files in a folder, and the contract that says whether it is one.
+"""Your own store: journals as files in a folder, and the contract that says whether it is one.
 
 A store keeps bytes, their order and who may write; what is in them is none of its business. `glidepath.conformance` has
 the contract as a pytest class: derive from it, and every clause is a test.
@@ -30,7 +30,7 @@ LEASE = 10.0  # seconds an owner may be silent before another may take over
 
 
 class FolderStore:
-    """Keeps each session in a folder of its own: `entry.json`, and one file for each commit.
+    """Keeps each session in its own folder: `entry.json`, and one file for each commit.
 
     Everything is done under a lock of the file system, so that processes on one machine can share a folder. A commit is
     written beside its place and then moved there: it is whole or it is not there. It is plain rather than quick.
@@ -73,7 +73,7 @@ class FolderStore:
 
     def held(self, lease: Lease) -> dict[str, Any]:
         entry = self.entry(lease.session_id)
-        if entry["token"] != lease.token:  # somebody else has claimed it since: this owner is too late, for ever
+        if entry["token"] != lease.token:  # somebody else has claimed it since: this owner is too late, forever
             raise StoreError(f"session {lease.session_id!r} was taken over", kind="fenced")
         return entry
 

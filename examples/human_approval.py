@@ -1,4 +1,4 @@
-"""A person decides: the run pauses, the process ends, and days later another process goes on with the answer.
+"""A person decides: the run pauses, the process ends, and days later another process continues with the answer.
 
 Nothing is held open while it waits. What runs is exactly what was approved, and the time spent waiting does not count.
 """
@@ -23,7 +23,7 @@ async def pay(who: str, amount: int) -> str:
 
 
 def bookkeeper(store: SqliteStore, *script) -> Agent:
-    """Each process makes its agent anew, from the same code."""
+    """Each process makes its agent again, from the same code."""
     return Agent(model=ScriptedModel(script), tools=[pay], store=store, limits=Limits(max_iterations=10, timeout=60))
 
 
@@ -50,7 +50,7 @@ async def on_thursday(store: SqliteStore) -> None:
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for day in (on_monday, on_thursday):
-            store = SqliteStore(Path(folder) / "runs.db")  # a new process would open it anew, too
+            store = SqliteStore(Path(folder) / "runs.db")  # a new process would open it again, too
             await day(store)
             await store.close()
 

@@ -26,7 +26,7 @@ async def read(source: int) -> str:
 
 
 def researcher(request: ModelRequest) -> Turn:
-    """A model that would read for ever; say model="anthropic:claude-sonnet-4-5" for a real one."""
+    """A model that would read forever; say model="anthropic:claude-sonnet-4-5" for a real one."""
     if not request.tools:  # taken away: the last answer
         return say("Bees dance to tell each other where the flowers are. Some sources are unread.")
     done = sum(message.role == "tool_result" for message in request.messages)

@@ -30,6 +30,7 @@ TEST = re.compile(r"`(test_\w+)`")
 FENCE = re.compile(r"^(```)(.*)$")
 LISTED = re.compile(r"^(?:[-*] |\d+\. )")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", ".txt": "text"}
+MENU = "<!-- navigation:"
 REMOTE = "https://unpkg.com/iframe-worker/shim"
 QUIET = "---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
@@ -97,10 +98,13 @@ def lines_of(text: str) -> list[tuple[str, bool]]:
 
 
 def navigation(index: str) -> list[Any]:
-    """`##` is a tab, `###` a section in it, `- [title](page)` a page. The reference also gets the generated pages."""
+    """The menu, from the second part of the index: `##` is a tab, `###` a section in it, `- [title](page)` a page.
+
+    The reference also gets the generated pages.
+    """
     tabs: list[Any] = [{"Home": "index.md"}]
     place: list[Any] = tabs
-    for line in index.splitlines():
+    for line in index.partition(MENU)[2].splitlines():
         item = ITEM.match(line)
         if line.startswith("## "):
             place = tab = []
@@ -220,7 +224,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     path = repository_path(uri)
     done, before = [], ""
-    for line, code in lines_of(markdown):
+    for line, code in lines_of(markdown.partition(MENU)[0] if uri == "index.md" else markdown):
         if code:
             fence = FENCE.match(line)
             text = fence_line(fence[2].strip()) if fence and fence[2] else line

@@ -9,9 +9,11 @@ import inspect
 import sys
 from pathlib import Path
 
-from glidepath.conformance import CONTRACTS, Contract, clauses_of
+from glidepath.conformance import CONTRACTS
+from glidepath.conformance.contract import Contract, clauses_of
 from glidepath.conformance.plugin import HookContract
-from glidepath.spi import EXTENSION_POINTS, HOOKS, TEXTBOOK
+from glidepath.spi.hooks import HOOKS
+from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "contracts.md"
 HEAD = """# Contracts

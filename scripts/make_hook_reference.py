@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glidepath.spi import HOOKS, Plugin, hooks
+from glidepath.spi import Plugin, hooks
+from glidepath.spi.hooks import HOOKS
 from glidepath.stability import stability_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"

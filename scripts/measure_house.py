@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import json
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +18,32 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
-SECOND_WAVE = ("code", "mcp", "otel", "provenance", "serve")
-"""Packages that came later: counted apart."""
+WAVES = tomllib.loads((ROOT / "scripts" / "waves.toml").read_text(encoding="utf-8"))
+"""Which modules and public names the second wave has brought, and for which of its parts; see the file."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def later(kind: str) -> dict[str, str]:
+    """What the second wave has brought: modules, or public names, each with the part that it serves."""
+    return {word: part for part, words in WAVES[kind].items() for word in words.split()}
+
+
+def is_later(label: str) -> bool:
+    """Whether a module, by its path in the package, is of the second wave."""
+    known = later("modules")
+    return label in known or f"{label.partition('/')[0]}/" in known
 
 
 def sources(*, second: bool = False) -> Iterator[Path]:
     """The modules of the first wave, or of the second."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        later = path.relative_to(PACKAGE).parts[0].removesuffix(".py") in SECOND_WAVE
-        if later is second:
+        if is_later(path.relative_to(PACKAGE).as_posix()) is second:
             yield path
+
+
+def whole() -> dict[str, str]:
+    """Every module of the package, by its path."""
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
@@ -39,10 +55,17 @@ def lines(*, second: bool = False) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources(second=second))
 
 
-def parameters() -> tuple[int, int]:
-    """All parameters but self and cls, and those annotated with a bare `Any`."""
-    every = bare = 0
-    for _, tree in trees():
+def parameters(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
+    """How many parameters there are but self and cls, and those annotated with a bare `Any`, or an alias of it.
+
+    `texts` are modules to look at instead of the package's own.
+    """
+    if texts is None:
+        texts = whole()
+    found = {label: ast.parse(text) for label, text in texts.items()}
+    names = {"Any"}.union(*map(_aliases_of_any, found.values()))
+    every, bare = 0, []
+    for label, tree in found.items():
         for node in ast.walk(tree):
             if not isinstance(node, FUNCTIONS):
                 continue
@@ -51,29 +74,59 @@ def parameters() -> tuple[int, int]:
                 if one is None or one.arg in ("self", "cls"):
                     continue
                 every += 1
-                bare += isinstance(one.annotation, ast.Name) and one.annotation.id == "Any"
+                if _is_any(one.annotation, names):
+                    bare.append(f"{label}:{one.lineno}: {node.name}({one.arg})")
     return every, bare
 
 
+def _aliases_of_any(tree: ast.Module) -> set[str]:
+    """Names that stand for `Any`: `Thing = Any`, `Thing: TypeAlias = Any`, `from typing import Any as Thing`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {one.asname for one in node.names if one.name == "Any" and one.asname}
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _is_any(node.value, {"Any"}):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            alias = isinstance(node, ast.Assign) or _last(node.annotation) == "TypeAlias"
+            found |= {one.id for one in targets if isinstance(one, ast.Name) and alias}
+    return found
+
+
+def _is_any(annotation: ast.AST | None, names: set[str]) -> bool:
+    """`Any`, in whatever way it is written: by an alias, as a text, as `typing.Any`, or in a union with something."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value in names
+    if isinstance(annotation, ast.BinOp):  # what is in a union with `Any` is checked as little
+        return _is_any(annotation.left, names) or _is_any(annotation.right, names)
+    return annotation is not None and _last(annotation) in names
+
+
 def public_parameters_of_any() -> list[str]:
-    """Parameters of public functions and methods that are annotated with a bare `Any`, by the surface in `api/`."""
+    """Parameters of public functions, methods and constructors that are annotated with a bare `Any`.
+
+    Public is what the surface in `api/` has; methods that a class has from its bases, ours, are its own.
+    """
     import inspect
 
-    found = []
+    found = set()
     for dump in sorted((ROOT / "api").glob("*.txt")):
         module = importlib.import_module(dump.stem)
         for name in getattr(module, "__all__", ()):
             thing = getattr(module, name, None)
             owners = [(name, thing)]
             if inspect.isclass(thing):
-                members = [key for key in vars(thing) if not key.startswith("_")]
-                owners = [(f"{name}.{key}", inspect.getattr_static(thing, key)) for key in members]
+                bases = [base for base in thing.__mro__ if base.__module__.startswith("glidepath")]
+                owners = [
+                    (f"{name}.{key}", inspect.getattr_static(thing, key))
+                    for key in {key for base in bases for key in vars(base)}
+                    if not key.startswith("_") or key in ("__init__", "__call__")
+                ]
             for label, member in owners:
                 function = getattr(member, "__func__", member)
-                if inspect.isfunction(function):
+                if inspect.isfunction(function) and function.__module__.startswith("glidepath"):
                     given = inspect.signature(function).parameters.values()
-                    found += [f"{dump.stem}.{label}({one.name})" for one in given if one.annotation in (Any, "Any")]
-    return found
+                    found |= {f"{dump.stem}.{label}({one.name})" for one in given if one.annotation in (Any, "Any")}
+    return sorted(found)
 
 
 def repeated_names() -> tuple[list[str], list[str]]:
@@ -127,8 +180,7 @@ def foreign_writes(texts: dict[str, str] | None = None) -> list[str]:
     """
     parts = parts_of_a_run()
     if texts is None:
-        paths = [path for second in (False, True) for path in sources(second=second)]
-        texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        texts = whole()
     found = []
     for label, text in sorted(texts.items()):
         if label.partition("/")[0] != OWNER:
@@ -155,13 +207,14 @@ def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tupl
             yield node.lineno, ast.unparse(target)
 
 
-def public_names() -> int:
-    total = 0
+def public_names() -> list[str]:
+    """The public names of the first wave, each once however many modules offer it; old names for new ones apart."""
+    found: set[str] = set()
     for dump in sorted((ROOT / "api").glob("*.txt")):
         top = dump.stem.removeprefix("glidepath").lstrip(".").partition(".")[0]
-        if top not in SECOND_WAVE:
-            total += len(importlib.import_module(dump.stem).__all__)
-    return total
+        if f"{top}/" not in later("modules"):
+            found |= set(importlib.import_module(dump.stem).__all__)
+    return sorted(found - later("names").keys() - WAVES["aliases"].keys())
 
 
 def modules_of_a_turn() -> list[str]:
@@ -226,15 +279,15 @@ def measure() -> dict[str, Any]:
         "lines, first wave": lines(),
         "lines, second wave": lines(second=True),
         "parameters": every,
-        "bare Any parameters": bare,
-        "bare Any parameters, percent": round(100 * bare / every, 2),
-        "public parameters of bare Any": len(public),
+        "bare Any parameters": len(bare),
+        "bare Any parameters, percent": round(100 * len(bare) / every, 2),
+        "public parameters of bare Any": public,
         "fields of Run": run_fields(),
         "writes to a run's state by others": foreign_writes(),
         "public class names used twice": classes,
         "module names used twice": modules,
         "modules of a tool turn": len(turn),
-        "public names": public_names(),
+        "public names, first wave": len(public_names()),
     }
 
 

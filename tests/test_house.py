@@ -188,6 +188,9 @@ def test_nesting_is_counted_as_documented(body, depth):
 
 MOST_FIELDS_OF_RUN = 20
 MOST_MODULES_OF_A_TURN = 12
+MOST_BARE_ANY = 0.02
+"""The share of parameters whose type is a bare `Any`."""
+MOST_PUBLIC_NAMES = 260
 house = runpy.run_path(str(ROOT / "scripts" / "measure_house.py"))
 
 
@@ -197,6 +200,57 @@ def test_a_run_is_a_few_parts():
 
 def test_an_ordinary_tool_turn_reads_in_a_few_modules():
     assert len(house["modules_of_a_turn"]()) <= MOST_MODULES_OF_A_TURN
+
+
+def test_few_parameters_are_of_any_type():
+    every, bare = house["parameters"]()
+    assert len(bare) <= MOST_BARE_ANY * every, bare
+
+
+def test_no_public_parameter_is_of_any_type():
+    assert house["public_parameters_of_any"]() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a: Any): ...",
+        "def f(*a: Any): ...",
+        "def f(*, a: typing.Any): ...",
+        "def f(a: 'Any'): ...",
+        "def f(a: Any | None): ...",
+        "Thing = Any\ndef f(a: Thing): ...",
+        "Thing: TypeAlias = Any\ndef f(a: Thing): ...",
+        "from typing import Any as Thing\ndef f(a: Thing): ...",
+    ],
+)
+def test_any_is_counted_by_whatever_name(text):
+    every, bare = house["parameters"]({"here.py": text})
+    assert (every, len(bare)) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["def f(a: object): ...", "def f(a: dict[str, Any]): ...", "def f(self, a: int): ..."])
+def test_another_type_is_not_counted_as_any(text):
+    assert house["parameters"]({"here.py": text}) == (1, [])
+
+
+def test_the_first_wave_has_few_public_names():
+    assert len(house["public_names"]()) <= MOST_PUBLIC_NAMES
+
+
+def test_what_there_was_before_the_second_wave_is_not_counted_as_its_own():
+    waves = house["WAVES"]
+    assert house["later"]("modules").keys() & set(waves["began"]["modules"].split()) == set()
+    assert house["later"]("names").keys() & set(waves["began"]["names"].split()) == set()
+    assert waves["aliases"].keys() <= set(waves["began"]["names"].split())
+
+
+def test_what_the_second_wave_is_said_to_have_brought_is_there():
+    modules = house["later"]("modules")
+    assert [label for label in modules if not (PACKAGE / label).exists()] == []
+    assert {part for kind in ("modules", "names") for part in house["later"](kind).values()} <= set(
+        house["WAVES"]["titles"]
+    )
 
 
 def test_every_part_of_a_run_is_written_by_its_owner_only():

@@ -12,8 +12,8 @@ TASK, REPLY, LAST = 1_000, 3_000, 10  # tokens of the task, of each reply with a
 MANY = 8  # agents at once on one limit
 MOST = 200  # calls of the model after which the probe itself ends the flight
 ANSWER = "These rules changed in the year: all of them."
-PROMPT = "Which rules changed? ".ljust(4 * TASK, ".")  # four characters for a token
-FILLER = "I go on reading. ".ljust(4 * REPLY, ".")
+PROMPT = ("Which rules changed? " * TASK)[: 4 * TASK]  # words, four characters for a token
+FILLER = ("I go on reading. " * REPLY)[: 4 * REPLY]
 
 
 class RunawayError(Exception):

@@ -1,7 +1,6 @@
 import json
 
-from agents import Agent, MaxTurnsExceeded, Runner, function_tool
-from agents import set_default_openai_api, set_tracing_disabled
+from agents import Agent, MaxTurnsExceeded, Runner, function_tool, set_default_openai_api, set_tracing_disabled
 
 set_default_openai_api("chat_completions")
 set_tracing_disabled(True)

@@ -1,5 +1,4 @@
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
-from pydantic_ai import UsageLimitExceeded, UsageLimits
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, UsageLimitExceeded, UsageLimits
 
 
 def find_order(number: int) -> str:

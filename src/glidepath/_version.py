@@ -1,4 +1,4 @@
-"""Which release this is. Journals say it, and so does `glidepath --version`."""
+"""The version of this release, as journals and `glidepath --version` show it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, dataclass_tra
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "UNSET",
@@ -41,7 +41,7 @@ replace = msgspec.structs.replace
 asdict = msgspec.structs.asdict
 astuple = msgspec.structs.astuple
 settle_field = msgspec.structs.force_setattr
-"""Set a field of a frozen value, in its `__post_init__` only: to normalise what was given."""
+"""Set a field of a frozen value, in its `__post_init__` only: to normalize what was given."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -95,7 +95,7 @@ _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=foreign)
 
 
 def encode(value: object) -> bytes:
-    """JSON bytes of any value of ours, or of plain data."""
+    """JSON bytes of one of our values, or of plain data."""
     return _encoder.encode(value)
 
 
@@ -105,7 +105,7 @@ def decode(data: bytes | str, kind: object = Any) -> Any:
 
 
 def decoder(kind: object, *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[bytes | str], Any]:
-    """A reusable `decode` for one type; `dec_hook` builds the types nobody here knows."""
+    """A reusable `decode` for one type; `dec_hook` builds foreign types."""
     return msgspec.json.Decoder(kind, dec_hook=dec_hook).decode
 
 
@@ -129,7 +129,7 @@ def pretty(value: object) -> bytes:
 
 
 def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object], bytes]:
-    """A reusable `encode` that asks `enc_hook` about types nobody here knows."""
+    """A reusable `encode` that asks `enc_hook` about foreign types."""
     return msgspec.json.Encoder(decimal_format="string", enc_hook=enc_hook).encode
 
 
@@ -190,16 +190,16 @@ def thawed(data: object) -> Any:
 
 
 def schema(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """JSON Schema of a type."""
+    """The JSON Schema for one type."""
     return msgspec.json.schema(kind, schema_hook=schema_hook)
 
 
 def schema_components(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:
-    """JSON Schema of a type and of the named types it refers to."""
+    """The JSON Schema for one type and the named types it refers to."""
     return msgspec.json.schema_components([kind], schema_hook=schema_hook, ref_template="#/$defs/{name}")
 
 
-def schemas_of(kinds: Any, ref_template: str) -> dict[str, Any]:
+def schemas_of(kinds: Iterable[Any], ref_template: str) -> dict[str, Any]:
     """JSON Schemas of several named types and of all that they refer to, by name."""
     return msgspec.json.schema_components(tuple(kinds), ref_template=ref_template)[1]
 

@@ -40,7 +40,7 @@ async def poll(run: Run, hook: str) -> bool:
 
 
 def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
-    """Each message for itself: one that cannot be used takes no other with it."""
+    """Check each message separately: a bad one does not affect the others."""
     items, fault = ((answer,), None) if isinstance(answer, str | Message) else take_all(run, answer, MOST_MESSAGES)
     kept: list[Message] = []
     for item in items:

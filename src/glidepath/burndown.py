@@ -27,7 +27,7 @@ class BurnPoint(Value, frozen=True, gc=False, array_like=True):
 
 
 class Burn(NamedTuple):
-    """One limit: what was used after each turn, in all, and the limit; None when there is none."""
+    """One limit: what was used after each turn, and the limit or None."""
 
     name: str
     used: Sequence[float]
@@ -108,7 +108,7 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
 
 
 def some_places(count: int, most: int) -> list[int]:
-    """At most so many places of a long row, evenly spaced, the first and the last among them."""
+    """At most this many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

@@ -1,4 +1,4 @@
-"""The built-in limits, each a constraint of its own. `DefaultResourceConstraint` is all of them, made from `Limits`.
+"""The built-in limits, each its own constraint. `DefaultResourceConstraint` is all of them, made from `Limits`.
 
 Every one can be used alone and is asked synchronously (`check`); `validate` is the same through the port. A new kind
 of limit is a field of `Limits` and a class here that names it as its `limit`.
@@ -11,17 +11,19 @@ import os
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
 __all__ = [
     "CostLimitConstraint",
     "DefaultResourceConstraint",
-    "FunctionConstraint",
     "KillSwitchConstraint",
     "MaxIterationConstraint",
     "TimeoutConstraint",
@@ -40,7 +42,7 @@ class _BuiltIn(ResourceConstraint):
     """Whether the ledger or the watch says when to ask; otherwise it is asked at every checkpoint."""
 
     @classmethod
-    def made(cls, limits: Any, landing_seconds: float) -> _BuiltIn:  # noqa: ARG003 - for those that need the time
+    def made(cls, limits: object, landing_seconds: float) -> _BuiltIn:  # noqa: ARG003 - for those that need the time
         """The constraint for the field of these limits, which is set."""
         return cls(getattr(limits, cls.limit))  # type: ignore[call-arg]  # each takes the value of its limit
 
@@ -68,14 +70,14 @@ class FunctionConstraint(ResourceConstraint):
         return _awaited(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
 
 
-async def _awaited(answer: Any) -> Any:
+async def _awaited(answer: Awaitable[Any]) -> Any:
     said = await answer
     return _OK if said is None else said
 
 
-def _positive(value: Any, field: str) -> None:
-    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    if not number or (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < FOREVER:
+def _positive(value: object, field: str) -> None:
+    number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else 0
+    if (isinstance(number, Decimal) and number.is_nan()) or not 0 < number < FOREVER:
         raise ConfigurationError(f"{field} must be a finite number greater than 0, not {shown(value, 100)}")
 
 
@@ -126,7 +128,7 @@ class CostLimitConstraint(_BuiltIn):
 
     limit, metered = "max_cost", True
 
-    def __init__(self, max_cost: Decimal | str | int) -> None:
+    def __init__(self, max_cost: Decimal | str | float) -> None:
         try:
             cost = Decimal("NaN" if isinstance(max_cost, bool) else max_cost)
         except (ArithmeticError, TypeError, ValueError):
@@ -182,9 +184,9 @@ class TimeoutConstraint(_BuiltIn):
         self.landing_seconds = landing_seconds
 
     @classmethod
-    def made(cls, limits: Any, landing_seconds: float) -> TimeoutConstraint:
+    def made(cls, limits: object, landing_seconds: float) -> TimeoutConstraint:
         """The constraint for these limits, whose landing window opens that long before the deadline."""
-        return cls(limits.timeout, landing_seconds)
+        return cls(getattr(limits, cls.limit), landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:
         """Violated when the landing window is open."""
@@ -221,7 +223,7 @@ class KillSwitchConstraint(_BuiltIn):
             self.look = switch.is_set
         elif inspect.iscoroutinefunction(switch):
             raise ConfigurationError(
-                "switch must be a plain function, not async: write a constraint with check_every for what has to wait"
+                "switch must be a plain function, not async: to wait, write a constraint with check_every"
             )
         elif callable(switch):
             self.look = switch
@@ -260,7 +262,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceValidation.violation("the kill switch was thrown") if self.look() else _OK
 
     async def validate(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002
-        """Violated when the switch is thrown; one that cannot be read holds the run up elsewhere, and is not."""
+        """Violated when the switch is thrown; one that cannot be read holds up the run elsewhere."""
         lookout = self.lookout()
         if not (self.may_block and lookout.recent()):
             answer = lookout.answer()
@@ -275,7 +277,7 @@ class KillSwitchConstraint(_BuiltIn):
         return ResourceAction.EMERGENCY_STOP
 
     def thrown(self) -> bool:
-        """True when the switch is thrown, as far as can be told now; a switch that cannot be read counts as thrown."""
+        """True when the switch is thrown, as far as is known; a switch that cannot be read counts as thrown."""
         try:
             return bool(self.look())
         except Exception:
@@ -283,7 +285,7 @@ class KillSwitchConstraint(_BuiltIn):
 
 
 class DefaultResourceConstraint(_BuiltIn):
-    """All limits of a `Limits` value as one constraint; what a run has when nothing else is said."""
+    """All limits of a `Limits` value as one constraint; the default of a run."""
 
     def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):
@@ -313,7 +315,7 @@ LIMIT_KINDS: tuple[type[_BuiltIn], ...] = tuple(kind for kind in _BuiltIn.__subc
 """Every kind of limit, in the order in which they are asked."""
 
 
-def built_in(limits: Any, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
+def built_in(limits: object, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
     """One constraint for each limit that is set."""
     chosen = [kind for kind in LIMIT_KINDS if getattr(limits, kind.limit) is not None]
     return tuple([kind.made(limits, landing_seconds) for kind in chosen])

@@ -1,4 +1,4 @@
-"""Ordinary turns, flown in a straight line: one model call, one tool call, no limit near, and nobody else with a say.
+"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
@@ -74,7 +74,7 @@ def _settings(plan: Plan) -> tuple[Any, ...]:
 def _listeners(run: Run) -> tuple[Any, ...]:
     """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
 
-    That is whoever hears of it, or anybody while the journal writes it down.
+    That is any listener, or anything while the journal writes it down.
     """
     voice = run.voice
     told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
@@ -83,7 +83,7 @@ def _listeners(run: Run) -> tuple[Any, ...]:
 
 
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
-    """Fly turn after turn while they are ordinary.
+    """Run turn after turn while they are ordinary.
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
@@ -316,7 +316,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
 
 async def _close(run: Run) -> None:
-    """A turn whose only call did not run, or ended in a way of its own, is over."""
+    """A turn whose only call did not run, or ended in a special way, is over."""
     turn = run.turn
     turn.end_tools(AFTER_TOOLS)
     if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:

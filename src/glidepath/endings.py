@@ -1,4 +1,4 @@
-"""Endings that are no landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
+"""Endings other than landings: a delivery, a rescue, a pause, a failure. Each says how the run ended, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -57,7 +57,7 @@ def take(run: Run, reply: Reply) -> None:
 
 
 def _look_for_delivery(run: Run, reply: Reply) -> None:
-    """Plain text may stand for a call of the fallback tool: then the call is part of the reply."""
+    """Plain text may count as a call of the fallback tool: then the call is part of the reply."""
     if reply.calls:
         run.answer.keep_plain_text(0, "")
     elif not reply.truncated and not reply.refused and not reply.cut:
@@ -114,7 +114,7 @@ def _ask_again(run: Run) -> bool:
 
 
 async def close_out(run: Run, reply: Reply) -> Ending | None:
-    """A reply without tool calls: rescue it, follow it up, or be done. None: the run goes on."""
+    """A reply without tool calls: rescue it, follow it up, or be done. None: the run continues."""
     ending = _beyond_rescue(run, reply)
     if ending is not None or _continues(run, reply):
         return ending
@@ -147,7 +147,7 @@ def _continues(run: Run, reply: Reply) -> bool:
 
 
 def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
-    """A refusal, a text that stands for a delivery, or one silent stop too many."""
+    """A refusal, a text that counts as a delivery, or one silent stop too many."""
     budget = run.plan.empty_outcome_budget
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
@@ -161,7 +161,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
 
 
 def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
-    """Ask for the call of the fallback tool, where that is wanted and has not been in vain."""
+    """Ask for the call of the fallback tool, where that is wanted and has not failed before."""
     if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
         return None
     message = nudge(run)
@@ -169,7 +169,7 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
 
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:
-    """The first stop guard that has an answer to this end."""
+    """The first stop guard that can rescue this ending."""
     stops = run.guards.stops
     if stops is None:
         if not reply.truncated and visible(reply.text):
@@ -215,7 +215,7 @@ def _cut_off(run: Run, reason: str) -> Ending:
 
 
 def paused(run: Run) -> Ending:
-    """A person must decide; everything else of the batch is done. The turn ends when the run goes on."""
+    """A person must decide; everything else of the batch is done. The turn ends when the run continues."""
     run.turn.end()
     run.emit(RunPaused, tuple(pending.call.id for pending in run.turn.pending))
     text = run.answer.text or "\n".join(
@@ -245,12 +245,12 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
 
 
 async def salvaged(run: Run, defect: BaseException) -> Ending:
-    """What comes of a run whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
+    """How a run ends whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
 
     Every call has its result, and the best text is kept, in either case.
     """
     if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
-        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are nobody's
+        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are dropped
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)
@@ -262,5 +262,5 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     except GeneratorExit:
         raise
     except BaseException as another:  # then at least there is a result
-        _log.error("%s: %s, while it was brought down after %s", run.run_id, told(another), told(defect))
+        _log.error("%s: %s, while it was shut down after %s", run.run_id, told(another), told(defect))
     return failure(run, "internal", told(defect))

@@ -1,4 +1,4 @@
-"""The error tree. `run()` returns a result for whatever a run can do, so few of these ever reach a caller.
+"""The error tree. `run()` returns a result whatever happens, so few of these ever reach a caller.
 
 GlidepathError
 +-- ConfigurationError         something is wrong before take-off; nothing was spent
@@ -12,7 +12,7 @@ GlidepathError
 |   +-- RefusedError           the provider's policy refuses this request
 |   +-- InconsistentHistoryError   the provider says the transcript is malformed
 |   +-- BreakerOpenError       the model failed too often lately: it was not asked
-+-- ToolError                  a tool failed; the model is told and the run goes on
++-- ToolError                  a tool failed; the model is told and the run continues
 |   +-- FatalToolError         a tool failed in a way that ends the run
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
@@ -25,7 +25,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from enum import Enum
+    from typing import Protocol
+
+    class _Why(Protocol):
+        @property
+        def reason(self) -> str: ...
+
+    class _EndedRun(Protocol):
+        """A `RunResult`; that layer lies above this one."""
+
+        @property
+        def state(self) -> Enum: ...
+
+        @property
+        def outcome(self) -> Enum: ...
+
+        @property
+        def cause(self) -> _Why | None: ...
+
 
 __all__ = [
     "BreakerOpenError",
@@ -68,7 +89,7 @@ class ModelError(GlidepathError):
 
 
 class TransientError(ModelError):
-    """A passing fault (5xx, dropped connection, overload): tried again, not before `retry_after` seconds if given."""
+    """A passing fault (5xx, dropped connection, overload): retried, after `retry_after` seconds if given."""
 
     retryable: ClassVar[bool] = True
 
@@ -78,7 +99,7 @@ class TransientError(ModelError):
 
 
 class RateLimitedError(ModelError):
-    """Too many requests: the call is tried again, not before `retry_after` seconds."""
+    """Too many requests: the call is retried after `retry_after` seconds."""
 
     retryable: ClassVar[bool] = True
 
@@ -88,7 +109,7 @@ class RateLimitedError(ModelError):
 
 
 class EmptyResponseError(ModelError):
-    """The stream ended before its first delta: the call is tried again."""
+    """The stream ended before its first delta: the call is retried."""
 
     retryable: ClassVar[bool] = True
 
@@ -98,15 +119,15 @@ class ContextOverflowError(ModelError):
 
 
 class RejectedError(ModelError):
-    """The provider will never accept this request: never tried again."""
+    """The provider will never accept this request: never retried."""
 
 
 class RefusedError(ModelError):
-    """The provider's policy refuses this request: never tried again."""
+    """The provider's policy refuses this request: never retried."""
 
 
 class InconsistentHistoryError(ModelError):
-    """The provider says that the transcript is malformed: never tried again."""
+    """The provider says that the transcript is malformed: never retried."""
 
 
 class BreakerOpenError(ModelError):
@@ -114,7 +135,7 @@ class BreakerOpenError(ModelError):
 
 
 class ToolError(GlidepathError):
-    """A tool failed: its message goes to the model as an error result and the run goes on."""
+    """A tool failed: its message goes to the model as an error result and the run continues."""
 
 
 class FatalToolError(ToolError):
@@ -148,10 +169,10 @@ class QuotaError(GlidepathError):
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification
     """`RunResult.unwrap()` was called on a run that did not complete; `result` says how it ended."""
 
-    def __init__(self, result: Any) -> None:  # a RunResult; that layer lies above this one
+    def __init__(self, result: _EndedRun) -> None:
         why = f": {result.cause.reason}" if result.cause else ""
         super().__init__(f"the run ended {result.state.name}/{result.outcome.name}{why}")
-        self.result = result
+        self.result: Any = result
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -167,7 +188,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Other people's objects are read before take-off: whatever they raise is a `ConfigurationError`, Ctrl-C apart."""
+    """Read foreign objects at construction: whatever they raise becomes a `ConfigurationError`, except Ctrl-C."""
     try:
         yield
     except (GlidepathError, KeyboardInterrupt):
@@ -180,7 +201,7 @@ def readable() -> Iterator[None]:
 
 
 def words(error: BaseException) -> str:
-    """The message of any exception, so that it can be written; empty for one that cannot say it."""
+    """The message of any exception, safe to write; empty if it has none."""
     try:
         text = str(error)
     except KeyboardInterrupt:
@@ -191,12 +212,12 @@ def words(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Type and message of any exception, even of one that cannot say it."""
+    """Type and message of any exception, even if its own text fails."""
     return f"{type(error).__name__}: {words(error)}".removesuffix(": ")
 
 
 def shown(value: object, limit: int = 200) -> str:
-    """The beginning of any object's repr, even of one that has none."""
+    """The beginning of any object's repr, even if its repr fails."""
     try:
         return repr(value)[:limit]
     except KeyboardInterrupt:

@@ -15,7 +15,6 @@ from glidepath.messages import AssistantMessage, Message, ToolResultMessage, Usa
 from glidepath.outcome import ConfigurationChange, ResourceAction, RunResult, dollars
 
 __all__ = [
-    "EVENTS",
     "ApprovalRequested",
     "AttemptDiscarded",
     "BreakerChanged",
@@ -63,7 +62,7 @@ class Event(Value, frozen=True, gc=False, tag_field="event"):
 
 
 class RunStarted(Event, frozen=True, gc=False, tag=True):
-    """The run took off."""
+    """The run started."""
 
     session_id: str
     agent_name: str
@@ -82,7 +81,7 @@ class RunStarted(Event, frozen=True, gc=False, tag=True):
 
 
 class ConfigurationChanged(Event, frozen=True, gc=False, tag=True):
-    """The run goes on under an agent that is not what it was: tools, model, limits or the release have changed."""
+    """The run continues under a changed agent: tools, model, limits or the release differ."""
 
     changes: tuple[ConfigurationChange, ...]
 
@@ -228,7 +227,7 @@ class NoticeSent(Event, frozen=True, gc=False, tag=True):
 
 
 class LandingStarted(Event, frozen=True, gc=False, tag=True):
-    """The run is being brought down."""
+    """The run has begun to land."""
 
     source: str
     reason: str
@@ -247,7 +246,7 @@ class GuardTripped(Event, frozen=True, gc=False, tag=True):
 class ToolsChanged(Event, frozen=True, gc=False, tag=True):
     """The tools of a server are not, or no longer, those that were pinned or listed before.
 
-    `effect` says what came of it: blocked, ask, warned, withdrawn, or unavailable for a server that cannot be reached.
+    `effect` is the effect: blocked, ask, warned, withdrawn, or unavailable for a server that cannot be reached.
     """
 
     server: str
@@ -291,7 +290,7 @@ class OutputTokensEscalated(Event, frozen=True, gc=False, tag=True):
 
 
 class RetryScheduled(Event, frozen=True, gc=False, tag=True):
-    """A model call failed and is tried again after `delay` seconds."""
+    """A model call failed and is retried after `delay` seconds."""
 
     attempt: int
     delay: float
@@ -300,7 +299,7 @@ class RetryScheduled(Event, frozen=True, gc=False, tag=True):
 
 
 class ModelSwitched(Event, frozen=True, gc=False, tag=True):
-    """The run goes on with another of its models: a fallback, or the first one again."""
+    """The run continues with another of its models: a fallback, or the first one again."""
 
     previous: str
     model: str

@@ -1,7 +1,7 @@
-"""May the run go on? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
+"""May the run continue? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
 Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
-walked only when something may be the matter, or when there are custom constraints to ask.
+walked only when something may be wrong, or when there are custom constraints to ask.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.run import Run
 
 __all__ = [
@@ -65,7 +67,7 @@ _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutco
 
 
 def nothing_to_judge(run: Run, checkpoint: str) -> bool:
-    """True when nothing can be the matter at this checkpoint, so that nobody has to be asked. Nearly always."""
+    """Fast path: True when no constraint can be violated here. Nearly always."""
     run.turn.reach(checkpoint)
     meter = run.meter
     if meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None or run.plan.custom:
@@ -82,17 +84,19 @@ def nothing_to_judge(run: Run, checkpoint: str) -> bool:
 
 
 async def judge(run: Run, checkpoint: str) -> None:
-    """Ask the constraints. Return when the run may go on; raise `Touchdown` when it must land.
+    """Ask the constraints. Return when the run may continue; raise `Touchdown` when it must land.
 
     A graceful verdict after the model spoke is kept until this turn's tools are done.
     """
     if run.watch.interrupt is not None:
         raise run.interrupted()
     verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
+    # The first gentle verdict stands, so that the result names what came first; a hard one overrules it.
     if verdict is not None and (run.descent.verdict is None or not verdict.gentle):
         run.descent.condemn(verdict)
     if run.descent.verdict is not None and (checkpoint is not AFTER_MODEL or not run.descent.verdict.gentle):
         raise Touchdown(run.descent.verdict)
+    # The timer may be late on a busy loop, and nothing new may start after the deadline.
     if run.watch.overdue():  # a deadline from above, which no constraint of this run knows
         raise run.interrupted()
 
@@ -156,6 +160,7 @@ async def _walk(run: Run) -> Verdict | None:
             note(run, record)
         if worst is None or action.severity > worst[0].severity:
             worst = (action, state, constraint.name, validation)
+        # Nobody else is asked: a constraint that waits for a service must not delay an emergency.
         if action is ResourceAction.EMERGENCY_STOP:
             for skipped in chain[position + 1 :]:
                 note(run, _skipped(skipped.name, record))
@@ -167,7 +172,7 @@ async def _walk(run: Run) -> Verdict | None:
 
 
 async def _walk_inside(run: Run) -> Verdict | None:
-    """The same where constraints may start something of their own: that is the run's child while they are asked."""
+    """The same, where constraints may start agents: those are children of the run."""
     place = Place.of_hook(run, "validate")
     INSIDE.set(place)
     try:
@@ -221,7 +226,7 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
         return _Begun(error=error)
 
 
-async def _as_coroutine(awaitable: Any) -> Any:
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
@@ -238,7 +243,7 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
         hung = f"did not answer within {run.plan.times.constraint} s"
-        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'was cancelled from inside'}"
+        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
     except BaseException as error:  # SystemExit, too: a constraint must not end the process
@@ -259,7 +264,7 @@ def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
     if type(action) is not ResourceAction:
         raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
     if type(state) is not AgentState or state not in _LIMITED:
-        raise TypeError(f"its state is {shown(state)}, which no limit ends a run in")
+        raise TypeError(f"its state is {shown(state)}, which is not a valid end state for a limit")
     return plain(validation), action, state
 
 
@@ -270,7 +275,7 @@ def crashed(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
 
 
 def _check(validation: ResourceValidation) -> None:
-    """Refuse a validation with fields that are not what they should be: it may mean anything."""
+    """Refuse a validation with fields that are not what they should be: it cannot be trusted."""
     for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
         value = getattr(validation, field)
         if not isinstance(value, kind):
@@ -291,7 +296,7 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
 
 def _figures(metrics: Any) -> dict[str, Any]:
     try:
-        items = islice(metrics.items(), MOST_FIGURES)  # a mapping of its own may have no end
+        items = islice(metrics.items(), MOST_FIGURES)  # its own mapping may have no end
         return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in items}
     except KeyboardInterrupt:
         raise
@@ -324,18 +329,18 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 
 
 def _is_news(run: Run, record: ValidationRecord) -> bool:
-    """Whether a warning says something new: it begins, or its words change. Other figures in them are no news."""
+    """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
     said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
     if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False
     run.audit.warn(record.constraint, said)
     if run.audit.warnings == MOST_WARNINGS:
-        _log.warning("%s: %d warnings of constraints are noted; more are not", run.run_id, MOST_WARNINGS)
+        _log.warning("%s: %d constraint warnings recorded; further ones are dropped", run.run_id, MOST_WARNINGS)
     return True
 
 
 def _calm(run: Run, name: str) -> None:
-    """A constraint holds again whose warning had lasted."""
+    """A constraint that had warned holds again."""
     if name in run.audit.warned:
         run.audit.calm(name)
         _log.info("%s: %s: holds again", run.run_id, name)
@@ -362,7 +367,7 @@ def note(run: Run, record: ValidationRecord) -> None:
 
 
 def witness(run: Run, verdict: Verdict) -> None:
-    """What the watchdog or the ledger enforced between two checkpoints goes on record as the chain's violations do."""
+    """What the watchdog or the ledger enforced between two checkpoints is recorded as the chain's violations do."""
     cause = verdict.cause
     action = ResourceAction.GRACEFUL_EXIT if verdict.gentle else ResourceAction.EMERGENCY_STOP
     if cause.action == "wind_down" or not any(constraint.name == cause.source for constraint in run.plan.constraints):

@@ -5,7 +5,7 @@ Every charge goes to a node and all its ancestors. At each node, for each thing 
     used + reserved + aside + held + asked <= limit
 
 `reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that were admitted
-and not yet asked, which may stand behind the asker in the queue. `aside` are the landing reserves of live descendants;
+and not yet asked, which may be behind the asker in the queue. `aside` are the landing reserves of live descendants;
 `held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
 Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
 """
@@ -276,7 +276,7 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
-                # Nobody counts on it: two runs that wait for each other's first call would wait for ever.
+                # Nobody counts on it: two runs that wait for each other's first call would wait forever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
         return Reservation(self, first.tokens, first.money, pledged=True)
@@ -373,7 +373,7 @@ class Meter:
         return self.lack(tokens, money, *mine)  # type: ignore[return-value]
 
     def lack(self, tokens: int, money: int, mine_tokens: int = 0, mine_money: int = 0) -> Refusal | None:
-        """What stands in the way of so much more; None when it fits. The lock is held."""
+        """What stands in the way of this much more; None when it fits. The lock is held."""
         worst: Refusal | None = None
         for node in self.lineage:
             caps = node.caps

@@ -20,7 +20,7 @@ __all__ = ["fly"]
 
 
 async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
-    """Fly one run and say how it ended. Returns on every path but a defect of ours."""
+    """Execute one run and report how it ended. Returns on every path, unless glidepath itself has a bug."""
     try:
         run.add_prompt(prompt)
         settle(run)

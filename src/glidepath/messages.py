@@ -1,4 +1,4 @@
-"""What is said: messages, the blocks inside them, the deltas a model streams, and what they cost in tokens."""
+"""The conversation: messages, the blocks inside them, the deltas a model streams, and what they cost in tokens."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StopReason(str, Enum):
 
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
-        """The reason for a provider's word; a word nobody knows is OTHER."""
+        """The reason for a provider's word; an unknown word is OTHER."""
         return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
 
 
@@ -113,7 +113,7 @@ class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
 
 
 class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
-    """A document, a recording or a video, as bytes or by address. `FileBlock.read(path)` makes one of a file."""
+    """A document, a recording or a video, as bytes or by address. `FileBlock.read(path)` reads one from a file."""
 
     media_type: str
     data: bytes | None = None
@@ -137,7 +137,7 @@ class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
         file = Path(path)
         found = media_type or _SUFFIXES.get(file.suffix.lower()) or guess_type(file.name)[0] or ""
         if not cls(found).kind:
-            hint = "; make an ImageBlock of a picture" if found.startswith("image/") else "; pass media_type="
+            hint = "; use an ImageBlock for a picture" if found.startswith("image/") else "; pass media_type="
             raise ConfigurationError(f"{str(path)[-200:]!r}: no provider is known to take {found or 'this type'}{hint}")
         return cls(found, data=file.read_bytes(), name=file.name)
 
@@ -185,7 +185,7 @@ class ReasoningBlock(Value, frozen=True, gc=False, tag_field="type", tag="reason
 class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     """One call the model asks for. When its arguments were not a JSON object, `malformed` keeps what it wrote.
 
-    `arguments` is a copy for whoever reads it: nobody who is shown a call can change what runs. A call that a model
+    `arguments` is a copy for the reader: nobody who is shown a call can change what runs. A call that a model
     streamed keeps its arguments as the JSON it wrote, a fourth of the size. They are written back byte for byte.
     """
 
@@ -213,7 +213,7 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
 
 
 stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
-"""The arguments of a call as they are kept: the field itself, which the property below stands before."""
+"""The arguments of a call as they are kept: the field itself, which the property below hides."""
 
 
 def _read(call: ToolCall) -> dict[str, Any]:
@@ -328,7 +328,7 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
     """One reply of a model.
 
     One or two blocks that a model streamed are kept without a tuple (`packed`): a transcript is thousands of these,
-    and nothing of it has to be looked at by the garbage collector then. They are written all the same.
+    and nothing of it has to be looked at by the garbage collector then. They are still written.
     """
 
     blocks: tuple[AssistantBlock, ...] = ()
@@ -444,7 +444,7 @@ class UnknownMessage(Value, frozen=True, gc=False, tag_field="role", tag="unknow
 
     @property
     def text(self) -> str:
-        """Empty: nobody here can read it."""
+        """Empty: this version cannot read it."""
         return ""
 
 
@@ -476,7 +476,7 @@ def origins_of(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:
-    """The message with these sources added to its own; a kind that has none stays as it is."""
+    """The message with these sources added to its own; a kind that has none is not changed."""
     if not isinstance(message, ToolResultMessage | UserMessage):
         return message
     sources = tuple(dict.fromkeys((*message.origins, *origins)))

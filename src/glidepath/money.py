@@ -63,14 +63,14 @@ class Price(Value, frozen=True, gc=False):
             raise ConfigurationError(f"{field} must be (input, output) in dollars per million tokens, not {given!r}")
         given = list(given)
         if given[0] is None or given[1] is None:
-            raise ConfigurationError(f"{field} must say what input and output cost, not {given!r:.100}")
+            raise ConfigurationError(f"{field} must give the prices of input and output, not {given!r:.100}")
         parts: list[Any] = [None if part is None else -(-pico(part, field=field) // 10**6) for part in given[:4]]
         search = 0 if len(given) < _PARTS or given[-1] is None else -(-pico(given[-1], field=field) // 1000)
         input_, output, read, write = [*parts, None, None][:4]
         return cls(input_, output, read, write, web_search=search)
 
     def at(self, input_tokens: int) -> Price:
-        """The price of a call with so long a prompt."""
+        """The price of a call with a prompt of this length."""
         return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
 
     def cost(self, usage: Usage) -> int:

@@ -48,7 +48,7 @@ _FORMATS = ("json", "text")
 
 
 class LogObserver(Plugin):
-    """Writes every event but `StreamChunk` to a logger, without what anybody said unless `content` is True.
+    """Writes every event but `StreamChunk` to a logger, without conversation content unless `content` is True.
 
     What asks for attention (a violated constraint, a guard, a failed hook, a landing, a retry, an open breaker, a
     question) is a WARNING, a step of the run is INFO, its details are DEBUG; `levels` changes that by event class. The
@@ -175,7 +175,7 @@ def _ending(event: RunEnded) -> dict[str, Any]:
 
 
 def _trace() -> dict[str, str]:
-    """Which trace this belongs to, where somebody has imported OpenTelemetry."""
+    """The current trace, if OpenTelemetry is imported."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return {}

@@ -1,4 +1,4 @@
-"""How a run can end, and the one truth about how it did."""
+"""How a run can end, and the record of how it did."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
-    "ENDINGS",
     "PROTOCOL_STOPS",
     "TRANSITIONS",
     "AbandonedWork",
@@ -24,7 +23,6 @@ __all__ = [
     "ConfigurationChange",
     "LoopOutcome",
     "PendingCall",
-    "PerRun",
     "ResourceAction",
     "ResourceValidation",
     "RunResult",
@@ -33,8 +31,6 @@ __all__ = [
     "StopCause",
     "TextOrigin",
     "ValidationRecord",
-    "Verdict",
-    "dollars",
 ]
 
 
@@ -59,7 +55,7 @@ def dollars(amount: int) -> Decimal:
 
 
 class AgentState(str, Enum):
-    """Where a run stands. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
+    """The state of a run. The last six are terminal; WAITING_FOR_INPUT ends a run that can be resumed."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -212,7 +208,7 @@ class ValidationRecord(Value, frozen=True, kw_only=True):
 
 
 class StopCause(Value, frozen=True, kw_only=True):
-    """Why the loop stopped: who said so, what was asked for, and the figures."""
+    """Why the loop stopped: the source, the action, and the figures."""
 
     source: str
     action: str
@@ -221,7 +217,7 @@ class StopCause(Value, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """Why and how a run must come down. `gentle`: a landing call may still be made."""
+    """Why and how a run must end. `gentle`: a landing call may still be made."""
 
     state: AgentState
     cause: StopCause
@@ -239,14 +235,14 @@ class AbandonedWork(Value, frozen=True, kw_only=True):
 
 
 class PendingCall(Value, frozen=True, kw_only=True):
-    """A call that waits for a person's decision."""
+    """A call that is waiting for a person's decision."""
 
     call: ToolCall
     reason: str = ""
     form: Mapping[str, Any] | None = None
     """The JSON Schema of the answer it waits for: `answer({...})`. None: `approve()`, `deny()` or `answer(text)`."""
     state: str = ""
-    """What its tool needs to go on; nobody else's business."""
+    """What its tool needs to continue; nobody else's business."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
@@ -274,7 +270,7 @@ class ResultKind(str, Enum):
     """Why a call has the result it has, where that is not simply what its tool returned or raised.
 
     `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps a list of its own.
+    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps its own list.
     """
 
     ran: bool
@@ -345,7 +341,7 @@ class PerRun(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationChange(Value, frozen=True, kw_only=True):
-    """Something about the agent that was different when its run went on. `before` and `now` are None for nothing.
+    """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
     `name` says which limit, tool, plugin or constraint.
@@ -394,8 +390,8 @@ NOT_CARRIED = Carried()
 class Snapshot(Value, frozen=True, kw_only=True):
     """What a run must carry over a pause, a crash or a limit, and what its messages do not tell. Plain JSON.
 
-    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and what stands beside it
-    is set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
+    `turns` to `picodollars` are the figures of the run's meter, descendants included. `cause` and its neighbors are
+    set once the run has ended. `votes` are those of a batch that waits for a person: did a terminal tool succeed,
     did anybody vote to end, did all.
     """
 
@@ -425,7 +421,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     carried: Carried = NOT_CARRIED
     """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False
-    """It spent from a budget above its own, and may not go on without one."""
+    """It spent from a budget above its own, and may not continue without one."""
     # coming down
     verdict: Verdict | None = None
     notice: StopCause | None = None
@@ -449,7 +445,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     programs: dict[str, Program] = field(default_factory=dict)
     """The calls of the open turn that make calls themselves, by call id."""
     program_states: dict[str, str] = field(default_factory=dict)
-    """What the tool of each needs to go on; nobody else's business."""
+    """What the tool of each needs to continue; nobody else's business."""
     guards: dict[str, Any] = field(default_factory=dict)
     # what the result tells as well
     violations: tuple[ValidationRecord, ...] = ()
@@ -475,7 +471,7 @@ def _head(text: str) -> str:
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
 
-class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
+class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     """How a run ended, what it produced, and what it cost. Returned on every path.
 
     `output` has the agent's `output_type`, and type checkers know it: `Agent(output_type=Invoice)` returns a
@@ -512,10 +508,6 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
     """What about the agent had changed since the journal was last written, when the run was resumed from a store."""
     missed_events: int = 0
     """How many events async observers never saw, because they were too slow; known only after `RunEnded`."""
-    limits: Mapping[str, float] = {}
-    """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls` and `seconds`."""
-    burn: tuple[BurnPoint, ...] = ()
-    """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
     metadata: dict[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     """What `Agent.resume` needs; None when the run is DONE. What this result tells anyway is not in it twice."""
@@ -566,6 +558,25 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True):
         head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
         text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
         return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The run's own limits, as `RunStarted` has them: `tokens`, `picodollars`, `turns`, `tool_calls`, `seconds`.
+
+        Known where the run ended: like `burn`, it is not written with the result.
+        """
+        limits: Mapping[str, float] = self.__dict__.get("_limits", {})
+        return limits
+
+    @property
+    def burn(self) -> tuple[BurnPoint, ...]:
+        """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
+        burn: tuple[BurnPoint, ...] = self.__dict__.get("_burn", ())
+        return burn
+
+    def tell_use(self, limits: Mapping[str, float], burn: tuple[BurnPoint, ...]) -> None:
+        """Keep what was used beside the result, for whoever draws it: a journal tells it turn by turn anyway."""
+        self.__dict__.update(_limits=limits, _burn=burn)
 
     def _burndown(self) -> str:
         """What was left of each limit after each reply, as a drawing; empty without limits."""

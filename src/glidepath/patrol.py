@@ -1,4 +1,4 @@
-"""Constraints on a clock: asked while tools and streams are in flight, so that an emergency need not wait for them."""
+"""Constraints on a clock: asked while tools and streams are in flight, so that an emergency does not have to wait."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _ring(bell: asyncio.Future[None], _: object) -> None:
 
 
 async def _answer(constraint: ResourceConstraint, context: ResourceContext) -> Any:
-    """What a constraint says, or the error that it raised: nothing may get out of the task it is asked in."""
+    """What a constraint says, or the error that it raised: nothing escapes its task."""
     try:
         answer: Any = constraint.validate(context)
         return await answer if hasattr(answer, "__await__") else answer

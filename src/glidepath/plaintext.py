@@ -1,4 +1,4 @@
-"""Plain text where a delivery tool was expected: taken for that tool's call, at once or after asking for the call."""
+"""Plain text where a delivery tool was expected: counted as that tool's call, at once or after asking for the call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USUAL = ("text", "answer", "message", "content", "result", "summary", "output")
 
 
 def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> AssistantMessage:
-    """The reply with a call of the fallback tool added, when its text is to be taken for one; else the reply itself.
+    """The reply with a call of the fallback tool added, when its text counts as one; else the reply itself.
 
     Its text is in `run.text` already. What was kept of an earlier reply goes first: the first text that asks nothing.
     """
@@ -50,7 +50,7 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
 def speak(run: Run, call: ToolCall) -> None:
     """The kept text becomes the result of the call: the tool itself is not run."""
     message = ToolResultMessage(call.id, call.name, run.answer.text)
-    run.emit(GuardTripped, NAME, "deliver", "plain text was taken for the delivery", (call.name,))
+    run.emit(GuardTripped, NAME, "deliver", "plain text counted as the delivery", (call.name,))
     run.emit(ToolEnded, call.id, call.name, message)
     run.add(message)
     run.turn.answer((message,))
@@ -71,7 +71,7 @@ def nudge(run: Run) -> str | None:
 
 
 def _words(run: Run, tool: str) -> str:
-    """The policy's words; those of the texts when it has none of its own, or fails."""
+    """The policy's words; the default texts when it has none, or fails."""
     from glidepath.spi import ProtocolPolicy
 
     ours = run.plan.texts.fill("plain_text", tool=tool)

@@ -3,7 +3,7 @@
 A program is a call whose tool raised `NeedsCalls`. It does not wait inside its tool: the tool has returned, and its
 state is part of the run's. Here its calls go the way of every call (arguments checked, hooks, approvals, limits,
 guards, journal, events), and then the tool is invoked again with their results, until it ends. So a pause or a death in
-the middle is nothing special: the run goes on from its state, behind the last call that has a result.
+the middle is nothing special: the run continues from its state, behind the last call that has a result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown, cleared
 from glidepath.run.origins import hear
 from glidepath.spi import Step
-from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool, trim_result
+from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
+from glidepath.tools.results import trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
@@ -46,7 +47,7 @@ LANDING = ResultKind.LANDING
 
 
 async def run_programs(run: Run) -> bool:
-    """Carry the programs of a batch to their ends, one after the other; True when the batch ends the run.
+    """Run the programs of a batch to their ends, one after the other; True when the batch ends the run.
 
     One that waits for a person stays where it is, and the run pauses. Raises `Touchdown` when the run must come down.
     """
@@ -65,7 +66,7 @@ async def run_programs(run: Run) -> bool:
 
 
 async def _carried_on(run: Run, call_id: str) -> str | None:
-    """Make the calls of one program and go on with it until it has its result, or waits; why the run fails, if so."""
+    """Make the calls of one program until it has its result or waits; returns why the run fails, if so."""
     one = _Program(run, call_id)
     try:
         while one.job.result is None:
@@ -81,13 +82,13 @@ async def _carried_on(run: Run, call_id: str) -> str | None:
 
 
 class _Program:
-    """One program while the run flies."""
+    """One program during a run."""
 
     def __init__(self, run: Run, call_id: str) -> None:
         self.run = run
         program = run.turn.programs[call_id]
         self.job = job = job_for(run, program.call)
-        job.doubt = None  # what it has done is known: it goes on behind that
+        job.doubt = None  # what it has done is known: it continues behind that
         job.counted = True
         hear(run, call_id, program.origins)
         self.guards = _guards(run)
@@ -157,10 +158,10 @@ class _Program:
         return "the time of the run is nearly up" if run.watch.time() >= run.descent.soft_at else ""
 
     def _turned_down(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
-        """The run is coming down: nothing is called. The program may say what it has; it may not ask for ever."""
+        """The run is landing: nothing is called. The program may report what it has, but not keep asking."""
         self.refused += 1
         if self.refused > MOST_REFUSED:
-            self.stop(f"it went on calling tools after it was told that the run is landing ({self.landing})", LANDING)
+            self.stop(f"it kept calling tools after it was told that the run is landing ({self.landing})", LANDING)
         text = self.run.plan.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
         return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
 
@@ -190,7 +191,7 @@ class _Program:
         await follow_up(run, jobs)
         return self._results(jobs, step)
 
-    def _again(self, call: ToolCall, pending: Any, known: Mapping[str, Decision]) -> Job:
+    def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
         """A call that waited for a person, or had begun when the process died."""
         job = waiting_job(self.run, call, pending)
         decision = known.get(call.id)
@@ -199,7 +200,7 @@ class _Program:
         return job
 
     def _judged(self, step: Step) -> list[Job]:
-        """Jobs for calls that nobody has seen yet; those that may not run have their results."""
+        """Jobs for new calls; those that may not run have their results."""
         run = self.run
         found = objection(run, step, self.guards[0])
         if found is None:
@@ -220,7 +221,7 @@ class _Program:
         return jobs
 
     def _not_here(self, job: Job) -> None:
-        """A program calls what does one thing: neither another program, nor what would end the run under it."""
+        """Tools a program may not call: another program, and tools that would end the run."""
         tool = job.tool
         if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
             what = "ends the run" if not tool.makes_calls else "makes calls itself"
@@ -295,7 +296,7 @@ class _Program:
         run.turn.keep_program(going_on, asks.state)
 
     def stop(self, reason: str, kind: ResultKind) -> None:
-        """It does not go on; what it had to say so far is kept."""
+        """Stop it; what it has printed so far is kept."""
         text = self.run.plan.texts.fill("stopped", reason=reason)
         self.job.refuse(kind, f"{self.notes}\n{text}".strip())
 

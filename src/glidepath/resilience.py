@@ -38,7 +38,7 @@ _KEY = "_glidepath_health"
 
 
 class BreakerState(str, Enum):
-    """Closed: calls go through. Open: they are refused. Half open: one of them finds out whether it works again."""
+    """Closed: calls go through. Open: they are refused. Half open: one call tests whether it works again."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -46,7 +46,7 @@ class BreakerState(str, Enum):
 
 
 class Admission(Enum):
-    """What a breaker says to a call."""
+    """A breaker's decision about a call."""
 
     FREE = "free"
     PROBE = "probe"
@@ -56,7 +56,7 @@ class Admission(Enum):
 class Breaker:
     """Opens after `limit` failures in a row; then lets one call through every 30 seconds, until one succeeds.
 
-    Thread-safe. Times are seconds of the event loop's clock; another loop's, which may stand elsewhere, never makes the
+    Thread-safe. Times are seconds of the event loop's clock; another loop's, which may differ, never makes the
     wait longer. A method that returns True has changed `state`.
     """
 
@@ -72,7 +72,7 @@ class Breaker:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        """A copy, also one in another process, is of another object, and starts anew."""
+        """A copy, even in another process, starts fresh."""
         return type(self), (self.limit,)
 
     def admit(self, now: float) -> Admission:
@@ -80,15 +80,17 @@ class Breaker:
         with self._lock:
             if self.state is BreakerState.CLOSED:
                 return Admission.FREE
+            # Another loop may have set it by a clock that is far ahead: nobody waits longer than one interval.
             self._probe_at = min(self._probe_at, now + PROBE_EVERY)
             if self._probe_at > now:
                 return Admission.REFUSED
+            # Moved before the call is made: many runs ask at once, and only one of them may try.
             self._probe_at = now + PROBE_EVERY
             self.state = BreakerState.HALF_OPEN
             return Admission.PROBE
 
     def wait(self, now: float) -> float:
-        """Seconds until a call may find out whether it works again; 0 when one may now."""
+        """Seconds until a call may test whether it works again; 0 when one may now."""
         if self.state is BreakerState.CLOSED:
             return 0.0
         return min(max(0.0, self._probe_at - now), PROBE_EVERY)
@@ -100,6 +102,7 @@ class Breaker:
             self.alert = True
             if self.state is BreakerState.CLOSED and self.failures >= self.limit:
                 self._probe_at = now + PROBE_EVERY
+            # Calls that began before it opened fail late, and say nothing new.
             elif not probe or self.state is not BreakerState.HALF_OPEN:
                 return False
             self.state = BreakerState.OPEN
@@ -115,7 +118,7 @@ class Breaker:
             return changed
 
     def unanswered(self, now: float) -> bool:
-        """The call that was to find out was stopped before it could: the next one may."""
+        """The test call was stopped before it could answer: the next one may try."""
         with self._lock:
             if self.state is not BreakerState.HALF_OPEN:
                 return False
@@ -152,6 +155,7 @@ class Health(Breaker):
         """Take one retry out of the budget; False when none is left."""
         with self._lock:
             self._forget(now)
+            # A share of the load and not a number: when everything fails, retries must not multiply the load.
             offered = self.calls - self._marks[0][1] if self._marks else 0
             if len(self._retries) >= max(RETRY_FLOOR, int(RETRY_SHARE * offered)):
                 return False
@@ -167,7 +171,7 @@ class Health(Breaker):
 
 
 def model_breaker(model: object) -> Health:
-    """The health of a model: the same for everybody who asks about the same object.
+    """The health of a model: shared by all users of the same object.
 
     It is kept in the object's `__dict__`; an object without one (`__slots__`) gets a new one each time, so that its
     agents do not share it.
@@ -180,5 +184,5 @@ def model_breaker(model: object) -> Health:
 
 
 def tool_breaker(tool: object) -> Breaker:
-    """The breaker of a tool: the same for everybody who asks about the same object. `tool.breaker` is None before."""
+    """The breaker of a tool: shared by all users of the same object. `tool.breaker` is None before."""
     return vars(tool).setdefault("breaker", Breaker(TOOL_FAILURES))  # type: ignore[no-any-return]

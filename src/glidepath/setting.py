@@ -1,4 +1,4 @@
-"""What a setting is: said once, beside its type and its default, and everything else is derived from that.
+"""What a setting is: declared once, with its type and default; everything else is derived.
 
 `Annotated[int, Setting("int", "what it means", flag="--flag")] = 3` in `LoopConfig`, `Limits` or `GuardrailsConfig` is
 the whole declaration. From it come the checks at construction, what a child inherits, the warnings about settings
@@ -81,14 +81,14 @@ class Setting(NamedTuple):
     wider: str = ""
     """What may be passed, where that is more than what is kept."""
     adds_up: bool = False
-    """Saying it to a builder again adds to what was said."""
+    """Setting it again on a builder adds to the earlier value."""
     in_python: str = ""
     """What it means to a program, where that is not what it means in a file."""
     see: str = ""
     """Where the documentation says more: a link."""
     most: int = MOST
     checked: bool = True
-    """False for an object that is a name in a file: whoever uses it checks it."""
+    """False for an object that is a name in a file: the code that uses it checks it."""
     key: str = ""
     """Its key in a file: set where the declaration is found."""
     python: str = ""

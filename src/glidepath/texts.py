@@ -123,7 +123,7 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     not_begun: str = "Not executed: the run was interrupted before this call began."
     stopped: str = "The tool was stopped: {reason}."
     not_stopped: str = "The tool did not stop when asked to ({reason}); it may still be running."
-    cancelled_inside: str = "CancelledError: the tool was cancelled from inside"
+    cancelled_inside: str = "CancelledError: the tool cancelled itself"
     calls_per_turn: str = "Skipped: at most {limit} tool calls run in one turn. Send it again if you still need it."
     calls_spent: str = "Skipped: the limit on tool calls is reached."
     partial_child: str = "This answer is partial. The agent ended {ended} ({reason})."

@@ -28,7 +28,8 @@ from glidepath.agent.setters import Setters
 from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
 from glidepath.setting import Passed, declared
-from glidepath.spi import HOOKS, AfterDecision, Block
+from glidepath.spi import AfterDecision, Block
+from glidepath.spi.hooks import HOOKS
 from glidepath.testing import ScriptedModel, call, say, virtual
 from glidepath.tools.sources import ToolSource
 
@@ -265,7 +266,7 @@ def test_a_limit_that_was_said_is_not_undone_unnoticed(say_part, whole):
     name, value = say_part
     builder = getattr(AgentBuilder().model(MODEL), name)(value)
     setter = builder.limits if isinstance(whole, Limits) else builder.guardrails
-    with pytest.raises(BuilderError, match=rf"would undo {name}\(3\)"):
+    with pytest.raises(BuilderError, match=rf"would overwrite {name}\(3\)"):
         setter(whole)
 
 
@@ -331,7 +332,7 @@ def test_a_missing_model_is_named_by_its_call():
         (lambda b: b.before_tool_call(Guard), "function or a plugin object"),
         (lambda b: b.before_tool_call(None), "function or a plugin object"),
         (lambda b: b.before_tool_call(GUARD, name="x"), "own name"),
-        (lambda b: b.event_observer(Watch(), events=()), "says itself"),
+        (lambda b: b.event_observer(Watch(), events=()), "on the plugin itself"),
         (lambda b: b.event_observer(print, events=("RunEnded",)), "events"),
         (lambda b: b.tool_gate(lambda: None), "one argument"),
     ],

@@ -12,9 +12,9 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, tool
-from glidepath.errors import RunInterrupted
+from glidepath.errors import RejectedError, RunInterrupted, RunNotCompleted
 from glidepath.events import RunEnded, StreamChunk
-from glidepath.testing import ScriptedModel, say
+from glidepath.testing import ScriptedModel, call, fail, say
 
 
 def agent(*turns):
@@ -41,6 +41,34 @@ def test_money_may_be_a_float_and_is_what_it_looks_like():
     for wrong in (float("nan"), float("inf"), -0.5, 0.0):
         with pytest.raises(ConfigurationError, match="max_cost"):
             Limits(max_cost=wrong)
+
+
+def test_the_command_lines_word_for_turns_leads_to_the_python_one():
+    with pytest.raises(ConfigurationError, match="no limit 'max_turns'; did you mean 'max_iterations'"):
+        Limits(max_turns=3)
+
+
+def test_one_run_may_have_its_own_limits():
+    endless = Agent(
+        model=ScriptedModel().forever(lambda request: call("look") if request.tools else say("Enough.")),
+        tools=[tool(_look, name="look")],
+        unbounded=True,
+    )
+    result = endless.run_sync("hi", limits=Limits(max_iterations=3))
+    assert (result.text, result.iterations) == ("Enough.", 3)
+
+
+def _look() -> str:
+    """Look around."""
+    return "nothing new"
+
+
+def test_ok_tells_an_answer_from_a_failure():
+    assert agent().run_sync("hi").ok
+    failed = agent(fail(RejectedError("no"))).run_sync("hi")
+    assert not failed.ok
+    with pytest.raises(RunNotCompleted, match="no"):
+        failed.unwrap()
 
 
 def test_a_stream_in_a_plain_for_loop_says_how():
@@ -118,7 +146,7 @@ def test_ctrl_c_in_run_sync_lands_and_the_text_travels_in_the_exception(tmp_path
             """
             import os, signal, threading
             from glidepath import Agent, Limits
-            from glidepath.errors import RunInterrupted
+            from glidepath.errors import RejectedError, RunInterrupted, RunNotCompleted
             from glidepath.testing import ScriptedModel, hang
 
             agent = Agent(model=ScriptedModel([hang("Half of the answer")]), limits=Limits(timeout=60))

@@ -80,7 +80,7 @@ async def test_something_that_is_no_delta_is_a_defect_of_the_model_and_is_not_tr
     with ScriptedModel([raw("no delta at all")]) as model:
         result = await Agent(model=model, limits=Limits(max_iterations=3)).run("go")
     assert (result.state, result.outcome, result.cause.source) == (AgentState.ERROR, LoopOutcome.FAILED, "provider")
-    assert "streamed a str, which is no delta" in result.cause.reason
+    assert "streamed a str, which is not a delta" in result.cause.reason
 
 
 @virtual

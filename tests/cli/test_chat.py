@@ -154,10 +154,10 @@ def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
         ("/status", "0 turns of yours"),
         ("/tools", "shell  Run a shell command"),
         ("/model", "The model is python:flights:chat"),
-        ("/compact", "nothing to leave out"),
+        ("/compact", "nothing to shorten"),
         ("/staus", "There is no /staus. Did you mean /status?"),
         ("/model python:flights:NOPE", "no attribute 'NOPE'"),
-        ("/model python:flights:hello", "From now on python:flights:hello answers"),
+        ("/model python:flights:hello", "python:flights:hello answers from now on"),
     ],
 )
 def test_slash_commands_answer(tmp_path, line, said):
@@ -267,7 +267,7 @@ def test_a_conversation_with_a_store_goes_on_through_a_decision(tmp_path):
     assert asyncio.run(go()).text == "It says: from the shell"
     assert [message.text for message in here.session.messages if message.role == "user"] == ["what is here?", "run it"]
     assert here.session.messages[-1].text == "It says: from the shell"
-    assert "stays as it is" in here.command("/compact")
+    assert "cannot be shortened" in here.command("/compact")
 
 
 def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
@@ -286,7 +286,7 @@ def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
         await say(app, pilot, "/resume session_x")
         assert "there is no session 'session_x'" in shown(app)
         await say(app, pilot, f"/resume {before.session.id}")
-        assert "goes on: 2 messages." in shown(app)
+        assert "continues: 2 messages." in shown(app)
         assert "Hello from the script." in shown(app)
         await say(app, pilot, "go on")
         assert users(app) == ["who are you?", "go on"]

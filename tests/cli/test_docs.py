@@ -6,7 +6,7 @@ from pathlib import Path
 from glidepath.cli.chat.talk import COMMANDS as SLASH
 from glidepath.cli.commands import COMMANDS
 from glidepath.cli.exits import EXITS
-from glidepath.workspace import TOOL_NAMES
+from glidepath.workspace.toolset import TOOL_NAMES
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "command-line.md").read_text(encoding="utf-8")
 

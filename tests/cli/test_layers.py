@@ -86,7 +86,7 @@ def test_older_keys_mean_the_same_and_zero_is_off_there(tmp_path):
         ("model = 3", "model: expected text"),
         ("prices = {gpt = [1]}", "prices.gpt: expected [input, output]"),
         ("prices = {gpt = [1, -1]}", "expected dollars of at least 0"),
-        ("approve = 'all'", "a file cannot say this; use --approve"),
+        ("approve = 'all'", "this cannot be set in a file; use --approve"),
         ("this is no toml", "not valid TOML"),
         ("max_output_tokens_recovery = {attempts = 3}", "there is no setting 'attempts'"),
     ],
@@ -281,9 +281,12 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
     [
         (("run", "--max-turn", "3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
         (("run", "--max-turn=3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
-        (("config", "check", "my.toml"), "my.toml is one word too many; a file is named with --config FILE"),
+        (
+            ("config", "check", "my.toml"),
+            "unexpected argument 'my.toml' (to name a configuration file, use --config FILE)",
+        ),
         (("runs", "list", "--stor", "x"), "there is no flag --stor; did you mean --store?"),
-        (("demo", "one", "two"), "two is one word too many"),
+        (("demo", "one", "two"), "unexpected argument 'two'"),
         (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
     ("argv", "says"),
     [
         (("send", "nobody", "hello"), "there is no session 'nobody'"),
-        (("send", "SESSION", " "), "a text that is not empty"),
+        (("send", "SESSION", " "), "a non-empty text"),
         (("decide", "SESSION", "CALL", "answer"), "CALL answer TEXT"),
         (("decide", "SESSION", "CALL", "approve", "why not"), "CALL approve"),
         (("decide", "SESSION", "CALL", "maybe"), "invalid choice"),

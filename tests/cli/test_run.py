@@ -470,7 +470,7 @@ def test_wrong_usage_exits_with_2(tmp_path, argv):
 def test_models_lists_every_way_to_name_one(tmp_path):
     ran = glidepath("models", folder=tmp_path)
     assert ran.code == 0
-    assert "ready when ANTHROPIC_API_KEY is set" in ran.out
+    assert "ready once ANTHROPIC_API_KEY is set" in ran.out
     known = glidepath("models", "list", folder=tmp_path, environ={"ANTHROPIC_API_KEY": "sk-secret"})
     assert "sk-secret" not in known.out + known.err
     assert known.out.count("ready\n") > ran.out.count("ready\n")

@@ -69,7 +69,7 @@ def test_a_session_gets_a_title_and_tags(shell):
         (("tag", "nobody", "--add", "x"), "there is no session 'nobody'"),
         (("list", "--tag", "a,b"), "tag 'a,b' contains ','"),
         (("list", "--limit", "0"), "limit must be a whole number"),
-        (("list", "--cursor", "x"), "cursor 'x' is not one that a page gave"),
+        (("list", "--cursor", "x"), "cursor 'x' is not from an earlier page"),
         (("list", "--older-than", "soon"), "--older-than: expected a time such as 12h"),
         (("list", "--min-cost", "lots"), "--min-cost: expected an amount in dollars"),
         (("show", "nobody"), "there is no session 'nobody'"),
@@ -119,7 +119,7 @@ def test_sessions_are_deleted_by_name_or_by_age(shell, tmp_path):
     assert "there is no session 'one'" in shell("sessions", "delete", "one").err
     assert "one of the two" in shell("sessions", "delete").err
     assert "one of the two" in shell("sessions", "delete", "two", "--older-than", "1d").err
-    assert "--tag goes with --older-than" in shell("sessions", "delete", "two", "--tag", "x").err
+    assert "--tag needs --older-than" in shell("sessions", "delete", "two", "--tag", "x").err
     shell("sessions", "tag", "two", "--add", "scratch")
     dry = shell("sessions", "delete", "--older-than", "0s", "--tag", "scratch", "--dry-run")
     assert (dry.out, dry.err) == ("two\n", "1 session would be deleted, with their children\n")
@@ -164,3 +164,12 @@ def test_a_repaired_session_is_resumed_only_when_somebody_says_so(shell, tmp_pat
     ended = shell("resume", "one", "--accept-repair", *flags)
     assert ended.code == 0, ended
     assert "outcome unknown, it may have taken effect" in ended.err
+
+
+def test_a_session_with_a_name_is_kept_in_a_pipe_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    argv = ["--model", "python:flights:hello"]
+    assert glidepath("run", "go", *argv, "--name", "morning", folder=tmp_path).code == 0
+    assert "morning" in glidepath("sessions", "list", folder=tmp_path).out
+    assert glidepath("run", "go", *argv, "--name", "none", "--store", "none", folder=tmp_path).code == 0
+    assert "none" not in glidepath("sessions", "list", folder=tmp_path).out

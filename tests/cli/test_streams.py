@@ -67,7 +67,7 @@ def test_a_session_is_resumed_as_the_last_one_and_an_unknown_one_is_said(tmp_pat
     argv = ("--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "2")
     glidepath("run", "go", *argv, folder=tmp_path)
     assert glidepath("resume", "--last", *argv[:-1], "4", folder=tmp_path).code == 0
-    assert "say which session" in glidepath("resume", *argv, folder=tmp_path).err
+    assert "name a session" in glidepath("resume", *argv, folder=tmp_path).err
     assert "`glidepath sessions list`" in glidepath("resume", "zzz", *argv, folder=tmp_path).err
 
 

@@ -157,7 +157,7 @@ WRONG = [
     ("max_turns = 5", 'tools = "read"', 'members[1]: tools must be a list such as ["one"], not'),
     ("max_turns = 5", "tools = [1]", "members[1]: tools must be a list"),
     ('role = "author"', 'role = ["author"]', "there is no role ['author']"),
-    ("[[members]]", '[[roles]]\nname = "author"\n[[members]]', "roles[2]: there is a role 'author' already"),
+    ("[[members]]", '[[roles]]\nname = "author"\n[[members]]', "roles[2]: there is already a role 'author'"),
     ("[[members]]", "[judge]\nrubric = 3\n[[members]]", "team.toml: judge: AgentEvaluationStrategy.rubric"),
 ]
 
@@ -230,7 +230,7 @@ def test_a_team_that_waits_says_how_to_go_on_and_goes_on(desk):
 def test_a_team_that_waits_without_a_store_says_what_to_do(desk):
     ran = glidepath("team", "run", "team.toml", "a note", folder=desk)
     assert ran.code == 6, ran
-    assert "nothing is kept: run it with --store FILE to go on later" in ran.err
+    assert "nothing was saved: run it with --store FILE to continue later" in ran.err
 
 
 @pytest.mark.parametrize(("policy", "done"), [("all", 2), ("deny", 0)])

@@ -150,7 +150,7 @@ def test_listing_runs_does_not_care_about_settings_of_a_flight(tmp_path):
     folder = folder_of(tmp_path)
     (tmp_path / "runs.db").touch()
     ran = glidepath("runs", "list", "--store", str(tmp_path / "runs.db"), folder=folder)
-    assert (ran.code, ran.err) == (0, "no run is kept here\n")
+    assert (ran.code, ran.err) == (0, "there are no runs in this store\n")
 
 
 def test_limits_of_an_untrusted_file_hold_but_are_nobody_s_word(tmp_path):
@@ -313,7 +313,7 @@ def test_what_is_too_large_or_too_many_cannot_be_trusted_but_the_file_can_be_nam
     ran = glidepath("run", "hi", folder=folder)
     assert ran.err.startswith(
         "glidepath: this folder is not trusted, so glidepath.toml cannot set model. It cannot be trusted: AGENTS.md "
-        "is larger than 1,000,000 bytes. To allow it all the same, pass --config glidepath.toml\n"
+        "is larger than 1,000,000 bytes. To allow it anyway, pass --config glidepath.toml\n"
     )
     assert glidepath("trust", "--yes", folder=folder).code == 2
     assert glidepath("run", "hi", "--config", "glidepath.toml", folder=folder).code == 0
@@ -428,7 +428,7 @@ def test_trust_takes_a_path_of_a_folder_or_of_its_file(tmp_path):
     [
         (("trust",), "trust needs a terminal to ask on; in a script, pass --yes"),
         (("trust", "nowhere"), "is not a folder"),
-        (("trust", "list", "more"), "more is one word too many"),
+        (("trust", "list", "more"), "unexpected argument 'more'"),
         (("trust", "list", "--yes"), "--yes has no effect with list"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -44,6 +45,13 @@ def test_a_table_says_where_each_run_would_have_been_stopped(folder):
     assert len(glidepath("whatif", "s.db", "--limits", "max_turns=4", "--all", folder=folder).out.splitlines()) == 5
 
 
+def test_the_total_is_the_sum_of_the_column(folder):
+    ran = glidepath("whatif", "s.db", "--limits", "max_turns=1", "--all", folder=folder)
+    *rows, total = ran.out.splitlines()[1:]
+    column = sum(float(row.split()[-2].lstrip("$")) for row in rows)
+    assert abs(float(re.findall(r"\$(\d+\.\d+)", total)[-1]) - column) < 0.0002, ran
+
+
 def test_a_plot_is_printed_and_written(folder):
     ran = glidepath("whatif", "s.db", "--plot", "max_cost", "--svg", "p.svg", folder=folder)
     assert ran.code == 0, ran
@@ -63,7 +71,7 @@ def test_runs_are_told_as_json(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say what to try"),
+        ((), "tell it what to try"),
         (("--limits", "max_luck=3"), "there is no limit 'max_luck' to try"),
         (("--limits", "max_tokens"), "--limits: expected NAME=VALUE"),
         (("--limits", "max_tokens=many"), "--limits max_tokens"),

@@ -207,7 +207,7 @@ async def test_a_program_that_ignores_the_landing_is_stopped_and_its_output_kept
     kind, text = outputs(result)[0]
     assert kind == "landing"
     assert text.startswith("first")
-    assert "went on calling" in text
+    assert "kept calling" in text
     assert desk.done == [("look", 0)]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from glidepath.conformance import CONTRACTS, clauses_of
+from glidepath.conformance import CONTRACTS
+from glidepath.conformance.contract import clauses_of
 
 from .broken import (
     catalogs,

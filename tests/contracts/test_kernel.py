@@ -30,14 +30,9 @@ from glidepath.constraints import (
 )
 from glidepath.context import CharEstimator, Compact, SlidingWindow
 from glidepath.errors import TransientError
-from glidepath.guards import (
-    EmptyAnswerGuard,
-    ErrorStreakGuard,
-    PrematureEndGuard,
-    ReadOnlyGuard,
-    RepetitionGuard,
-    TruncationGuard,
-)
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
+from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.spi import ProtocolPolicy, ResourceContext, Step, Stop

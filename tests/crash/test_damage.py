@@ -233,7 +233,7 @@ def test_a_session_id_that_is_no_unicode_is_missing(path):
         finally:
             await store.close()
 
-    with pytest.raises(StoreError, match="no valid Unicode") as found:
+    with pytest.raises(StoreError, match="not valid Unicode") as found:
         asyncio.run(ask())
     assert found.value.kind == "missing"
     with pytest.raises(ConfigurationError, match="lone surrogates"):

@@ -506,7 +506,7 @@ def test_somebody_elses_folder_and_a_file_are_not_touched(tmp_path):
     theirs.mkdir()
     (theirs / "letter.txt").write_text("dear")
     result = asyncio.run(fly(SegmentStore(theirs)))
-    assert "a folder of something else ('letter.txt')" in result.cause.reason
+    assert "is not the folder of a store ('letter.txt')" in result.cause.reason
     assert [file.name for file in theirs.iterdir()] == ["letter.txt"]
     result = asyncio.run(fly(SegmentStore(theirs / "letter.txt")))
     assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "damaged")
@@ -546,6 +546,6 @@ def test_a_session_id_that_is_no_unicode_is_missing(path):
             await store.close()
 
     for act_ in (lambda store: store.load("\udcff"), lambda store: store.claim("\udcff", "me")):
-        with pytest.raises(StoreError, match="no valid Unicode") as caught:
+        with pytest.raises(StoreError, match="not valid Unicode") as caught:
             asyncio.run(ask(act_))
         assert caught.value.kind == "missing"

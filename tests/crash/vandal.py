@@ -302,7 +302,7 @@ COMMANDS = (
     ("fork", "{}"),
     ("resume", "{}", "--model", "python:flights:hello", "--accept-repair"),
     ("resume", "--last", "--model", "python:flights:hello"),
-    ("run", "more", "--session", "{}", "--model", "python:flights:hello"),
+    ("run", "more", "--resume", "{}", "--model", "python:flights:hello"),
     ("wallets", "list"),
 )
 

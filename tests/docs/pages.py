@@ -1,10 +1,12 @@
 """The pages of the documentation, their fenced blocks, links and tables."""
 
+import importlib.util
 import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```(.*)$")
@@ -25,6 +27,16 @@ class Block:
     @property
     def language(self) -> str:
         return self.info.split(" ", 1)[0]
+
+
+def script(path: Path) -> ModuleType:
+    """A program of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def pages() -> list[Path]:
@@ -60,17 +72,23 @@ def blocks(path: Path) -> list[Block]:
     return found
 
 
+def program(path: Path, *, between: str = "") -> str:
+    """The python blocks of a page as one program, whose line numbers are those of the page; empty without any."""
+    lines: list[str] = []
+    for block in blocks(path):
+        if block.info == "python":
+            gap = [""] * (block.line - 1 - len(lines))
+            if lines:
+                gap[-1] = between
+            lines += [*gap, *block.text.splitlines()]
+    return "\n".join([*lines, ""])
+
+
 def run_blocks(path: Path, folder: Path) -> tuple[list[Block], list[str]]:
     """Run the python blocks of a page in order, in one namespace and one fresh process; what each of them printed."""
     ready = [block for block in blocks(path) if block.info == "python"]
-    lines: list[str] = []
-    for number, block in enumerate(ready):
-        lines += [""] * (block.line - 1 - len(lines))
-        if number:
-            lines[-1] = f"print({MARK!r}, end='')"
-        lines += block.text.splitlines()
-    script = folder / "page.py"  # its line numbers are those of the page
-    script.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    script = folder / "page.py"
+    script.write_text(program(path, between=f"print({MARK!r}, end='')"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)],
         cwd=folder,

@@ -1,5 +1,6 @@
 """The public surface is written down: a change of it is a change of a file, and is seen in review."""
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -11,7 +12,9 @@ import pytest
 import glidepath.spi
 import glidepath.teams.spi
 from glidepath import Plugin
-from glidepath.spi import EXTENSION_POINTS, HOOKS, TEXTBOOK, VIEWS, Model
+from glidepath.spi import Model
+from glidepath.spi.hooks import HOOKS
+from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS
 from glidepath.stability import Stability, experimental, stability_of, stable
 from glidepath.testing import ScriptedModel
 
@@ -46,6 +49,14 @@ def test_the_dump_notices_names_signatures_fields_and_values():
     ):
         assert part in text, part
     assert " at 0x" not in text
+
+
+def test_type_checkers_find_every_public_name():
+    """They do not look at what is imported when it is first used."""
+    tree = ast.parse((ROOT / "src" / "glidepath" / "__init__.py").read_text(encoding="utf-8"))
+    hidden = [node for node in tree.body if isinstance(node, ast.If)]
+    found = {name.asname or name.name for block in hidden for line in block.body for name in line.names}
+    assert set(glidepath.__all__) - {"__version__"} <= found
 
 
 # --- markers ----------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_the_same_session_twice_is_one_run(crew):
     assert listed.count("mine") == 1
     other = crew.command("submit", "stepper", "something else", "--session", "mine", "--wait")
     assert other.returncode == 2
-    assert "session 'mine' is a run of this fleet with another task, agent or tenant: take another id" in other.stderr
+    assert "session 'mine' is a run of this fleet with another task, agent or tenant: use another id" in other.stderr
 
 
 def test_a_tenant_over_its_quota_is_refused_with_the_reason(crew):

@@ -73,7 +73,7 @@ def test_a_run_that_is_not_paused_is_not_resumed(crew):
         assert await fleet.wait(session) == "done"
         await fleet.resume(session, {"c0": deny()})
 
-    with pytest.raises(ConfigurationError, match="is done: only a paused run goes on"):
+    with pytest.raises(ConfigurationError, match="is done: only a paused run continues"):
         with_fleet(crew, work)
 
 
@@ -152,7 +152,7 @@ def test_many_runs_are_queued_together_or_not_at_all(crew):
         (["go"] * 1001, None, "tasks must be"),
         (["go", " "], None, "task is empty"),
         (["go"], [], "one id for each"),
-        (["go", "go"], ["a", "a"], "an id twice"),
+        (["go", "go"], ["a", "a"], "a duplicate id"),
         (["go"], [""], "session must be an id"),
     ],
 )

@@ -415,7 +415,7 @@ def test_a_run_that_takes_every_worker_down_is_not_tried_for_ever(address):
 
     outcome, error = asyncio.run(go())
     assert outcome == "failed"
-    assert "20 workers were given this run" in error
+    assert "20 workers took this run" in error
 
 
 def test_a_run_that_ended_and_was_not_settled_is_settled_and_not_flown_again(address):

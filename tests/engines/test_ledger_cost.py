@@ -9,6 +9,7 @@ from tests.crash.test_postgres import Tap
 from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Quota
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
+from glidepath.engines.dbos.tables import PARTS
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import PostgresStore
@@ -275,9 +276,9 @@ def test_the_functions_of_an_older_release_are_replaced_and_its_rows_kept(addres
         one = await worker(address)
         assert await admit(one, "of before") == ""
         await leave(one)
-        await fetch(address, "DROP TABLE glidepath_fleet_parts, glidepath_waiting")
+        await fetch(address, "DROP TABLE glidepath_fleet_parts, glidepath_waiting, glidepath_switches")
         await fetch(address, "DROP TRIGGER glidepath_session_gone ON glidepath_sessions")
-        await fetch(address, "DROP FUNCTION glidepath_tell, glidepath_session_gone, glidepath_forget")
+        await fetch(address, "DROP FUNCTION glidepath_tell, glidepath_session_gone, glidepath_forget, glidepath_held")
         ledger = FleetLedger(address)
         look = await ledger.look("of before")
         ((parts,),) = await fetch(address, "SELECT version FROM glidepath_fleet_parts")
@@ -287,7 +288,7 @@ def test_the_functions_of_an_older_release_are_replaced_and_its_rows_kept(addres
 
     look, parts = asyncio.run(go())
     assert look is not None
-    assert parts == 2
+    assert parts == PARTS
 
 
 @pytest.mark.process

@@ -143,7 +143,7 @@ def test_a_second_worker_in_one_process_is_refused_and_the_first_goes_quietly(ca
         first = Worker(address, agents={"small": agents.small}, poll=0.1)
         serving = asyncio.create_task(first.serve())
         await asyncio.wait_for(first.started(), 30)
-        with pytest.raises(ConfigurationError, match="has a worker already"):
+        with pytest.raises(ConfigurationError, match="already has a worker"):
             await Worker(address, agents={"small": agents.small}).serve()
         async with Fleet(address) as fleet:
             session = await fleet.submit("small", "go")

@@ -4,8 +4,9 @@ import pytest
 
 from glidepath import AgentState, ConfigurationError, GuardrailsConfig, LoopOutcome, Plugin
 from glidepath.events import GuardTripped
-from glidepath.guards import DEFAULT_NOTICE, GracefulTurnLimit
+from glidepath.guards import GracefulTurnLimit
 from glidepath.guards.stops import STOP_GUARDS
+from glidepath.guards.turn_notice import DEFAULT_NOTICE
 from glidepath.models import StreamEnd, TextDelta
 from glidepath.spi import Recovery
 from glidepath.testing import ScriptedModel, call, empty, raw, say, thinking, truncated, virtual
@@ -254,8 +255,8 @@ async def test_a_stop_guard_that_looks_at_every_answer_is_asked_from_the_first_o
         def recover(self, stop):
             return Recovery(reason=self.name, message="Answer.") if stop.text == "Sorry." and self._use() else None
 
-    monkeypatch.setattr("glidepath.guards.STOP_GUARDS", (*STOP_GUARDS, Apology))
-    monkeypatch.setattr("glidepath.guards._WATCHING", (Apology,))
+    monkeypatch.setattr("glidepath.guards.guard_set.STOP_GUARDS", (*STOP_GUARDS, Apology))
+    monkeypatch.setattr("glidepath.guards.guard_set._WATCHING", (Apology,))
     with ScriptedModel([say("Sorry."), say("42")]) as model:
         result, _ = await fly(model)
     assert (result.outcome, result.text, result.iterations) == (LoopOutcome.DONE, "42", 2)

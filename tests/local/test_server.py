@@ -246,7 +246,7 @@ def test_bad_input_is_refused_before_anything_starts(arguments, settings, says):
 def test_a_file_that_is_no_gguf_is_refused(tmp_path):
     other = tmp_path / "other.gguf"
     other.write_text("hello")
-    with pytest.raises(ConfigurationError, match="no GGUF"):
+    with pytest.raises(ConfigurationError, match="not a GGUF"):
         LocalModel(other)
     with pytest.raises(ConfigurationError, match="read"):
         LocalModel(tmp_path)

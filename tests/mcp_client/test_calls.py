@@ -200,11 +200,11 @@ async def test_the_time_a_server_takes_to_start_is_within_the_runs_own():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "give either command=... or url=..."),
-        ({"command": "x", "url": "http://x"}, "and not both"),
+        ({}, "pass either command=... or url=..."),
+        ({"command": "x", "url": "http://x"}, "not both"),
         ({"url": "ftp://x"}, "must begin with http:// or https://"),
-        ({"url": "http://x", "args": ["a"]}, "args belongs to a command"),
-        ({"command": "x", "headers": {"a": "b"}}, "belong to a url"),
+        ({"url": "http://x", "args": ["a"]}, "args is only for a command"),
+        ({"command": "x", "headers": {"a": "b"}}, "are only for a url"),
         ({"command": ""}, "command is empty"),
         ({"command": "x", "args": "abc"}, "args must be a list of str"),
         ({"command": "x", "env": {"A": 1}}, "env['A'] must be a str"),

@@ -66,7 +66,7 @@ async def test_an_address_to_visit_is_approved():
 @pytest.mark.parametrize(
     ("decision", "said"),
     [
-        (answer("Oslo"), "waits for a form; pass answer({...})"),
+        (answer("Oslo"), "needs a form; pass answer({...})"),
         (answer({"town": "Oslo"}), "missing required field 'city'"),
         (answer({"city": 3}), "Expected `string`, got `int`"),
         (approve(), "missing required field 'city'"),

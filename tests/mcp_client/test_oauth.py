@@ -88,5 +88,5 @@ def test_the_token_file_is_this_users_only():
 
 
 def test_a_token_in_the_wrong_place_is_said():
-    with pytest.raises(ConfigurationError, match="a token belongs into headers"):
+    with pytest.raises(ConfigurationError, match="a token belongs in headers"):
         McpServer("web", url="https://example.com/mcp", auth="abc123")

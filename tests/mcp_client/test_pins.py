@@ -143,7 +143,7 @@ async def test_a_tool_that_changes_in_mid_run_is_withdrawn():
                 waited.set()
     _, _, echoed, added = results(stream.result)
     assert (echoed.kind, added.kind) == ("withdrawn", "withdrawn")
-    assert "changed its definition in the middle of the run" in echoed.text
+    assert "changed its definition during the run" in echoed.text
     assert "does not offer it any more" in added.text
     [event] = changes(events)
     assert (event.changed, event.effect) == (("echo",), "withdrawn")
@@ -162,7 +162,7 @@ async def test_digests_are_in_the_journal():
 
 def test_a_difference_nobody_can_see_is_said():
     hidden = {**ECHO, "description": "Say it\u200b back."}
-    assert differences(ECHO, hidden).startswith("only signs that are not shown differ")
+    assert differences(ECHO, hidden).startswith("only invisible characters differ")
 
 
 def test_the_order_of_keys_does_not_matter_to_a_digest():

@@ -79,7 +79,7 @@ async def test_a_reply_is_as_long_as_the_server_may_have():
     ("sampling", "said"),
     [
         (Sampling(max_tokens=20), "limit of 20 tokens of mcp:fake"),
-        (Sampling(max_cost="0.0000001"), "does not pay for it"),
+        (Sampling(max_cost="0.0000001"), "does not cover it"),
     ],
     ids=["tokens", "money"],
 )

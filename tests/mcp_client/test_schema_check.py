@@ -83,7 +83,7 @@ def test_a_schema_that_never_ends_costs_a_moment(schema):
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ([], "not an object but list"),
+        ([], "must be an object, not list"),
         ({"type": "array"}, "type 'array' and not 'object'"),
         ({"properties": []}, "$.properties is [] and not an object"),
         ({"properties": {"a b": {}}}, "parameter 'a b' has a name that providers refuse"),

@@ -67,7 +67,7 @@ async def test_a_limit_that_cannot_be_is_an_error_for_the_caller():
 
 
 def test_an_agent_without_limits_is_not_served():
-    with pytest.raises(ConfigurationError, match="needs limits of its own"):
+    with pytest.raises(ConfigurationError, match="needs its own limits"):
         agent_server({"helper": Agent(model=ScriptedModel([]), unbounded=True)})
     with pytest.raises(ConfigurationError, match="expected an Agent, got str"):
         agent_server({"helper": "agent"})
@@ -126,7 +126,7 @@ async def test_the_command_serves_on_stdio(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("wrong_agents:free", "needs limits of its own"), ("wrong_agents:none", "none"), ("nowhere", "expected")],
+    [("wrong_agents:free", "needs its own limits"), ("wrong_agents:none", "none"), ("nowhere", "expected")],
 )
 def test_the_command_says_what_is_wrong(tmp_path, name, said):
     (tmp_path / "wrong_agents.py").write_text(AGENTS)

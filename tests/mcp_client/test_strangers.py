@@ -96,7 +96,7 @@ async def test_arguments_and_addresses_may_hold_secrets_and_are_not_said():
 async def test_a_command_line_in_one_text_is_explained():
     _, events = await collect(agent_with([say("ok")], McpServer("a", command="no-such-program --flag")))
     [reason] = [event.reason for event in events if isinstance(event, ToolsChanged)]
-    assert "write command='no-such-program' and put the rest into args=[...]" in reason
+    assert "write command='no-such-program' and put the rest in args=[...]" in reason
 
 
 async def test_what_a_server_prints_cannot_steer_a_terminal():

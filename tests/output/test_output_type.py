@@ -28,7 +28,7 @@ from glidepath.errors import RunNotCompleted
 from glidepath.events import GuardTripped, MessageAdded
 from glidepath.sessions import MemoryStore
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
-from glidepath.tools import Output, OutputError
+from glidepath.tools.output import Output, OutputError
 
 LIMITS = Limits(max_iterations=6)
 

@@ -458,7 +458,7 @@ def test_a_wrong_fallback_is_a_configuration_error_that_names_it(models, words):
 def test_a_model_cannot_stand_in_for_itself():
     one, two = first(), second()
     for models in ([one], [two, two]):
-        with pytest.raises(ConfigurationError, match="cannot stand in for itself"):
+        with pytest.raises(ConfigurationError, match="cannot be its own fallback"):
             Agent(model=one, fallback_models=models, limits=LIMITS)
 
 

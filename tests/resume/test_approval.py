@@ -527,9 +527,9 @@ async def test_what_cannot_be_resumed_is_refused():
         await desk.agent.resume(replace(paused, pending=()))
     with pytest.raises(ConfigurationError, match="no snapshot"):
         await desk.agent.resume(replace(paused, snapshot=None))
-    with pytest.raises(ConfigurationError, match="continues without a new prompt"):
+    with pytest.raises(ConfigurationError, match="takes no prompt and no session"):
         desk.agent.stream("more", resume=paused)
-    with pytest.raises(ConfigurationError, match="belong to resume"):
+    with pytest.raises(ConfigurationError, match="need resume"):
         desk.agent.stream("more", decisions={})
     with pytest.raises(ConfigurationError, match="limits must be"):
         await desk.agent.resume(paused, limits={"max_iterations": 3})

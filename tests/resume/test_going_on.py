@@ -375,7 +375,7 @@ async def test_a_decision_about_a_run_that_is_done_is_not_swallowed(store):
     [call_id] = ids(paused)
     await desk.agent.run("forget it", session=session)
     target = session if store is None else "s"
-    with pytest.raises(ConfigurationError, match="the run is done, and nothing is pending"):
+    with pytest.raises(ConfigurationError, match="the run is done and nothing is pending"):
         await desk.agent.resume(target, decisions={call_id: approve()})
     with pytest.raises(ConfigurationError, match="decisions must be a mapping"):
         await desk.agent.resume(target, decisions=7)

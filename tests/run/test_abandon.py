@@ -8,17 +8,8 @@ import pytest
 
 from glidepath import Agent, AgentState, CancelToken, ExecutionMode, Limits, LoopOutcome, ToolContext, tool
 from glidepath.messages import StreamEnd, TextDelta, Usage
-from glidepath.testing import (
-    EventRecorder,
-    ScriptedModel,
-    VirtualClock,
-    call,
-    calls,
-    live_work,
-    transcript_errors,
-    virtual,
-    work,
-)
+from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, transcript_errors, virtual, work
+from glidepath.testing.leftovers import live_work
 
 LIMITS = Limits(max_iterations=5)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from glidepath.conformance import SandboxContract, clauses_of
+from glidepath.conformance import SandboxContract
+from glidepath.conformance.contract import clauses_of
 from glidepath.sandbox import Sandbox
 from glidepath.sandbox.policy import why_not
 

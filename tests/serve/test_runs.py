@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.sessions import MemoryStore, RedactingStore, SegmentStore
 from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, pay, serving, start
@@ -238,6 +238,20 @@ def test_a_kill_switch_outlives_the_server_and_holds_every_server_on_its_store(t
             assert (await events(other, await start(other)))[-1][1] == "RunEnded"
         lines = [json.loads(line) for line in (tmp_path / "store-events/kill-switch.journal").read_text().splitlines()]
         assert [(line["action"], line["who"]) for line in lines] == [("throw", "ada"), ("release", "ada")]
+
+    asyncio.run(main())
+
+
+def test_a_redacting_store_keeps_the_switch_and_hides_what_was_said(tmp_path):
+    async def main():
+        store = RedactingStore(SegmentStore(tmp_path / "store"), lambda text: text.replace("Smith", "[name]"))
+        body = {"scope": "fleet", "active": True, "reason": "Smith asked for it"}
+        for _ in range(2):  # the second server finds it thrown
+            async with serving(agent(), store=store) as client:
+                assert (await client.post("/api/kill", json=body)).status_code == 200
+                assert (await client.get("/api/fleet")).json()["kill"]["reason"] == "[name] asked for it (by ada)"
+                assert code(await client.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
+        assert "Smith" not in (tmp_path / "store-events/kill-switch.journal").read_text()
 
     asyncio.run(main())
 

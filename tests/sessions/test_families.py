@@ -120,7 +120,7 @@ def test_an_import_that_meets_a_child_of_the_same_name_changes_nothing():
         store = MemoryStore()
         await import_journal(store, data)
         await store.remove("s")
-        with pytest.raises(StoreError, match=r"'s/call_2\.1' is in this store already") as caught:
+        with pytest.raises(StoreError, match=r"'s/call_2\.1' is already in this store") as caught:
             await import_journal(store, data)
         assert caught.value.kind == "conflict"
         assert [entry.session_id for entry in await store.entries()] == ["s/call_2.1/call_1.1", "s/call_2.1"]

@@ -305,7 +305,7 @@ def test_what_cannot_be_forked_is_named():
         with pytest.raises(StoreError, match="there is no session 'nobody'"):
             await agent.fork("nobody", at=1)
         await agent.fork("s", at=1, name="t")
-        with pytest.raises(StoreError, match="'t' is in this store already"):
+        with pytest.raises(StoreError, match="'t' is already in this store"):
             await agent.fork("s", at=1, name="t")
         with pytest.raises(ConfigurationError, match="the session's own"):
             await agent.fork("s", at=1, name="s")

@@ -1,11 +1,14 @@
 """How limits were used up: in a stored run, on the simulator's page, in a notebook."""
 
+import asyncio
 from xml.etree import ElementTree as ET
 
 from glidepath import Agent, Limits
+from glidepath.agent.replay import replay
 from glidepath.burndown import Burn, svg_burndown, text_burndown
 from glidepath.errors import RejectedError
 from glidepath.events import BudgetSettled
+from glidepath.sessions import MemoryStore
 from glidepath.sim import simulate
 from glidepath.sim.page import page
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
@@ -106,3 +109,23 @@ def test_a_long_run_keeps_a_hundred_points():
     turns = [point.turns for point in result.burn]
     assert (len(turns), turns[0], turns[-1]) == (100, 1, 250)
     assert turns == sorted(set(turns))
+
+
+def test_a_replay_that_takes_less_time_has_used_the_same():
+    @tool
+    async def wait() -> str:
+        """Wait a while."""
+        await asyncio.sleep(3)
+        return "waited"
+
+    async def flight():
+        store = MemoryStore()
+        agent = Agent(
+            model=ScriptedModel([call("wait"), say("done")]), tools=[wait], limits=Limits(timeout=60), store=store
+        )
+        result = await agent.run("go", session="talk")
+        return result, await replay(agent, store, "talk")
+
+    result, replayed = VirtualClock().run(flight())
+    assert [point.seconds for point in result.burn] == [0.0, 3.0]
+    assert replayed.same, replayed.difference

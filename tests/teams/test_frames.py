@@ -113,7 +113,7 @@ def test_the_person_and_the_task_stand_outside_and_before_the_frames_nothing_is_
     assert "Your step (s): write" in outside(first)
     stable = first[: first.index("[quote")]
     assert "Goal of the team: a note about bees" in stable
-    assert second.startswith(stable[: stable.index("What stands between")])
+    assert second.startswith(stable[: stable.index("Everything between")])
 
 
 def test_a_prompt_without_quotes_has_no_frame():
@@ -150,7 +150,7 @@ def test_the_instruction_to_the_summarizer_is_the_same_up_to_the_frame():
         Summarize().checkpoint_request(messages, [400] * len(messages), 3_000, [0], 20_000).prompt for _ in range(2)
     )
     assert one != two
-    stable = one[: one.index("What stands between")]
+    stable = one[: one.index("Everything between")]
     assert len(stable) > 300
     assert two.startswith(stable)
 

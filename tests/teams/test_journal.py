@@ -306,7 +306,7 @@ async def test_g13_when_the_member_is_gone_it_is_said_that_effects_are_unknown()
     result = await team(agent("ok", name="two"), store=store).resume(asked.id)
     assert result.status is TeamStatus.COMPLETED
     [warning] = result.outcome("a").warnings
-    assert "cannot go on with it: its effects are unknown" in warning
+    assert "cannot continue with it: its effects are unknown" in warning
 
 
 @virtual

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, ConfigurationError, Limits, approve, deny, tool
+from glidepath import Agent, CancelToken, ConfigurationError, Limits, approve, deny, tool
 from glidepath.sessions import MemoryStore
 from glidepath.teams import (
     DefaultTaskDispatchCoordinator,
@@ -135,7 +135,9 @@ async def test_a_team_without_the_member_that_waits_is_refused_and_nothing_is_lo
     store, asked = MemoryStore(), request(step("a"))
     member, acted = careful("one", call("act_one", x=1))
     paused = await team(member, store=store).run(asked, coordinator=coordinator())
-    with pytest.raises(ConfigurationError, match="'a' cannot go on: its run waits for a person, and its member 'one'"):
+    with pytest.raises(
+        ConfigurationError, match="'a' cannot continue: its run waits for a person, and its member 'one'"
+    ):
         await team(agent("ok", name="two"), store=store).resume(asked.id, coordinator=coordinator())
     [waiting] = paused.outcome("a").pending
     result = await team(member, store=store).resume(
@@ -149,7 +151,7 @@ async def test_a_team_without_the_member_that_waits_is_refused_and_nothing_is_lo
 async def test_a_team_in_which_nobody_can_do_what_is_left_is_refused_and_nothing_is_lost(coordinator):
     store, asked = MemoryStore(), request(step("a"), step("b", "a", member="two"), plan_only=True)
     await team(agent("x"), agent("y", name="two"), store=store).run(asked, coordinator=ExpertTeamCoordinator())
-    with pytest.raises(ConfigurationError, match="'b' cannot go on: there is no member 'two'"):
+    with pytest.raises(ConfigurationError, match="'b' cannot continue: there is no member 'two'"):
         await team(agent("x"), store=store).resume(asked.id, coordinator=coordinator())
     result = await team(agent("x"), agent("y", name="two"), store=store).resume(asked.id, coordinator=coordinator())
     assert result.status is TeamStatus.COMPLETED
@@ -346,3 +348,18 @@ async def test_g13_a_decision_that_was_obeyed_before_the_process_died_can_be_pas
     store.revive()
     result = await crew("b").resume(asked.id, decisions=decisions, coordinator=coordinator())
     assert (result.status, done) == (TeamStatus.COMPLETED, ["charged", "sent"])
+
+
+@both
+@stored
+@virtual
+async def test_g2_a_team_that_is_stopped_before_it_goes_on_keeps_its_plan_and_what_was_done(coordinator, store):
+    token = CancelToken()
+    token.cancel("never mind")
+    idle, busy = careful("idle")[0], careful("busy", call("act_busy", x=1))[0]
+    crew = team(idle, busy, store=store())
+    paused = await crew.run(request(step("a"), step("b")), coordinator=coordinator())
+    result = await crew.resume(paused, coordinator=coordinator(), cancel=token)
+    assert (result.status, result.plan) == (TeamStatus.CANCELLED, paused.plan)
+    assert [outcome.state for outcome in result.step_outcomes] == [StepState.COMPLETED, StepState.CANCELLED]
+    assert result.outcome("a").output == "done by idle"

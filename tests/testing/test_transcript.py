@@ -53,7 +53,7 @@ def test_g6_lawful_transcripts(messages):
         ([reply("a"), result("a"), result("a")], "message 2: a second result for a"),
         ([USER, result("x")], "message 1: a result for x, which the last reply did not call"),
         ([reply("a"), result("a"), reply("b"), result("b"), result("a")], "message 4: a result for a, which"),
-        ([reply("a"), USER, result("a")], "message 1: a user message stands before the results of a"),
+        ([reply("a"), USER, result("a")], "message 1: a user message comes before the results of a"),
     ],
 )
 def test_g6_each_violation_is_named_once(messages, error):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.tools import closest, malformed_arguments_message, unknown_tool_message
+from glidepath.tools.advice import closest, malformed_arguments_message, unknown_tool_message
 
 NAMES = [f"tool_{number}" for number in range(30)]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from glidepath.errors import ToolError
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.tools import ToolResult, as_result
+from glidepath.tools import ToolResult
+from glidepath.tools.results import as_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 10
 

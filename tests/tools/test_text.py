@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.tools import ToolResult, trim, trim_result
-from glidepath.tools.text import clean, clean_data, shorten
+from glidepath.tools import ToolResult
+from glidepath.tools.results import trim_result
+from glidepath.tools.text import clean, clean_data, shorten, trim
 
 PICTURE = ImageBlock(media_type="image/png", data=b"1234")
 ANYTHING = st.text(alphabet=st.characters(codec=None), max_size=60)

@@ -1,4 +1,4 @@
-"""Runs on wallets: what they hold, how they land, and what becomes of it when something fails."""
+"""Runs on wallets: what they hold, how they land, and what happens when something fails."""
 
 import asyncio
 import threading

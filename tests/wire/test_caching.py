@@ -102,7 +102,7 @@ def test_extras_overrule_the_cache_settings(kind):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"prompt_cache_key": ""}, "prompt_cache_key='' must be a text that is not empty"),
+        ({"prompt_cache_key": ""}, "prompt_cache_key='' must be a non-empty str"),
         ({"prompt_cache_key": 7}, "prompt_cache_key=7"),
         ({"prompt_cache_retention": "1h"}, "prompt_cache_retention='1h' is not known: use 'in_memory' or '24h'"),
     ],

@@ -225,7 +225,7 @@ def test_a_file_is_read_from_a_path(tmp_path):
     assert FileBlock.read(tmp_path / "a.pdf") == DOCUMENT
     assert FileBlock.read(str(tmp_path / "notes.md")).media_type == "text/markdown"
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
-    with pytest.raises(ConfigurationError, match="make an ImageBlock"):
+    with pytest.raises(ConfigurationError, match="use an ImageBlock"):
         FileBlock.read(tmp_path / "a.png")
     (tmp_path / "a.bin").write_bytes(b"x")
     with pytest.raises(ConfigurationError, match="media_type="):

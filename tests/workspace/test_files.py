@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import TOOL_NAMES, Workspace, workspace_tools
+from glidepath.workspace import Workspace, workspace_tools
 from glidepath.workspace.file_tools import MOST_READ, SearchPatience, edit_file, list_folder, read_file, write_file
 from glidepath.workspace.search import search
+from glidepath.workspace.toolset import TOOL_NAMES
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Sandbox, Workspace, find_sandbox, workspace_tools
+from glidepath.workspace import Sandbox, Workspace, workspace_tools
 from glidepath.workspace import sandbox as sandbox_module
+from glidepath.workspace.sandbox import find_sandbox
 from glidepath.workspace.shell import MOST_OUTPUT, run_command
 
 pytestmark = pytest.mark.process

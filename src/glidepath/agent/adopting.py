@@ -1,4 +1,4 @@
-"""A child's session, beside its parent's: a new one, or one that goes on where a crash had interrupted it."""
+"""A child's session, beside its parent's: a new one, or one that continues where a crash had interrupted it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
     """The session of a child, beside its parent's: a new one, or the one that a crash had interrupted.
 
     A child that has ended is not run again: what it said and what it cost are known. One that had begun and cannot be
-    read is never begun anew: `LostChild`.
+    read is never begun again: `LostChild`.
     """
     scribe = cast("Scribe", parent.journal)
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
@@ -64,7 +64,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
 
 
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
-    """Whether a child has a journal to go on with; raises `LostChild` for one that should have and cannot be read."""
+    """True if a child has a journal to continue; raises `LostChild` for one that should have and cannot be read."""
     scribe = cast("Scribe", parent.journal)
     for left in reversed(range(TRIES)):
         try:

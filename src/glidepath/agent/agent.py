@@ -85,7 +85,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         self._prepare_sources()
 
     def replace(self, **changes: Unpack[AgentChanges]) -> Agent[OutputT, DepsT]:
-        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays as it is."""
+        """The same agent with other settings: `agent.replace(limits=Limits(max_cost="1"))`. This one stays."""
         if "output_type" in changes:
             raise ConfigurationError("replace cannot change output_type: make another Agent for another result")
         for name in changes:
@@ -114,7 +114,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
-        makes a root. When the caller's own task is cancelled, the run lands and then the cancellation goes on.
+        makes a root. When the caller's own task is cancelled, the run lands and then the cancellation continues.
 
         For this run alone: `deps` for its tools and hooks (`ToolContext.deps`), never written anywhere; `limits`,
         `system_prompt`, `model` and `tool_choice` instead of the agent's; `extras` on top of the agent's (None takes
@@ -134,7 +134,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         agent = self if given is NOTHING else self._as_given(given)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
-                raise ConfigurationError("a child run has its parent's cancel and a session of its own: leave both out")
+                raise ConfigurationError("a child run has its parent's cancel and its own session: leave both out")
             if given is NOTHING:
                 return await parent.spawn(self, prompt)
             return await run_inside(agent, call_of(parent), as_messages(prompt, self.config), None, None, given)
@@ -163,9 +163,9 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         user: str | None = None,
         accept_repair: bool = False,
     ) -> RunResult[OutputT]:
-        """Continue a run that was paused, cancelled, limited or failed; one that is DONE is returned as it is.
+        """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
-        `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
+        `target` is its `RunResult`, or its `Session`. `decisions` decide the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters continue where they stood; `limits`
         replaces the limits. A run that spent from a `Budget` needs one again as `parent`, and one that was given `deps`
         or a model object needs them again: they are never stored. The rest is what the run was started with, unless it
@@ -186,7 +186,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> RunResult[OutputT]:
-        """The same for code without an event loop; inside a running loop it uses a thread and a loop of its own.
+        """The same for code without an event loop; inside a running loop it uses a thread and its own loop.
 
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
         KeyboardInterrupt that has the result.
@@ -245,7 +245,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         above: Any = None if parent is INHERIT else parent
         if resume is None:
             if decisions is not None:
-                raise ConfigurationError("decisions belong to resume=...: a new run has no calls that wait for any")
+                raise ConfigurationError("decisions need resume=...: a new run has no pending calls")
             messages = as_messages(prompt, self.config)
             place, agent = place_of(parent), self._as_given(given)
             if place is None:
@@ -253,7 +253,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             home = self._home_inside(place, session, cancel)
             return RunStream(partial(stream_inside, agent, place, messages, home, cancel, given))
         if prompt is not None or session is not None:
-            raise ConfigurationError("stream(resume=...) continues without a new prompt and in its own session")
+            raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
             found = find(resume)
             if isinstance(found, RunResult):

@@ -1,4 +1,4 @@
-"""From a configuration to a plan: where the defaults are and the two sides meet."""
+"""Turns a configuration into a plan: the only place that knows the defaults."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
-from glidepath.guards import GracefulTurnLimit, known_stop_guards, make_guards, make_stop_guards, stitch
+from glidepath.guards import GracefulTurnLimit
+from glidepath.guards.guard_set import known_stop_guards, make_guards, make_stop_guards
+from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan, Times
 from glidepath.spi import Plugin, ProtocolPolicy
-from glidepath.tools import Output, Tool
-from glidepath.tools.output import REMINDER
+from glidepath.tools import Tool
+from glidepath.tools.output import REMINDER, Output
 
 __all__ = ["assemble"]
 
@@ -35,7 +37,7 @@ def assemble(
     told: set[str] | None = None,
     behind: tuple[Tool, ...] = (),
 ) -> Plan:
-    """The plan of a configuration; raises `ConfigurationError` for what only shows when all parts are together.
+    """The plan of a configuration; raises `ConfigurationError` for problems between parts.
 
     `inherited` are the plugins a child gets from its parent, beside its own; `told` is what the agent's log has been
     told already; `behind` are tools that can be called and are not shown (see `many_tools`).
@@ -161,7 +163,7 @@ def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def _fallback(config: LoopConfig) -> Fallback | None:
-    """The tool that plain text stands for."""
+    """The tool that plain text counts as calling."""
     name = config.plain_text_terminal_fallback_tool
     eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
     return None if name is None else Fallback(name, eager, nudge and eager)
@@ -180,7 +182,7 @@ def _own_caps(config: LoopConfig) -> Caps:
 
 
 def _parts(constraints: tuple[Any, ...]) -> Iterator[Any]:
-    """The constraints, a composite as its parts: each speaks for itself, under its own name and with its own state."""
+    """The constraints, a composite as its parts: each has its own name and state."""
     for constraint in constraints:
         if type(constraint) is DefaultResourceConstraint:
             yield from constraint.parts
@@ -263,7 +265,7 @@ def _near_money(config: LoopConfig) -> int:
 
 
 def _check_fits(plan: Plan) -> None:
-    """A prompt that can never fit the token limit is a mistake, and is said before take-off."""
+    """Reject, at construction, a prompt that can never fit the token limit."""
     limit = plan.caps.tokens
     if limit is None:
         return

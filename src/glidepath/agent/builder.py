@@ -51,7 +51,7 @@ class AgentBuilder(Setters):
     """Its grace is for the turn limit that a child may be given; without one it means nothing."""
 
     def limits(self, value: Limits) -> Self:
-        """What a run may use, all at once. Say single limits afterwards, with their own methods."""
+        """Set all limits of a run at once. Set single limits afterwards, with their own methods."""
         self._inherits_grace = False
         return super().limits(value)
 
@@ -81,11 +81,11 @@ class AgentBuilder(Setters):
     ) -> Self:
         """See events: a function of an event, or this one hook of a plugin. `events`: which; None is all but chunks."""
         if events is not None and isinstance(hook, Plugin):
-            raise BuilderError("event_observer(plugin, events=...): a plugin says itself which events it wants")
+            raise BuilderError("event_observer(plugin, events=...): set the events on the plugin itself")
         return self._hook("event_observer", hook, name, events)
 
     def steering(self, hook: Source, *, name: str | None = None) -> Self:
-        """Put messages in after every turn: a function of `PollContext`, or this one hook of a plugin."""
+        """Add messages after every turn: a function of `PollContext`, or this one hook of a plugin."""
         return self._hook("steering", hook, name)
 
     def follow_up(self, hook: Source, *, name: str | None = None) -> Self:
@@ -124,7 +124,7 @@ class AgentBuilder(Setters):
     # --- the result ---
 
     def copy(self) -> Self:
-        """A builder with the same settings; what is said to one does not change the other."""
+        """A copy of this builder; changing one does not change the other."""
         twin = type(self)()
         twin._values = dict(self._values)  # noqa: SLF001 - one of us
         twin._parts = {field: dict(parts) for field, parts in self._parts.items()}  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""The configuration of an agent: every knob, its default, and what is wrong with it."""
+"""The configuration of an agent: every setting, its default and its checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from glidepath.spi import (
     TokenEstimator,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Output, Tool, tool
+from glidepath.tools import Tool, tool
+from glidepath.tools.output import Output
 from glidepath.tools.sources import ToolSource
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ TOOL_CHOICES = ("auto", "required", "none")
 
 
 class ExecutionMode(str, Enum):
-    """Whether the calls of one reply run side by side.
+    """Whether the calls of one reply run in parallel.
 
     AUTO: together when every one of them is `read_only`, `parallel_safe` or an agent as a tool, else one after the
     other in the order of the reply. PARALLEL: always together. SEQUENTIAL: never. An `exclusive` tool always runs
@@ -72,23 +73,23 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     # fmt: off
     model: Annotated[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
     tools: Annotated[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
-    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers stand in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
+    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers go in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
     system_prompt: Annotated[str, Setting("text", "what the model is told first", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO)] = ""
     limits: Annotated[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
-    guardrails: Annotated[GuardrailsConfig, Setting("part", "mechanical safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
-    texts: Annotated[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="what the runtime tells the model, word for word")] = Texts()
+    guardrails: Annotated[GuardrailsConfig, Setting("part", "safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
+    texts: Annotated[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="the exact words the runtime tells the model")] = Texts()
     constraints: Annotated[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]", adds_up=True, in_python="your own constraints, functions, or names of installed ones, asked after the built-in ones")] = ()
     guards: Annotated[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[your own guards](stuck-loops.md#your-own-guards)")] = ()
     replace_defaults: Annotated[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
     plugins: Annotated[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
-    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept")] = None
+    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept", wider="SessionStore | None")] = None
     event_sink: Annotated[Callable[[Event], Any] | None, Setting("callable?", "a callable that sees every event first", python_only="a Python callable", inherited=Passed.NO)] = None
-    default_execution_mode: Annotated[ExecutionMode, Setting("choice", "whether the calls of one reply run side by side", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
+    default_execution_mode: Annotated[ExecutionMode, Setting("choice", "whether the calls of one reply run in parallel", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
     max_tool_calls_per_turn: Annotated[int | None, Setting("int?", "tool calls of one reply that are run", found=LOWER)] = None
     max_parallel_tools: Annotated[int, Setting("int", "tool calls that run at the same time", found=LOWER)] = 16
-    max_image_bytes: Annotated[int, Setting("int", "bytes of one picture at most", found=LOWER, see="[pictures](context.md#pictures)")] = 5_000_000
-    max_image_bytes_per_request: Annotated[int, Setting("int", "bytes of all pictures of a request at most", found=LOWER, in_python="bytes of all pictures and files of a request at most; older ones are left out")] = 20_000_000
-    max_file_bytes: Annotated[int, Setting("int", "bytes of one document, recording or video at most", found=LOWER, see="[files](choosing-a-model.md#files)")] = 10_000_000
+    max_image_bytes: Annotated[int, Setting("int", "maximum bytes of one picture", found=LOWER, see="[pictures](context.md#pictures)")] = 5_000_000
+    max_image_bytes_per_request: Annotated[int, Setting("int", "maximum bytes of all pictures of a request", found=LOWER, in_python="maximum bytes of all pictures and files of a request; older ones are left out")] = 20_000_000
+    max_file_bytes: Annotated[int, Setting("int", "maximum bytes of one document, recording or video", found=LOWER, see="[files](choosing-a-model.md#files)")] = 10_000_000
     tool_timeout: Annotated[float | None, Setting("seconds?", "time for one tool call", flag="--tool-timeout", metavar="TIME", found=LOWER, in_python="seconds for one tool call")] = None
     temperature: Annotated[float | None, Setting("number?", "passed to the model", flag="--temperature", metavar="X")] = None
     max_output_tokens: Annotated[int | None, Setting("int?", "output cap of one model call", flag="--max-output-tokens", metavar="N")] = None
@@ -97,15 +98,15 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     strict_tools: Annotated[bool, Setting("bool", "hold the model to the tools' schemas, where the provider can", see="[strict tools](choosing-a-model.md#strict-tools)")] = False
     stop_sequences: Annotated[tuple[str, ...], Setting("names", "texts at which a reply stops; passed to the model", wider="Iterable[str]")] = ()
     seed: Annotated[int | None, Setting("count?", "passed to the model", most=2**63 - 1)] = None
-    logprobs: Annotated[int | None, Setting("count?", "alternatives to name beside each token of a reply, with their probabilities", see="[anything else](choosing-a-model.md#anything-else)", most=20)] = None
-    extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider as it is")] = None
+    logprobs: Annotated[int | None, Setting("count?", "alternatives to report with each token of a reply, with their probabilities", see="[provider settings](choosing-a-model.md#provider-specific-settings)", most=20)] = None
+    extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider unchanged")] = None
     max_output_tokens_recovery: Annotated[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
-    empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "stops without a tool call that may be answered in a row", inherited=Passed.NO)] = None
-    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool a plain-text stop is taken for", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
-    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "take it for that tool at once", needs="plain_text_terminal_fallback_tool")] = False
+    empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "how many stops without a tool call may be answered in a row", inherited=Passed.NO)] = None
+    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool that a plain-text stop counts as calling", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
+    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "count it as a call of that tool at once", needs="plain_text_terminal_fallback_tool")] = False
     plain_text_terminal_fallback_eager_nudge: Annotated[bool, Setting("bool", "nudge first, at most twice", needs="plain_text_terminal_fallback_eager")] = False
-    graceful_turn_limit_message_provider: Annotated[Callable[[], str] | None, Setting("callable?", "a function that gives the words of the wind-down notice", python_only="a Python callable")] = None
-    graceful_turn_limit_grace_provider: Annotated[Callable[[], int] | None, Setting("callable?", "a function that gives the grace, asked at every turn", python_only="a Python callable", needs="max_iterations")] = None
+    graceful_turn_limit_message_provider: Annotated[Callable[[], str] | None, Setting("callable?", "a function that returns the text of the wind-down notice", python_only="a Python callable")] = None
+    graceful_turn_limit_grace_provider: Annotated[Callable[[], int] | None, Setting("callable?", "a function that returns the grace, called at every turn", python_only="a Python callable", needs="max_iterations")] = None
     landing: Annotated[str, Setting("choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", flag="--landing", choices=("withdraw", "steer", "force", "off"), see="[the landing](the-landing.md)")] = "withdraw"
     conversation_id: Annotated[str | None, Setting("text?", "given to hooks and events", inherited=Passed.NO)] = None
     model_id: Annotated[str | None, Setting("text?", "the model's name as hooks see it")] = None
@@ -114,23 +115,23 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     context_window: Annotated[int | None, Setting("int?", "tokens the model can read; 0 is off", flag="--context-window", seed="context_window", metavar="N", zero_is_off=True)] = None
     context_strategy: Annotated[str | ContextStrategy, Setting("text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", flag="--context-strategy", seed="context_strategy", metavar="NAME", see="[context](context.md)", checked=False, in_python="how a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy")] = "compact"
     prices: Annotated[Mapping[str, Any] | None, Setting("prices", "dollars per million tokens: {model name: [input, output]}", in_python="{model name: (input, output)} in dollars per million tokens")] = None
-    unpriced: Annotated[str | None, Setting("text?", "estimate:MODEL, whose price to count with when none is known")] = None
+    unpriced: Annotated[str | None, Setting("text?", "estimate:MODEL, the model whose price to use when none is known")] = None
     unbounded: Annotated[bool, Setting("bool", "allow a run without any limit")] = False
     min_output_tokens: Annotated[int, Setting("int", "an output cap is never lowered below this to make a call fit")] = 256
     max_retries: Annotated[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
     fallback_models: Annotated[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
     durability: Annotated[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
-    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer")] = None
-    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type")] = None
-    deps_factory: Annotated[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that was given none, such as one in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
-    agent_name: Annotated[str, Setting("text", "who the agent is in events and breakdowns")] = "agent"
+    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer", wider="object")] = None
+    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
+    deps_factory: Annotated[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
+    agent_name: Annotated[str, Setting("text", "the agent's name in events and breakdowns")] = "agent"
     connect_timeout: Annotated[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
     first_chunk_timeout: Annotated[float | None, Setting("seconds?", "time to the first piece of a reply", in_python="seconds to the first piece of a reply")] = 120
     stall_timeout: Annotated[float | None, Setting("seconds?", "time between two pieces of a reply", in_python="seconds between two pieces of a reply")] = 60
     call_timeout: Annotated[float | None, Setting("seconds?", "time for one attempt at a model call", in_python="seconds for one attempt at a model call")] = None
     hook_timeout: Annotated[float, Setting("seconds", "time for one answer of an async hook", in_python="seconds for one answer of an async hook")] = 5
     constraint_timeout: Annotated[float, Setting("seconds", "time for one answer of a constraint", in_python="seconds for one answer of a constraint")] = 1
-    kill_switch_grace: Annotated[float, Setting("seconds", "seconds for which a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
+    kill_switch_grace: Annotated[float, Setting("seconds", "how many seconds a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
     thinking_tags: Annotated[bool, Setting("bool", "hide <think> and its synonyms from the visible text")] = False
     # fmt: on
 
@@ -141,7 +142,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
-        """The error for a keyword that is not a setting, with the setting that was meant."""
+        """The error for a keyword that is not a setting, with a suggestion."""
         return ConfigurationError(_unknown(name))
 
     def plugin_names(self) -> PluginNames:
@@ -149,7 +150,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         return Lineup(self.plugins).names()
 
     def child_builder(self) -> AgentBuilder:
-        """A builder for a child's configuration: all but what is this agent's own, as each setting declares."""
+        """A builder for a child's configuration: everything a child inherits, as each setting declares."""
         from glidepath.agent.builder import child_builder
 
         return child_builder(self)
@@ -168,7 +169,7 @@ def make_config(**fields: Any) -> LoopConfig:
 
 
 def _normalize(config: LoopConfig) -> None:
-    """What was given, as the runtime keeps it: tuples of resolved objects, plain texts, mappings of its own."""
+    """Normalize what was given: tuples of resolved objects, plain strings, copied mappings."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
         for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
@@ -192,7 +193,7 @@ def _normalize(config: LoopConfig) -> None:
 
 
 def _copied(value: object) -> Any:
-    """A copy of plain containers, so that nobody changes a configuration from outside; other objects stay."""
+    """A copy of plain containers, so that a configuration cannot be changed from outside; other objects are shared."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -239,7 +240,7 @@ def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
         raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
     items = tuple(islice(value, MOST_ITEMS + 1))
     if len(items) > MOST_ITEMS:
-        raise ConfigurationError(f"{name} has more than {MOST_ITEMS} items, or no end; pass a list or tuple")
+        raise ConfigurationError(f"{name} has more than {MOST_ITEMS} items, or never ends; pass a list or tuple")
     return items
 
 
@@ -266,7 +267,7 @@ def _as_constraint(item: object) -> Any:
 
 
 def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
-    """The sources, each of which has a name of its own unless they are views of the same."""
+    """The sources, each of which has its own name unless they are views of the same."""
     items, named = split_tools(sources)
     if items:
         raise ConfigurationError(f"tool_sources must be sources such as McpServer(...), not {items[0]!r:.100}")
@@ -283,7 +284,7 @@ def check(config: LoopConfig) -> None:
     for number, model in enumerate(config.fallback_models):
         _check_model(f"fallback_models[{number}]", model)
         if any(model is other for other in (config.model, *config.fallback_models[:number])):
-            raise ConfigurationError(f"fallback_models[{number}] is in use already: a model cannot stand in for itself")
+            raise ConfigurationError(f"fallback_models[{number}] is already in use: a model cannot be its own fallback")
     _check_objects(config)
     check_fields(config)
     _check_tools(config)
@@ -320,15 +321,14 @@ def _check_fallback_tool(config: LoopConfig) -> None:
         )
 
 
-def _check_model(field: str, model: Any) -> None:
+def _check_model(field: str, model: object) -> None:
     if isinstance(model, type) or not callable(getattr(model, "stream", None)):
         raise ConfigurationError(
             f"{field} must have a method stream(request), like glidepath.models.Model; got {model!r:.100}"
         )
-    if not isinstance(getattr(model, "name", None), str) or not model.name:
-        raise ConfigurationError(
-            f"{field}.name must be a non-empty str; {type(model).__name__} has {getattr(model, 'name', None)!r}"
-        )
+    name = getattr(model, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{field}.name must be a non-empty str; {type(model).__name__} has {name!r}")
     window = getattr(model, "context_window", None)
     if window is not None and (type(window) is not int or window < 1):
         raise ConfigurationError(
@@ -337,7 +337,7 @@ def _check_model(field: str, model: Any) -> None:
 
 
 def _check_objects(config: LoopConfig) -> None:
-    """What is an object: of the right class, or with the right method."""
+    """Check objects: the right class, or the right method."""
     if config.store is not None and (isinstance(config.store, type) or not isinstance(config.store, SessionStore)):
         raise ConfigurationError(
             f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
@@ -375,7 +375,7 @@ def _check_tools(config: LoopConfig) -> None:
         if names.count(name) > 1:
             raise ConfigurationError(f"two tools are named {name!r}; give one of them another name")
     if config.tool_choice == "required" and not names and not config.tool_sources:
-        raise ConfigurationError("tool_choice='required' needs tools, and there are none: pass tools=[...]")
+        raise ConfigurationError("tool_choice='required' needs tools, but there are none: pass tools=[...]")
     if config.tool_choice not in (*TOOL_CHOICES, *names) and not config.tool_sources:
         raise ConfigurationError(  # what sources offer is known when a run starts
             f"tool_choice must be auto, required, none or the name of a tool; got {config.tool_choice!r}"
@@ -387,9 +387,7 @@ def _check_constraint(constraint: object) -> None:
         raise ConfigurationError(f"constraints must be ResourceConstraint objects, not {constraint!r:.100}")
     name: Any = constraint.name
     if not isinstance(name, str) or not name:
-        raise ConfigurationError(
-            f"{type(constraint).__name__}.name must be a str that is not empty, not {type(name).__name__}"
-        )
+        raise ConfigurationError(f"{type(constraint).__name__}.name must be a non-empty str, not {type(name).__name__}")
     every: Any = constraint.check_every
     number = isinstance(every, int | float) and not isinstance(every, bool)
     if every is not None and (not number or not LEAST_CHECK <= every < FOREVER):

@@ -1,4 +1,4 @@
-"""Limits of a whole conversation: the meter of a run begins where the runs before it in the session have ended."""
+"""Limits of a whole conversation: the meter of a run starts where earlier runs of the session stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_conversation(limits: Limits, home: Session) -> bool:
 
 
 def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None:
-    """The limits of the session itself, checked; those that a resumed run began with, where nobody says otherwise."""
+    """The limits of the session itself, checked; by default those a resumed run began with."""
     limits = home.limits
     known = None if snapshot is None else snapshot.carried.session
     if limits is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError, told
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUPS", "available", "installed"]
 
@@ -61,9 +64,9 @@ def _readable(group: str) -> Iterator[Any]:
             yield from package.entry_points.select(group=group)
 
 
-def _package(point: Any) -> str:
+def _package(point: EntryPoint) -> str:
     try:
-        return point.dist.name or "unknown"
+        return (point.dist and point.dist.name) or "unknown"
     except Exception:  # its metadata is missing
         return "unknown"
 

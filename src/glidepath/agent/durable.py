@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["Opening", "claimed", "reopened", "session_of"]
 
@@ -66,7 +67,7 @@ class Opening(Record, kw_only=True):
     tail: frozenset[str] | None = None
     unknown: tuple[ToolCall, ...] = ()
     result: RunResult | None = None
-    """The run is done already."""
+    """The run is already done."""
     ended: RunResult | None = None
     """How it had ended, done or not."""
     snapshot: Snapshot | None = None
@@ -74,9 +75,9 @@ class Opening(Record, kw_only=True):
     decided: Mapping[str, Decision] = {}
     """Those of a person, which the journal keeps."""
     notes: Sequence[Note] = ()
-    """What waits in the session's inbox."""
+    """What is in the session's inbox."""
     stop: str | None = None
-    """Why the run must stop, asked for while nobody flew it."""
+    """Why the run must stop: a stop requested while no process ran it."""
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
@@ -84,21 +85,22 @@ class Opening(Record, kw_only=True):
     """The parent's scribe, which knows of this child."""
 
     def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun goes on from; its meter goes on, too. What is above it has been charged."""
+        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
         if self.snapshot is None:
             return None
         restore_meter(meter, self.snapshot)
         return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
-        """What the run goes on from, with this state."""
+        """What the run continues from, with this state."""
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
     def attend(self, run: Run) -> Ending | None:
-        """Give the run its scribe; how it ends at once, when the store has failed."""
+        """Give the run its scribe; returns how it ends if the store has failed."""
         scribe = self.scribe
         if scribe is None:
             return _store_failure(self.error)
+        # The result must name them even if this run never touches them: nobody else remembers.
         if self.unknown:
             run.work.doubt(self.unknown)
         if run.terms.resumed is None and self.written != len(
@@ -109,6 +111,7 @@ class Opening(Record, kw_only=True):
                 scribe.ahead.append(("transcript", whole))
                 self.written = len(run.transcript.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
+        # Only a person's: verdicts about a crash are worked out anew by whoever reads the journal next.
         scribe.decisions = dict(self.decided)
         scribe.mailbox.take(run, self.notes)
         if self.stop is not None:
@@ -137,7 +140,7 @@ async def claimed(
     config: LoopConfig,
     home: Session,
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     parent: dict[str, str] | None = None,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
@@ -154,13 +157,14 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callable[..., Scribe]) -> None:
+async def _claim(config: LoopConfig, opening: Opening, store: SessionStore, make: Callable[..., Scribe]) -> None:
     home = opening.home
     lease = await claim_session(store, home.id)
     scribe = make(store, lease, durability=config.durability)
     try:
         if lease.head:
             folded = await heard(folded_state(store, home.id, lease.head))
+            # A run that ended has its children's spend in its own figures; only a crash leaves some of it in theirs.
             found = await family(store, folded) if _crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
             if folded.flag is not None:  # it was meant for a run before
@@ -172,10 +176,11 @@ async def _claim(config: LoopConfig, opening: Opening, store: Any, make: Callabl
     opening.scribe = scribe
 
 
-async def _open_inbox(store: Any, lease: Lease, scribe: Scribe, opening: Opening) -> None:
-    """What was sent to the session and is in no journal yet."""
+async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+    """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
-        opening.notes = await heard(called(store.notes, lease.session_id, scribe.mailbox.taken))
+        inbox: Any = store  # one that counts mail has an `Inbox`
+        opening.notes = await heard(called(inbox.notes, lease.session_id, scribe.mailbox.taken))
 
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
@@ -188,7 +193,7 @@ def _recall(scribe: Scribe, folded: Folded) -> None:
 
 
 def _crashed(folded: Folded) -> bool:
-    """Its last run has not ended, and nobody flies it."""
+    """Its last run has not ended, and no process is running it."""
     return bool(folded.fields) and folded.result is None
 
 
@@ -210,6 +215,7 @@ def _move_in(
         known = known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
+        # Nobody can say what the call in flight has used: charging less than its worst case could break the budget.
         snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
         told = len(snapshot.unknown_effects)
         snapshot = with_accounts(with_spend(snapshot, folded, found), found)
@@ -220,6 +226,7 @@ def _move_in(
         folded.session.close_run(ended)
         opening.written = len(folded.messages)
     kept, snapshot = folded.session, folded.snapshot
+    # In place: the caller's session keeps its list.
     home.messages[:] = kept.messages
     home.totals, home.state, home.version, home.last = kept.totals, kept.state, kept.version, kept.last
     home.survey = kept.survey or home.survey
@@ -231,15 +238,15 @@ def _move_in(
 async def reopened(
     config: LoopConfig,
     session_id: str,
-    decisions: object,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     *,
-    store: object = None,
+    store: SessionStore | None = None,
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
 ) -> AsyncIterator[Opening]:
-    """Claim a session to go on with its last run; raises `ConfigurationError` when there is none, or it is another."""
+    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
     store = store or config.store
     opening = Opening(home=Session(session_id))
     try:
@@ -258,8 +265,8 @@ async def reopened(
 async def _reopen(
     config: LoopConfig,
     opening: Opening,
-    store: Any,
-    decisions: Any,
+    store: SessionStore,
+    decisions: Mapping[str, Decision] | None,
     tools: Mapping[str, Any],
     run_id: str | None,
     make: Callable[..., Scribe],
@@ -271,6 +278,7 @@ async def _reopen(
     scribe = make(store, lease, durability=config.durability)
     try:
         folded = await heard(folded_state(store, session_id, lease.head))
+        # A result of an older run must not resume a newer one, whose calls it knows nothing about.
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
                 f"session {session_id!r} has had another run since {run_id!r}; resume that one, by the session's id"
@@ -281,6 +289,7 @@ async def _reopen(
             opening.unknown = unknown_calls(folded.repaired)
         scribe.mailbox.goes_on_from(folded.taken)
         await _open_inbox(store, lease, scribe, opening)
+        # After the inbox: a decision may have been posted while nobody flew the run.
         _go_on(folded, scribe, opening, decisions, tools)
         if folded.flag is not None and opening.result is None:
             if _obeyed(folded.result, folded.flag):
@@ -296,7 +305,7 @@ async def _reopen(
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:
-    """The journal says that the run was stopped by this already."""
+    """True if the journal says that this stop was already obeyed."""
     return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
 
 
@@ -339,6 +348,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
         checked = check_decisions(decisions, snapshot, folded.decisions, begun)
         opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
         opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
+        # They were counted when they were queued; counted again they would use the limit up twice.
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None, program_states={})
@@ -349,7 +359,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: object, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.
@@ -360,6 +370,7 @@ async def _with_children(store: object, folded: Folded, scribe: Scribe, opening:
     opening.offspring = found.by_call
     scribe.kin = dict(found.used)
     scribe.born = {child.session_id for child in folded.children}
+    # Only calls that had begun: one that had not has no child that could have done anything.
     lost = {call_id: Decision(kind="unknown") for call_id in found.lost if call_id in folded.intents}
     opening.decisions = {**opening.decisions, **lost}
 

@@ -35,7 +35,7 @@ def split_tools(items: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[ToolSource
     for source in sources:
         name = getattr(source, "name", None)
         if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a name that is not empty")
+            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a non-empty name")
     return tuple(item for item in items if not isinstance(item, ToolSource)), sources
 
 
@@ -49,10 +49,10 @@ class Fitted:
         self.tools: list[Tool] = []
         self.missing: list[tuple[str, str]] = []
         self.failed: tuple[str, str] | None = None
-        """The required source that gave none, and why."""
+        """The required source that offered no tools, and why."""
 
     def attend(self, run: Run) -> Ending | None:
-        """The run begins: it is told what is missing; how it ends at once, when that was required."""
+        """The run begins: report missing sources; returns how it ends if one was required."""
         if run.journal is not None:
             run.journal.pins = {name: pins for name, supply in self._supplies if (pins := supply.pins())}
         for name, why in self.missing:
@@ -87,13 +87,13 @@ class Equipment:
         self.keepers = 0
 
     def keep(self, *, more: int) -> None:
-        """Somebody holds it open beyond the end of a run, or does no longer."""
+        """Count holders that keep it open between runs."""
         self.keepers += more
         for supply in self._supplies.values():
             supply.kept = self.keepers > 0
 
     async def fit(self, cancel: CancelToken | None, seconds: float | None) -> Fitted:
-        """The tools of all sources, those that can be had; raced against the caller's hand on the run."""
+        """The tools of all sources that are available; raced against the caller's cancellation."""
         for source in self._sources:
             if source.origin not in self._supplies:
                 supply = self._supplies[source.origin] = source.open()
@@ -114,7 +114,7 @@ class Equipment:
             if source.required and fitted.failed is None:
                 fitted.failed = (source.name, why)
             else:
-                _log.warning("The run goes on without the tools of %r: %s", source.name, why)
+                _log.warning("The run continues without the tools of %r: %s", source.name, why)
         return fitted
 
     async def _gathered(
@@ -173,7 +173,7 @@ class Equipment:
         return known[1]
 
     async def close(self) -> tuple[AbandonedWork, ...]:
-        """Close every source; those that take too long are left to themselves, and listed."""
+        """Close every source; those that take too long are abandoned and listed."""
         supplies, self._supplies = self._supplies, {}
         loop = asyncio.get_running_loop()
         names = {source.origin: source.name for source in self._sources}
@@ -210,11 +210,11 @@ async def _closed(supply: ToolSupply) -> None:
     try:
         await supply.close()
     except Exception as error:
-        _log.warning("A source of tools failed while it was closed: %s", told(error))
+        _log.warning("A source of tools failed to close: %s", told(error))
 
 
 class Outfit:
-    """The sources of one agent in whatever loops it runs, and the agent with their tools."""
+    """The sources of one agent in each loop it runs in, and the agent with their tools."""
 
     def __init__(self, sources: Sequence[ToolSource], taken: frozenset[str]) -> None:
         self._sources = tuple(sources)
@@ -240,7 +240,7 @@ class Outfit:
         return equipment
 
     async def leave(self, equipment: Equipment, *, kept: bool = False) -> tuple[AbandonedWork, ...]:
-        """It is not used here any more; the last one closes it. What did not close is listed."""
+        """One user less; the last one closes it. Returns what did not close."""
         equipment.users -= 1
         if kept:
             equipment.keep(more=-1)
@@ -251,7 +251,7 @@ class Outfit:
         return await self.leave(self._here[asyncio.get_running_loop()], kept=True)
 
     def equipped(self, tools: Sequence[Tool], make: Callable[[tuple[Tool, ...]], Any]) -> Any:
-        """What `make` makes of these tools; the same for the same tools."""
+        """The agent that `make` builds from these tools; cached per set of tools."""
         wanted = tuple(tools)
         known = self._known
         if known is not None and len(known[0]) == len(wanted) and all(map(operator.is_, known[0], wanted)):

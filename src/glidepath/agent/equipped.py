@@ -1,4 +1,4 @@
-"""An agent whose tools come from sources, too: it flies as the agent that has their tools."""
+"""An agent whose tools also come from sources: it runs as an agent that has those tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
 
 
 def supplied(method: F) -> F:
-    """Make a method that flies a run fly it with the tools of the agent's sources, where it has any."""
+    """Make a method that starts a run use the tools of the agent's sources, where it has any."""
     place = list(inspect.signature(method).parameters).index("cancel") - 1
 
     @functools.wraps(method)
@@ -81,7 +81,7 @@ class Equipped:
     async def _with_sources(
         self, cancel: CancelToken | None, fly: Callable[[Equipped], Coroutine[Any, Any, RunResult]]
     ) -> RunResult:
-        """Fly as the agent that has the tools of its sources, and let go of the sources afterwards."""
+        """Run as the agent that has the tools of its sources, and let go of the sources afterwards."""
         outfit: Any = self._outfit
         began = asyncio.get_running_loop().time()
         equipment = outfit.enter()

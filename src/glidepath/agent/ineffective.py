@@ -1,4 +1,4 @@
-"""Settings that have no effect: without another one, or for a misspelt tool. Warned about when the agent is made."""
+"""Settings that have no effect: another one is missing, or a tool is misspelled. Logged when an agent is made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _is_there(config: LoopConfig, name: str) -> bool:
 
 
 def misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
-    """Gates that name a tool which is not there, but nearly: the gate, its name for it, and the tool.
+    """Gates that name a misspelled tool: the gate, the name it uses, and the likely tool.
 
     A name that is like no tool may be meant for other agents that share the gate.
     """

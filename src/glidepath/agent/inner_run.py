@@ -1,4 +1,4 @@
-"""An agent that is started inside a tool or a guarding hook of another run: in which loop, and as whose child."""
+"""An agent that is started inside a tool or a guarding hook of another run: on which loop, and as whose child."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def place_of(parent: object) -> Place | None:
     return None
 
 
-def call_of(context: Any) -> Place:
+def call_of(context: ToolContext) -> Place:
     """The call of a `ToolContext`, as a place where children are started."""
     place = getattr(context._host, "place", None)  # noqa: SLF001 - ours
     if place is None:
-        raise ConfigurationError("this ToolContext has no run: stream() needs the context of a call that is running")
+        raise ConfigurationError("this ToolContext has no run: stream() needs the context of a running call")
     return place(context.call_id)  # type: ignore[no-any-return]
 
 
 def named(place: Place, messages: tuple[Message, ...]) -> str:
-    """What a child is called in the journal that a hook or a team asks for: the same when it asks the same again.
+    """The journal name of a child that a hook or a team starts: stable for the same request.
 
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """
@@ -66,8 +66,8 @@ async def run_inside(
 ) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
 
-    In a thread with a loop of its own the child flies on the loop of its parent, where everything about it is known.
-    Only where that loop is blocked, by `run_sync` in an `async def`, it flies here, on the same ledger.
+    In a thread with its own loop the child runs on the loop of its parent, where everything about it is known.
+    Only where that loop is blocked, by `run_sync` in an `async def`, it runs here, on the same ledger.
     """
 
     def begin(token: CancelToken, name: str) -> Any:
@@ -103,7 +103,7 @@ async def stream_inside(
     name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
     if place.is_hook and run.journal is not None:
         name = named(place, messages)
-    enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has a task of its own
+    enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
         return await agent.fly_child(
             messages, parent=run, cancel=token, place=name, home=home, stream=stream, given=given
@@ -123,7 +123,7 @@ async def _apart(
     stream: RunStream | None = None,
     budget: Budget | None = None,
 ) -> RunResult:
-    """Fly a child on this loop, which is not its parent's: without a journal of its own, unless its agent has one."""
+    """Run a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
     run = place.run
 
     def fly(token: CancelToken, post: Post) -> Any:

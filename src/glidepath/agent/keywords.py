@@ -20,6 +20,7 @@ from glidepath.spi import (
     ResourceConstraint,
     ResourceContext,
     RunInfo,
+    SessionStore,
     StopGuard,
     TokenEstimator,
 )
@@ -43,7 +44,7 @@ class _Rest(TypedDict, total=False):
     guards: Iterable[CallGuard | StopGuard | str]
     replace_defaults: bool
     plugins: Iterable[Plugin | str]
-    store: Any
+    store: SessionStore | None
     event_sink: Callable[[Event], Any] | None
     default_execution_mode: ExecutionMode
     max_tool_calls_per_turn: int | None

@@ -1,9 +1,9 @@
-"""The children of a run that died: what they have used, and what of them is unknown."""
+"""The children of a run that died: what they used, and which of their effects are unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Value, replace
 from glidepath.errors import StoreError
@@ -14,6 +14,9 @@ from glidepath.sessions.answer import heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded, Used
 from glidepath.sessions.recover import begun_calls, charged, inner_calls, open_calls
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["TRIES", "Family", "family", "journal_of", "used_in", "with_accounts", "with_spend"]
 
@@ -29,13 +32,13 @@ class Family(Value, frozen=True, kw_only=True):
     """The calls with a child whose journal is missing or cannot be read."""
 
 
-async def journal_of(store: Any, session_id: str) -> Folded:
+async def journal_of(store: SessionStore, session_id: str) -> Folded:
     """The state at the end of a journal."""
     return (await heard(read_journal(store, session_id))).folded
 
 
-async def family(store: object, folded: Folded) -> Family:
-    """The children that nobody could write down any more: those of unfinished calls and hooks."""
+async def family(store: SessionStore, folded: Folded) -> Family:
+    """The children of unfinished calls and hooks, which the parent's journal does not record."""
     unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
     by_call: dict[str, tuple[Offspring, ...]] = {}
@@ -56,7 +59,7 @@ async def family(store: object, folded: Folded) -> Family:
     return Family(used=used, by_call=by_call, lost=tuple(lost))
 
 
-async def _patiently(store: object, session_id: str) -> Snapshot | None:
+async def _patiently(store: SessionStore, session_id: str) -> Snapshot | None:
     for left in reversed(range(TRIES)):
         try:
             return await _used(store, session_id)
@@ -102,7 +105,7 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
 
 
 def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
-    """The state with the accounts of the children closed: none of them goes on."""
+    """The state with the accounts of the children closed: none of them continues."""
     spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
     unknown = list(snapshot.unknown_effects)
     for child in [one for ones in found.by_call.values() for one in ones if one.run_id not in told]:
@@ -113,7 +116,7 @@ def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
     return replace(snapshot, children_spent=spent, unknown_effects=tuple(unknown))
 
 
-async def used_in(store: object, session_id: str) -> Snapshot | None:
+async def used_in(store: SessionStore, session_id: str) -> Snapshot | None:
     """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
     try:
         return await _used(store, session_id)
@@ -123,7 +126,7 @@ async def used_in(store: object, session_id: str) -> Snapshot | None:
         raise
 
 
-async def _used(store: object, session_id: str) -> Snapshot | None:
+async def _used(store: SessionStore, session_id: str) -> Snapshot | None:
     folded = await journal_of(store, session_id)
     snapshot = folded.snapshot
     if snapshot is None:

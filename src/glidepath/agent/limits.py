@@ -6,7 +6,7 @@ import math
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
@@ -50,7 +50,7 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
     turns before the turn limit the model is told to wrap up: None chooses, 0 sends no notice. With `scope="session"`
-    they bound all runs of a session together, the whole conversation; `timeout` is of each run all the same.
+    they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
     # fmt: off
@@ -121,7 +121,7 @@ class Budget:
 
     Its limits bound all runs under it together, from any thread. Its `timeout` counts from its first run. With `name`
     and `store` it is a wallet: kept in the store, for any number of processes, and what was used stays used. `per`
-    gives it its limits anew every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
+    gives it its limits again every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
     """
 
     meter: Meter
@@ -159,7 +159,7 @@ class Budget:
 
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> Budget:
-        """A part of what a run may use, for runs that are started together in one of its tools or hooks."""
+        """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
         near = budget.meter
@@ -171,7 +171,7 @@ class Budget:
 
     @classmethod
     def below(cls, meter: Meter, limits: Limits) -> Budget:
-        """Limits for runs that are started together and draw, beyond them, from whatever this meter counts."""
+        """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
         near = budget.meter
         budget.meter = Meter(near.caps, meter, depth=-1)
@@ -181,7 +181,7 @@ class Budget:
 
     @classmethod
     async def find(cls, name: str, store: WalletStore) -> Budget:
-        """A wallet that is in the store already, with its parents and the limits it has; `ConfigurationError` if not.
+        """An existing wallet with its parents and limits; raises `ConfigurationError` if there is none.
 
         Raises `StoreError` when the store fails.
         """
@@ -234,12 +234,13 @@ class Budget:
             )
 
     async def account(self) -> Wallet:
-        """How a stored budget stands, after what the dead left behind is settled; raises `StoreError`."""
+        """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
         from glidepath.agent.overdue import account_of  # only needed for a wallet
 
         if self.store is None:
             raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")
-        return await account_of(self.store, self.line[-1])
+        kept: Any = self.store  # what keeps wallets keeps journals
+        return await account_of(kept, self.line[-1])
 
 
 def _line(
@@ -252,7 +253,7 @@ def _line(
         raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {shown(per, 100)}")
     if limits.scope != "run":
         raise ConfigurationError(
-            f"Budget takes limits without a scope: it bounds whatever runs on it; leave out scope={limits.scope!r}"
+            f"Budget takes limits without a scope: it covers every run that uses it; leave out scope={limits.scope!r}"
         )
     if store is None:
         given = {"name": name, "per": per}
@@ -266,7 +267,9 @@ def _line(
         return ()
     if isinstance(store, type) or not isinstance(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
-        raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
+        raise ConfigurationError(
+            f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"
+        )
     if name is None:
         raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
     try:
@@ -276,7 +279,7 @@ def _line(
     for field in ("max_iterations", "max_tool_calls", "timeout"):
         if getattr(limits, field) is not None:
             raise ConfigurationError(
-                f"a stored budget limits max_tokens and max_cost, not {field}: put it into the limits of the agent"
+                f"a stored budget limits max_tokens and max_cost, not {field}: put it in the limits of the agent"
             )
     above: tuple[WalletTerms, ...] = () if parent is None else parent.line
     if parent is not None and parent.store is not store:

@@ -1,4 +1,4 @@
-"""Many tools: when the tools of sources would fill the context window, they stand behind two that never change.
+"""Many tools: when the tools of sources would fill the context window, two tools that never change replace them.
 
 The model looks tools up with `find_tools` and calls them with `call_found_tool`; so the beginning of every request
 stays the same, whichever tools are found. A call becomes a call of the real tool before anybody judges it: gates,
@@ -14,7 +14,8 @@ from typing import Any
 from glidepath import _wire
 from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
-from glidepath.tools import Tool, closest
+from glidepath.tools import Tool
+from glidepath.tools.advice import closest
 
 __all__ = ["CALL", "FIND", "SHARE", "FoundToolsPolicy", "doors", "too_many"]
 
@@ -34,7 +35,7 @@ def too_many(tools: Sequence[Tool], window: int | None, estimate: Callable[[str]
 
 
 def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
-    """The two tools behind which these stand."""
+    """The two tools that replace these."""
     known = {tool.name: tool for tool in behind}
 
     async def find(values: dict[str, Any], _context: object) -> str:
@@ -123,7 +124,7 @@ def _near(word: str, words: set[str]) -> int:
 
 
 class FoundToolsPolicy(ProtocolPolicy):
-    """The application's policy, with calls of found tools made calls of the tools themselves first."""
+    """The application's policy, with calls of found tools first turned into calls of the tools themselves."""
 
     def __init__(self, inner: ProtocolPolicy, behind: Mapping[str, Tool]) -> None:
         self._inner = inner
@@ -131,11 +132,11 @@ class FoundToolsPolicy(ProtocolPolicy):
         self.terminal_tool_names = inner.terminal_tool_names
 
     def plain_text_recovery_prompt(self, text: str, tool_name: str) -> str:
-        """As the application has it."""
+        """As the application's policy does it."""
         return self._inner.plain_text_recovery_prompt(text, tool_name)
 
     def hidden_tool_error(self, name: str, available: Sequence[str]) -> str | None:
-        """As the application has it."""
+        """As the application's policy does it."""
         return self._inner.hidden_tool_error(name, available)
 
     def normalize_tool_calls(self, calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:

@@ -1,15 +1,15 @@
-"""What the dead held of a wallet: settled by their journal where that knows, else counted as used."""
+"""What dead runs held of a wallet: settled by their journal if it knows, else counted as used."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from glidepath.agent.kin import used_in
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
-from glidepath.spi.sessions import Wallet, WalletStore
+from glidepath.spi.sessions import SessionStore, Wallet, WalletStore
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import OverdueHold, WalletTerms
@@ -19,7 +19,11 @@ __all__ = ["account_of", "known_wallet", "sweep"]
 _ALL = (None, None)
 
 
-async def sweep(store: Any) -> int:
+class WalletKeeper(SessionStore, WalletStore, Protocol):
+    """A store with journals and wallets: the journals say what a dead run has used."""
+
+
+async def sweep(store: WalletKeeper) -> int:
     """Write off the holds that are overdue; how many there were. Raises `StoreError` when the store fails.
 
     A journal has on disk, before each call, what that call may cost. So it says exactly what a dead run has used, a
@@ -50,8 +54,8 @@ async def known_wallet(store: object, name: str) -> Wallet:
     return found[0]
 
 
-async def account_of(store: Any, terms: WalletTerms) -> Wallet:
-    """A wallet as it stands, once what is overdue is settled; all zeros while no run has drawn from it."""
+async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
+    """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
     try:
         await sweep(store)
         found = await heard(called(store.wallets, terms.name))
@@ -60,7 +64,7 @@ async def account_of(store: Any, terms: WalletTerms) -> Wallet:
             raise
         found = ()
     if found:
-        return found[0]  # type: ignore[no-any-return]
+        return found[0]
     return Wallet(
         name=terms.name,
         per=terms.per,
@@ -71,7 +75,7 @@ async def account_of(store: Any, terms: WalletTerms) -> Wallet:
     )
 
 
-async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | None] | None:
+async def _by_journal(store: WalletKeeper, late: OverdueHold) -> tuple[int | None, int | None] | None:
     """The meter of the run as its journal has it; (None, None) when nobody knows; None when it is alive after all."""
     if late.session_id is None or not (late.dead or late.written_off):
         return _ALL
@@ -91,12 +95,12 @@ async def _by_journal(store: Any, late: OverdueHold) -> tuple[int | None, int | 
         raise
 
 
-async def _read(store: Any, late: OverdueHold) -> tuple[int | None, int | None]:
+async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int | None]:
     folded = (await heard(read_journal(store, late.session_id or ""))).folded
     snapshot = folded.snapshot
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
         return _ALL  # there has been another run since
     if folded.children and not late.dead:
-        return _ALL  # a child that is only slow writes a journal of its own
+        return _ALL  # a child that is only slow writes its own journal
     used = await used_in(store, late.session_id or "")
     return _ALL if used is None else (used.tokens, used.picodollars)

@@ -57,7 +57,7 @@ async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: Canc
 
 
 def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
-    """Run a coroutine to its end; inside a running loop in a thread and a loop of its own.
+    """Run a coroutine to its end; inside a running loop in a thread and its own loop.
 
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
     blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.
@@ -100,7 +100,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
 
 
 def _flown(thread: threading.Thread, over: SimpleQueue[None], token: CancelToken | None) -> bool:
-    """Fly a run in a thread. True when Ctrl-C has landed it; a second Ctrl-C does not wait for the landing.
+    """Execute a run in a thread. True when Ctrl-C has landed it; a second Ctrl-C does not wait for the landing.
 
     A `SimpleQueue` can be interrupted at any moment. A `threading.Event` may be left locked, and `Thread.join` takes
     the thread to be dead before Python 3.13.

@@ -142,13 +142,13 @@ def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
         raise ConfigurationError(f"deps_factory failed for session {session_id!r}: {told(error)}") from error
 
 
-def _fits(deps: Any, kind: Any) -> bool:
-    """False when it cannot be of that type; what cannot be told at run time is left to type checkers."""
+def _fits(deps: object, kind: object) -> bool:
+    """False when it cannot have that type; what cannot be checked at run time is left to type checkers."""
     if get_origin(kind) in (Union, UnionType):
         return any(_fits(deps, one) for one in get_args(kind))
-    kind = get_origin(kind) or kind
+    base: Any = get_origin(kind) or kind
     try:
-        return isinstance(deps, kind)
+        return isinstance(deps, base)
     except TypeError:  # such as a protocol that is not for run time
         return deps is not None
 

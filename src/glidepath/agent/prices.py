@@ -1,4 +1,4 @@
-"""What a token costs: said in the configuration, known to the model, or looked up; else unknown."""
+"""What a token costs: from the configuration, from the model, or looked up; else unknown."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
         )
     if price is None:
         raise ConfigurationError(
-            f"a money limit (max_cost) needs a price and none is known for model {model.name!r}: "
+            f"a money limit (max_cost) needs a price, and none is known for model {model.name!r}: "
             f"pass prices={{{model.name!r}: (input, output)}} in dollars per million tokens, "
-            f"or unpriced='estimate:<model>' to count with another model's price{_where_prices_are()}"
+            f"or unpriced='estimate:<model>' to use another model's price{_where_prices_are()}"
         )
     return price
 
@@ -89,7 +89,7 @@ def _written_at(price: Price | None, model: object) -> Price | None:
 
 
 def _where_prices_are() -> str:
-    """A hint for whoever has no list of prices, and so knows none."""
+    """A hint for anyone without a price list."""
     from importlib.util import find_spec
 
     known = find_spec("genai_prices") is not None

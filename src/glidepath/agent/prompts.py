@@ -61,7 +61,7 @@ def _check_pictures(message: object, config: LoopConfig) -> None:
     total, most = picture_bytes(content), config.max_image_bytes_per_request
     if total > most:
         raise ConfigurationError(
-            f"prompt: its images and files have {total} bytes together, more than max_image_bytes_per_request={most}; "
+            f"prompt: its images and files take {total} bytes together, more than max_image_bytes_per_request={most}; "
             "send fewer or smaller ones, or raise the setting if your model takes them"
         )
 
@@ -69,7 +69,7 @@ def _check_pictures(message: object, config: LoopConfig) -> None:
 def _check_file(file: FileBlock) -> None:
     named = f" {file.name!r:.100}" if file.name else ""
     if not file.kind:
-        hint = "make an ImageBlock of a picture" if file.media_type.startswith("image/") else "check media_type"
+        hint = "use an ImageBlock for a picture" if file.media_type.startswith("image/") else "check media_type"
         raise ConfigurationError(
             f"prompt: the file{named} has media_type={file.media_type!r:.100}, which no provider is known to take; "
             f"{hint}"

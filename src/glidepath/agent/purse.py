@@ -102,6 +102,7 @@ class Purse:
                 swept = True
                 if await self._sweep():  # what the dead held may be enough
                     continue
+            # An end to the wait: others may hold what is missing for as long as they like.
             if final or loop.time() >= until:
                 self._gave_up = -inf if final else loop.time()
                 self.refused = _cause(grant, self.line[-1].name)
@@ -132,6 +133,7 @@ class Purse:
             self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
             return
         journal = run.journal
+        # A journal that may lag behind cannot tell a later leg what this one has spent: each leg has its own hold.
         if journal is not None and journal.durability not in ON_DISK:
             journal = None
         self.hold = Hold(
@@ -153,7 +155,7 @@ class Purse:
         return (caps.tokens is None or tokens <= caps.tokens) and (caps.money is None or money <= caps.money)
 
     async def _ask(self, asked: Amount, least: Amount) -> Grant:
-        """One draw. What is not needed is out of reach before the store hears that it is free."""
+        """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
         with root.tree.lock:
@@ -177,7 +179,9 @@ class Purse:
         if not isinstance(grant, Grant):
             raise StoreError(f"the wallets' store failed: draw answered with {type(grant).__name__}, not with a Grant")
         if grant.verdict == "fenced":
-            raise StoreError(f"what {hold.key!r} held of wallet {self.line[-1].name!r} is another's now", kind="fenced")
+            raise StoreError(
+                f"what {hold.key!r} held of wallet {self.line[-1].name!r} now belongs to another run", kind="fenced"
+            )
         with root.tree.lock:
             self._reach(grant.tokens, grant.money)
             if max(asked.tokens, asked.money) > 0:
@@ -199,7 +203,7 @@ class Purse:
         return inf
 
     async def pace(self, run: Run, tokens: int) -> None:
-        """A wallet does not say how often a model may be called."""
+        """A wallet does not limit the call rate."""
 
     # --- staying alive, and the end -----------------------------------------------------------------------------
 
@@ -217,9 +221,10 @@ class Purse:
                     self._gate.release()
 
     async def close(self) -> None:
-        """The run has ended: what it spent is used, the rest is free. Never fails: what is not settled is overdue."""
+        """The run has ended: what it spent is used, the rest is free. Never fails: unsettled holds become overdue."""
         heart, self._heart = self._heart, None
         if heart is not None:
+            # First: a heartbeat after the settlement would draw anew.
             heart.cancel()
             await asyncio.wait([heart])
         if self.hold is None:
@@ -228,7 +233,7 @@ class Purse:
         while not task.done():
             try:
                 await asyncio.wait([task])
-            except asyncio.CancelledError:  # it goes on after the wallet knows
+            except asyncio.CancelledError:  # it continues after the wallet knows
                 await asyncio.wait([task])
                 raise
 
@@ -244,17 +249,17 @@ class Purse:
                 if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
                     await asyncio.sleep(LONGEST_WAIT)
                     continue
-                what = "what this run holds of it is written off when its lease is over"
+                what = "what this run holds of it is written off when its lease expires"
                 _log.warning("wallet %r could not be settled; %s: %s", self.line[-1].name, what, error)
             return
 
     def nearly_empty(self) -> str | None:
-        """The wallet, when it is what is nearly used up."""
+        """The wallet, if it is nearly used up."""
         return f"wallet {self.line[-1].name}" if self.meter.near_budget() else None
 
 
 def _cause(grant: Grant, last: str) -> StopCause:
-    """Why nothing more is to be had."""
+    """Why nothing more can be drawn."""
     name = grant.tight or last
     said = f"wallet {name}" + (f" ({grant.period})" if grant.period else "")
     metrics: dict[str, Any] = {"wallet": name}
@@ -273,6 +278,6 @@ def _cause(grant: Grant, last: str) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The wallet cannot be reached, or is another's by now: nothing more may be spent."""
+    """The wallet is unreachable or now belongs to another run: spend nothing more."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

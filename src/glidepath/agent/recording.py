@@ -48,7 +48,7 @@ def _as_written(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
 
 
 class Leg:
-    """One leg: from where a run began, or went on, to its end or to where its process died."""
+    """One leg: from where a run began, or continued, to its end or to where its process died."""
 
     def __init__(self, before: Sequence[Commit], folded: Folded) -> None:
         self.before = tuple(before)
@@ -64,10 +64,10 @@ class Leg:
         """By call: after which commit it came, and what it was."""
         self.kin: dict[str, list[Child]] = {}
         self.taken: dict[int, dict[str, Any]] = {}
-        """By commit: the state to take from the journal, where something else than this run has changed the figures."""
+        """By commit: the state to take from the journal, where something else has changed the figures."""
         self.charged: dict[int, dict[str, Used]] = {}
         self.states: dict[int, dict[str, str]] = {}
-        """By commit: what the programs in flight went on from; it tells how long they computed, too."""
+        """By commit: what the programs in flight continued from; it tells how long they computed, too."""
         self.told: list[Message] = []
         self.ended: RunResult | None = None
         self.per_run: PerRun | None = None
@@ -143,7 +143,7 @@ class Leg:
             self.taken[commit.number] = dict(folded.fields)
 
     def _out_of_reach(self, records: Sequence[JournalRecord], folded: Folded) -> str:
-        """What in this commit came about by something that the journal does not hold; empty when nothing."""
+        """What in this commit depends on something outside the journal; empty when nothing does."""
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:
             return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
@@ -166,7 +166,7 @@ class Leg:
 
 
 def _unrepeatable(result: RunResult) -> str:
-    """Why this end cannot be brought about again; empty when it can."""
+    """Why this ending cannot be reproduced; empty when it can."""
     if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
         return STOPPED
     failed = result.outcome is LoopOutcome.FAILED and result.cause is not None and result.cause.source == "provider"

@@ -1,6 +1,6 @@
-"""Flying a journal again: the same loop, the recorded replies and results, the recorded clock and ids.
+"""Replaying a journal: the same loop, the recorded replies and results, the recorded clock and ids.
 
-No model and no tool is called. Every commit is made anew and its hash compared with the one that is recorded: where
+No model and no tool is called. Every commit is made again and its hash compared with the one that is recorded: where
 they differ, the runtime or the configuration has changed what a run does. A journal is replayed leg by leg, each from
 the recorded commits before it, so that a crash, a pause or a cancel ends one leg and not the replay. What the children
 of a call did is taken from their journals, which are replayed by themselves where their agents are known.
@@ -52,7 +52,11 @@ from glidepath.tools import ToolResult
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
+    from glidepath.agent.limits import Limits
     from glidepath.spi import ModelRequest, SessionStore
+    from glidepath.spi.sessions import Lease
+    from glidepath.tools import Tool, ToolContext
+    from glidepath.tools.definition import Runner
 
 __all__ = ["Replayed", "replay"]
 
@@ -78,7 +82,7 @@ class Replayed(Value, frozen=True, kw_only=True):
 
 
 class _Tape:
-    """A model that says what it said then; an attempt that failed then fails again."""
+    """A model that repeats its recorded replies; a failed attempt fails again."""
 
     def __init__(self, model: Any, attempts: list[AssistantMessage | None]) -> None:
         self.name = model.name
@@ -131,13 +135,13 @@ class _Checking(MemoryStore):
             await self.release(lease)
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
-        """The journal so far; another session's is where it always was."""
+        """The journal so far; other sessions are read from the store."""
         if session_id == self.leg.session_id:
             return await super().load(session_id, since=since)
         return await self.source.load(session_id)
 
-    def append(self, lease: Any, commit: Commit, **keywords: Any) -> None:
-        """Write it down, and look."""
+    def append(self, lease: Lease, commit: Commit, **keywords: Any) -> None:
+        """Record it, and compare."""
         leg = self.leg
         if commit.number > leg.last and not leg.whole:
             raise StoreError("the recording ends here")
@@ -154,14 +158,14 @@ class _Checking(MemoryStore):
             self.over.set()
 
     async def reach(self, number: int) -> None:
-        """Wait until so many commits are made, or can no longer be. Those who wait for the same one go on together."""
+        """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(number, []).append(turn)
         self._move()
         await turn
 
     def _move(self) -> None:
-        """Something happened: let those go on whose time has come, and be patient with the others."""
+        """Something happened: wake the waiters whose time has come."""
         for number in self._waiting:
             if self.head >= number or self.difference:
                 self._loop.call_soon(self._release, number, TOGETHER)
@@ -170,7 +174,7 @@ class _Checking(MemoryStore):
         self._timer = self._loop.call_later(PATIENCE, self._give_up) if self._waiting else None
 
     def _release(self, number: int, turns: int) -> None:
-        """Not at once: others of the same batch may be on their way to the same point."""
+        """Wait a moment: others of the same batch may reach the same point."""
         if turns:
             self._loop.call_soon(self._release, number, turns - 1)
             return
@@ -179,12 +183,12 @@ class _Checking(MemoryStore):
                 turn.set_result(None)
 
     def _give_up(self) -> None:
-        self.difference = self.difference or f"commit {self.head + 1} was recorded, and nothing brings it about"
+        self.difference = self.difference or f"commit {self.head + 1} was recorded, but the replay does not produce it"
         self._move()
         self.over.set()
 
     def dismiss(self) -> None:
-        """Nobody waits any more."""
+        """Wake all waiters."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -195,14 +199,14 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
         if before != now:
             old, new = bytes(before.payload)[:200].decode(), bytes(now.payload)[:200].decode()
             return f"record {before.sequence}: recorded {before.kind} {old}, replayed {now.kind} {new}"
-    return f"commit {recorded.number} has another number of records"
+    return f"commit {recorded.number} has a different number of records"
 
 
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
 
 
 class _Copyist(Scribe):
-    """A scribe by whose clock it is then."""
+    """A scribe that uses the recorded clock."""
 
     leg: Leg
     checking: _Checking
@@ -230,7 +234,7 @@ class _Copyist(Scribe):
         await super()._write(*args, **keywords)
 
     async def end(self, result: RunResult) -> RunResult:
-        """The end, at the time at which it was."""
+        """The end, at its recorded time."""
         then = self.leg.ended
         if then is not None:
             snapshot, before = result.snapshot, then.snapshot
@@ -250,7 +254,7 @@ class _Copyist(Scribe):
         return times[min(self.number - self.leg.start, len(times) - 1)] if times else (0.0, [])
 
     async def answered(self, call_id: str) -> ToolResult:
-        """What a call was answered then, as soon as it was."""
+        """The recorded result of a call, at its recorded time."""
         leg = self.leg
         due, known = leg.results.get(call_id, (leg.last + 1, _NEVER))
         children = leg.kin.get(call_id, [])
@@ -266,7 +270,7 @@ class _Copyist(Scribe):
         )
 
     async def _known(self, child: Child) -> RunResult | None:
-        """How a child ended, as its journal has it; None when it did not, or nobody can say."""
+        """How a child ended, as its journal has it; None when it did not, or that is unknown."""
         with suppress(StoreError):
             return (await journal_of(self.checking.source, child.session_id)).result
         return None
@@ -279,7 +283,7 @@ class _Copyist(Scribe):
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
-    """Take the figures that something beside this run has changed: a child, or an attempt that was cut off."""
+    """Take over figures that something outside this run changed: a child, or an attempt that was cut off."""
     meter = run.meter
     meter.tokens, meter.money = fields["tokens"], fields["picodollars"]
     meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]
@@ -292,7 +296,7 @@ def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
 async def replay(
     agent: Agent, store: SessionStore, session_id: str, *, agents: Mapping[str, Agent] | None = None
 ) -> Replayed:
-    """Fly every leg of a session again under this agent's configuration, and compare every commit.
+    """Replay every leg of a session under this agent's configuration, and compare every commit.
 
     The children of its calls are replayed, too, if they are agents made tools by `as_tool` or are in `agents`, by the
     name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again. Servers of
@@ -414,8 +418,8 @@ async def _flown(
         holder.append(copyist)
         return copyist
 
-    async def answer(_values: Any, context: Any) -> ToolResult:
-        return await holder[0].answered(context.call_id)
+    async def answer(_values: Mapping[str, Any], context: ToolContext | None) -> ToolResult:
+        return await holder[0].answered("" if context is None else context.call_id)
 
     config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
@@ -450,7 +454,7 @@ async def _flown(
         return await finish_run(run, home, prompt, token, opening=opening)
 
 
-def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) -> LoopConfig:
+def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:
     """The configuration with the recorded replies and results in place of models and tools."""
     return replace(
         config,
@@ -466,12 +470,12 @@ def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Any) ->
     )
 
 
-def _answering(tool: Any, answer: Any) -> Any:
+def _answering(tool: Tool, answer: Runner) -> Any:
     """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
     if tool.makes_calls:
         return tool.making_calls([hand.answering(answer) for hand in tool.hands])
     return tool.answering(answer)
 
 
-def _limited(config: Any, limits: Any) -> Any:
+def _limited(config: LoopConfig, limits: Limits | None) -> Any:
     return config if limits is None else replace(config, limits=limits)

@@ -1,4 +1,4 @@
-"""Which run to go on with, and what a person decided about it."""
+"""Which run to continue, and what a person decided about it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Target = RunResult | Session | str
 
 
 def find(target: object) -> RunResult | tuple[Snapshot, Session]:
-    """The state to go on from and the session to go on in; or the result itself, when the run is done.
+    """The state to continue from and the session to continue in; or the result itself, when the run is done.
 
-    A result goes on in a copy of its session: it carries all it needs. A `Session` goes on itself.
+    A result continues in a copy of its session: it carries all it needs. A `Session` continues itself.
     """
     if isinstance(target, str):
         raise ConfigurationError(
-            f"resume({target!r:.80}): a run is found by its session id in a store, and this agent has none; "
+            f"resume({target!r:.80}): finding a run by its session id needs a store, and this agent has none; "
             "pass the RunResult (or the Session) of the run"
         )
     if isinstance(target, Session):
@@ -60,7 +60,7 @@ def _of_session(session: Session) -> RunResult | tuple[Snapshot, Session]:
 
 
 def _check_open_calls(result: RunResult) -> None:
-    """What waits for a decision must be what the transcript has no result for, and the transcript must be whole."""
+    """Check that the calls waiting for a decision are exactly those without a result in a whole transcript."""
     snapshot: Any = result.snapshot
     if not all(0 <= place < len(result.messages) for place in snapshot.pinned):
         raise ConfigurationError("this result cannot be resumed: messages of its run are missing")
@@ -78,26 +78,26 @@ def _check_open_calls(result: RunResult) -> None:
 
 
 def run_of(target: object) -> str | None:
-    """The run that somebody wants to go on with; None when only its session was named."""
+    """The run to continue; None when only its session was named."""
     result = target.last if isinstance(target, Session) else target
     return result.run_id if isinstance(result, RunResult) else None
 
 
-def nothing_to_decide(decisions: Any, obeyed: Mapping[str, Decision] | None = None) -> None:
-    """Refuse decisions about a run that is done, unless they were obeyed: whoever made them expects them to count."""
+def nothing_to_decide(decisions: object, obeyed: Mapping[str, Decision] | None = None) -> None:
+    """Reject decisions about a finished run unless they were obeyed: the person who made them expects an effect."""
     if decisions is not None and not isinstance(decisions, Mapping):
         check_decisions(decisions, Snapshot(run_id=""))
-    for call_id, decision in (decisions or {}).items():
+    for call_id, decision in decisions.items() if isinstance(decisions, Mapping) else ():
         if not _was_obeyed(call_id, decision, obeyed or {}):
             raise ConfigurationError(
-                f"decisions: there is no pending call {call_id!r:.100}; the run is done, and nothing is pending"
+                f"decisions: there is no pending call {call_id!r:.100}; the run is done and nothing is pending"
             )
 
 
 def check_decisions(
     decisions: object, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
 ) -> Mapping[str, Decision]:
-    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise.
+    """The decisions, each about a pending call; raises `ConfigurationError` otherwise.
 
     `obeyed` are those in the journal and `begun` the calls that no longer wait: a decision that is passed again after
     a death, or by a handler that is retried, is fine, and nothing comes of it.
@@ -121,7 +121,7 @@ def check_decisions(
     return found
 
 
-def _was_obeyed(call_id: Any, decision: Any, obeyed: Mapping[str, Decision]) -> bool:
+def _was_obeyed(call_id: str, decision: object, obeyed: Mapping[str, Decision]) -> bool:
     """Whether the journal has this very decision; raises `ConfigurationError` when it has another one."""
     then = obeyed.get(call_id)
     if then is None:
@@ -143,7 +143,7 @@ def _checked(call_id: object, decision: object) -> Decision:
 
 
 def _check_answer(call_id: str, decision: Decision, waiting: PendingCall) -> None:
-    """An answer to a form has the form's fields; a text or a plain yes answers only what has no form."""
+    """An answer to a form has the form's fields; text or a plain yes is only for calls without a form."""
     form = waiting.form
     if form is None:
         if decision.kind == "answer" and decision.arguments is not None:
@@ -152,7 +152,7 @@ def _check_answer(call_id: str, decision: Decision, waiting: PendingCall) -> Non
     if decision.kind == "deny":
         return
     if decision.kind == "answer" and decision.arguments is None:
-        raise ConfigurationError(f"decisions[{call_id!r}]: this call waits for a form; pass answer({{...}})")
+        raise ConfigurationError(f"decisions[{call_id!r}]: this call needs a form; pass answer({{...}})")
     try:
         SchemaBinder("the form", {"type": "object", **form}).bind(decision.arguments or {})
     except ArgumentsError as error:

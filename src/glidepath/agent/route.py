@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
@@ -12,6 +12,7 @@ from glidepath.run import Plan, Route
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.ledger import Price
+    from glidepath.spi.models import Model
 
 __all__ = ["known_output", "priced", "reply_ceiling", "routed", "vendor_of"]
 
@@ -34,13 +35,13 @@ def reply_ceiling(model: object) -> int:
 
 
 def vendor_of(model: object) -> str | None:
-    """Whose model it is, where it says so."""
+    """The vendor of a model, if it says so."""
     vendor = getattr(model, "vendor", None)
     return vendor if isinstance(vendor, str) and vendor else None
 
 
 def routed(plan: Plan, config: LoopConfig) -> Plan:
-    """The plan with a route to its fallback models; as it is when there are none."""
+    """The plan with a route to its fallback models; unchanged when there are none."""
     if not config.fallback_models:
         return plan
     needed = config.limits.max_cost is not None
@@ -68,7 +69,7 @@ def joined(plans: list[Plan]) -> Plan:
     return route.plans[0]
 
 
-def _with_model(plan: Plan, config: LoopConfig, model: Any, *, needed: bool) -> Plan:
+def _with_model(plan: Plan, config: LoopConfig, model: Model, *, needed: bool) -> Plan:
     known = known_output(model)
     cap = plan.max_output_tokens
     if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):

@@ -32,7 +32,7 @@ from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 __all__ = [
     "announce_child",
@@ -59,6 +59,7 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
+    # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
     if plan.switches:
@@ -78,7 +79,7 @@ def open_run(
     resumed: Resumption | None = None,
     given: Given = NOTHING,
 ) -> Run:
-    """A run with its budget, ready to start; whatever goes wrong, no timer is left behind."""
+    """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
         return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
     except BaseException:
@@ -110,6 +111,7 @@ def _opened(
             reserve = what_is_left(reserve, meter)
             paid = enough_to_land(plan, reserve, meter)
     else:
+        # The landing is paid for the task and what is pinned, as when the run began: the rest can be left out of it.
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
@@ -134,6 +136,7 @@ def _opened(
     )
     if plan.strategy.name == "summarize":
         recall(run)
+    # Last: a run that could not be opened must not block its session.
     home.flight = run
     if stream is not None:
         stream.run = run
@@ -155,7 +158,7 @@ def _surveyed(plan: Plan, home: Session) -> Survey | None:
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """An id nobody else has; a loop of the simulator has its own, so that the same flight can be flown again."""
+    """A unique id; the simulator makes its own, so that a flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
@@ -170,7 +173,7 @@ async def finish_run(
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Fly, conclude, clean up. Nothing of the run is alive afterwards but what its result lists as abandoned.
+    """Run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     """
@@ -193,6 +196,7 @@ async def finish_run(
             raise
         except BaseException as defect:
             ending = await salvaged(run, defect)
+        # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
         result = await _concluded(run, home, ending, patrol)
     finally:
         if fitted is not None:
@@ -208,7 +212,7 @@ async def finish_run(
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")
-    return run.result or result
+    return run.tell_use(run.result or result)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
@@ -222,8 +226,10 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         run.audit.conclude(last_validations(run))
     result = run.conclude(ending)
     if run.journal is not None:
+        # Before the last event: whoever hears of the end may read the journal at once.
         result = await run.journal.end(result)
-    run.emit(RunEnded, result)
+    # Nothing of the run may interrupt its caller after the last event.
+    run.emit(RunEnded, run.tell_use(result))
     run.watch.disarm()
     home.close_run(result)
     return result
@@ -237,6 +243,7 @@ async def _dismiss(run: Run) -> bool:
     if run.voice.audience is None or run.result is None:
         return False
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
+    # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
     patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
     farewell = await dismiss(run.voice.audience.observers, patience)
@@ -262,7 +269,7 @@ def _refused(refusal: Refusal) -> Ending:
 
 
 def announce_child(parent: Run, child: Run) -> None:
-    """Say that a child has started, unless the parent, on another loop, has ended meanwhile."""
+    """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
         parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
 

@@ -125,7 +125,7 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> Run:
-        """A run that is ready to fly, in the task that will fly it."""
+        """A run that is ready to start, in the task that will run it."""
         plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
         now = self._began or asyncio.get_running_loop().time()
         shared = parent.deadline(now) if parent is not None else inf
@@ -179,7 +179,7 @@ class RunStarter(Equipped):
         *,
         accept_repair: bool,
     ) -> RunResult:
-        """The run as the store has it: a result or a session that was passed only says which."""
+        """The run as the store has it: a result or session that was passed only names it."""
         wanted = run_of(target)
         reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
@@ -209,7 +209,7 @@ class RunStarter(Equipped):
         stream: RunStream | None = None,
         opening: Opening | None = None,
     ) -> RunResult:
-        """Go on with a run from its snapshot, in a session that has its messages and the state of its guards."""
+        """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
@@ -220,8 +220,8 @@ class RunStarter(Equipped):
         self._check_root(cancel, parent, config.limits)
         if snapshot.on_budget and parent is None and limits is None:
             raise ConfigurationError(
-                "this run spent from a budget above its own; pass it again: resume(..., parent=budget), with --wallet "
-                "NAME on the command line, or give the run limits of its own: resume(..., limits=Limits(...))"
+                "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
+                "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
         purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
         above = purse or parent
@@ -274,7 +274,7 @@ class RunStarter(Equipped):
         """Run as a child of another run: on its budget, within its time, under its guards.
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
-        With a session of its own (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
+        With its own session (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
         `post` tells the parent what happened, when that lives on another loop.
         """
         messages = tainted(parent, as_messages(prompt, self.config))
@@ -368,7 +368,7 @@ class RunStarter(Equipped):
         return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
     def _tell_of_store(self, name: str) -> None:
-        """A session that has a name and no store is forgotten with its run: say so, once for this agent."""
+        """Warn once that a named session without a store is lost when its run ends."""
         if not self._told_of_store:
             self._told_of_store = True
             _log.warning(
@@ -394,7 +394,7 @@ class RunStarter(Equipped):
         if not bounded and (parent is None or not parent.bounded):
             raise ConfigurationError(
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
-                "or unbounded=True if that is what you want"
+                "or unbounded=True to run without one"
             )
 
 

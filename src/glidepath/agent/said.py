@@ -1,4 +1,4 @@
-"""What was said to a builder so far."""
+"""What a builder has been told so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Said"]
 
 
 class Said:
-    """The values of settings, by field; single limits and guardrails apart from those said all at once."""
+    """The values of settings, by field; single limits and guardrails separate from whole ones."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -25,7 +25,9 @@ class Said:
         said = self._parts[field]
         if said:
             first = next(iter(said))
-            raise BuilderError(f"{field}(...) would undo {first}({said[first]!r}): call {field}() before {first}()")
+            raise BuilderError(
+                f"{field}(...) would overwrite {first}({said[first]!r}): call {field}() before {first}()"
+            )
         return self._set(field, value)
 
     def _part(self, field: str, name: str, value: object) -> Self:

@@ -20,6 +20,7 @@ from glidepath.spi import (
     ResourceConstraint,
     ResourceContext,
     RunInfo,
+    SessionStore,
     StopGuard,
     TokenEstimator,
 )
@@ -54,11 +55,11 @@ class Setters(Said):
         return self._set_all("limits", value)
 
     def guardrails(self, value: GuardrailsConfig) -> Self:
-        """Mechanical safety nets against loops, truncation and silence."""
+        """Safety nets against loops, truncation and silence."""
         return self._set_all("guardrails", value)
 
     def texts(self, value: Texts) -> Self:
-        """What the runtime tells the model, word for word."""
+        """The exact words the runtime tells the model."""
         return self._set("texts", value)
 
     def constraints(self, value: Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]) -> Self:
@@ -77,7 +78,7 @@ class Setters(Said):
         """Plugins, or names of installed ones, in calling order. They add up."""
         return self._add("plugins", value)
 
-    def store(self, value: Any) -> Self:
+    def store(self, value: SessionStore | None) -> Self:
         """Where sessions are kept."""
         return self._set("store", value)
 
@@ -86,7 +87,7 @@ class Setters(Said):
         return self._set("event_sink", value)
 
     def default_execution_mode(self, value: ExecutionMode) -> Self:
-        """Whether the calls of one reply run side by side."""
+        """Whether the calls of one reply run in parallel."""
         return self._set("default_execution_mode", value)
 
     def max_tool_calls_per_turn(self, value: int | None) -> Self:
@@ -98,15 +99,15 @@ class Setters(Said):
         return self._set("max_parallel_tools", value)
 
     def max_image_bytes(self, value: int) -> Self:
-        """Bytes of one picture at most."""
+        """Maximum bytes of one picture."""
         return self._set("max_image_bytes", value)
 
     def max_image_bytes_per_request(self, value: int) -> Self:
-        """Bytes of all pictures and files of a request at most; older ones are left out."""
+        """Maximum bytes of all pictures and files of a request; older ones are left out."""
         return self._set("max_image_bytes_per_request", value)
 
     def max_file_bytes(self, value: int) -> Self:
-        """Bytes of one document, recording or video at most."""
+        """Maximum bytes of one document, recording or video."""
         return self._set("max_file_bytes", value)
 
     def tool_timeout(self, value: float | None) -> Self:
@@ -142,11 +143,11 @@ class Setters(Said):
         return self._set("seed", value)
 
     def logprobs(self, value: int | None) -> Self:
-        """Alternatives to name beside each token of a reply, with their probabilities."""
+        """Alternatives to report with each token of a reply, with their probabilities."""
         return self._set("logprobs", value)
 
     def extras(self, value: Mapping[str, Any] | None) -> Self:
-        """Passed to the model's provider as it is."""
+        """Passed to the model's provider unchanged."""
         return self._set("extras", value)
 
     def max_output_tokens_recovery(self, value: MaxTokensRecovery | None) -> Self:
@@ -154,15 +155,15 @@ class Setters(Said):
         return self._set("max_output_tokens_recovery", value)
 
     def empty_outcome_retry_budget(self, value: int | None) -> Self:
-        """Stops without a tool call that may be answered in a row."""
+        """How many stops without a tool call may be answered in a row."""
         return self._set("empty_outcome_retry_budget", value)
 
     def plain_text_terminal_fallback_tool(self, value: str | None) -> Self:
-        """The tool a plain-text stop is taken for."""
+        """The tool that a plain-text stop counts as calling."""
         return self._set("plain_text_terminal_fallback_tool", value)
 
     def plain_text_terminal_fallback_eager(self, value: bool = True) -> Self:
-        """Take it for that tool at once. Needs `plain_text_terminal_fallback_tool`."""
+        """Count it as a call of that tool at once. Needs `plain_text_terminal_fallback_tool`."""
         return self._set("plain_text_terminal_fallback_eager", value)
 
     def plain_text_terminal_fallback_eager_nudge(self, value: bool = True) -> Self:
@@ -170,11 +171,11 @@ class Setters(Said):
         return self._set("plain_text_terminal_fallback_eager_nudge", value)
 
     def graceful_turn_limit_message_provider(self, value: Callable[[], str] | None) -> Self:
-        """A function that gives the words of the wind-down notice."""
+        """A function that returns the text of the wind-down notice."""
         return self._set("graceful_turn_limit_message_provider", value)
 
     def graceful_turn_limit_grace_provider(self, value: Callable[[], int] | None) -> Self:
-        """A function that gives the grace, asked at every turn. Needs `max_iterations`."""
+        """A function that returns the grace, called at every turn. Needs `max_iterations`."""
         return self._set("graceful_turn_limit_grace_provider", value)
 
     def landing(self, value: str) -> Self:
@@ -210,7 +211,7 @@ class Setters(Said):
         return self._set("prices", value)
 
     def unpriced(self, value: str | None) -> Self:
-        """Estimate:MODEL, whose price to count with when none is known."""
+        """Estimate:MODEL, the model whose price to use when none is known."""
         return self._set("unpriced", value)
 
     def unbounded(self, value: bool = True) -> Self:
@@ -233,20 +234,20 @@ class Setters(Said):
         """When the store writes to disk. Needs `store`."""
         return self._set("durability", value)
 
-    def output_type(self, value: Any) -> Self:
+    def output_type(self, value: object) -> Self:
         """The type of the final answer."""
         return self._set("output_type", value)
 
-    def deps_type(self, value: Any) -> Self:
+    def deps_type(self, value: object) -> Self:
         """The type of what is passed as run(deps=...)."""
         return self._set("deps_type", value)
 
     def deps_factory(self, value: Callable[[RunInfo], Any] | None) -> Self:
-        """Makes the deps of a run that was given none, such as one in a worker: a plain function of RunInfo."""
+        """Makes the deps of a run that got none, for example in a worker: a plain function of RunInfo."""
         return self._set("deps_factory", value)
 
     def agent_name(self, value: str) -> Self:
-        """Who the agent is in events and breakdowns."""
+        """The agent's name in events and breakdowns."""
         return self._set("agent_name", value)
 
     def connect_timeout(self, value: float | None) -> Self:
@@ -274,7 +275,7 @@ class Setters(Said):
         return self._set("constraint_timeout", value)
 
     def kill_switch_grace(self, value: float) -> Self:
-        """Seconds for which a kill switch may be unreadable before it counts as thrown."""
+        """How many seconds a kill switch may be unreadable before it counts as thrown."""
         return self._set("kill_switch_grace", value)
 
     def thinking_tags(self, value: bool = True) -> Self:
@@ -342,7 +343,7 @@ class Setters(Said):
         return self._part("guardrails", "read_only_loop_threshold", value)
 
     def max_premature_end_recoveries(self, value: int) -> Self:
-        """Re-prompts after an empty end behind a tool error; 0 is off."""
+        """Re-prompts after an empty reply to a tool error; 0 is off."""
         return self._part("guardrails", "max_premature_end_recoveries", value)
 
     def max_empty_recoveries(self, value: int) -> Self:

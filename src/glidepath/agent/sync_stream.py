@@ -23,7 +23,7 @@ _POLL = 0.01
 class SyncStream(Generic[OutputT]):
     """The events of one run, and its result: `with agent.stream_sync("...") as stream: for event in stream: ...`.
 
-    The run flies on a thread with a loop of its own. It takes off when the first event is asked for. Leaving the block
+    The run is on a thread with its own loop. It takes off when the first event is asked for. Leaving the block
     before the run has ended cancels the run and lands it; `result` is set after the block in any case.
     """
 
@@ -38,7 +38,7 @@ class SyncStream(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """How the run ended; raises RuntimeError while it is flying."""
+        """How the run ended; raises RuntimeError while it is running."""
         if self._result is None:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `with` block, first")
         return self._result
@@ -67,7 +67,7 @@ class SyncStream(Generic[OutputT]):
                 yield piece
 
     def close(self) -> None:
-        """Stop the run if it is still flying, and wait for its landing."""
+        """Stop the run if it is still going, and wait for its landing."""
         self._left = True
         if self._thread is not None and self._thread.is_alive():
             self._token.cancel("the stream was closed")

@@ -49,6 +49,7 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
+    from glidepath.run.plan import Escalation
 
 __all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
@@ -60,7 +61,7 @@ FOREVER = 1e300  # seconds: what no clock can count
 
 
 async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
-    """One reply to the transcript as it stands; raises `ModelError` when there is none, `Touchdown` to land.
+    """One reply to the current transcript; raises `ModelError` when there is none, `Touchdown` to land.
 
     `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
     """
@@ -126,7 +127,7 @@ def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]
 def gave_up(
     run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message], error: BaseException
 ) -> _Call | None:
-    """The stream of a first attempt did not end by itself: settle it. None when it is a reply all the same.
+    """The stream of a first attempt did not end by itself: settle it. None when it is a reply anyway.
 
     Call it where the error is caught: what ends the run is raised.
     """
@@ -184,7 +185,7 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
 
 
 async def _wait_for_consumer(run: Run) -> None:
-    """Nobody has looked at the last thousand events: spend no more until somebody does."""
+    """A thousand events are unread: spend no more until the consumer catches up."""
     room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
     try:
         await run.watch.wait(room)
@@ -204,8 +205,8 @@ class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
     Many are made, and the garbage collector does not look at them. An error keeps its call, by the frames of its
-    traceback, and a model may keep the error: whoever makes a call clears its `error` and its `run` in the end, so that
-    nothing leads from it back to either.
+    traceback, and a model may keep the error: the code that makes a call clears its `error` and its `run` in the end,
+    so that nothing leads from it back to either.
     """
 
     run: Any  # a Run
@@ -230,7 +231,7 @@ class _Call(Record, eq=False, gc=False):
     # --- one attempt ------------------------------------------------------------------------------------------
 
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call in which others have a say, and the view it is for."""
+        """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
             await cleared(run)
@@ -281,10 +282,10 @@ class _Call(Record, eq=False, gc=False):
         self.settle(attempt, booking, view)
         raise run.interrupted()
 
-    async def _fit(self, got: Any, count: int | None) -> Booking:
+    async def _fit(self, got: Booking | Refusal, count: int | None) -> Booking:
         """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
-        if type(got) is not Refusal:
-            return got  # type: ignore[no-any-return]
+        if not isinstance(got, Refusal):
+            return got
         return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
 
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
@@ -324,7 +325,7 @@ class _Call(Record, eq=False, gc=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {short} tokens more than can be paid for")
+            fault = HookFault(f"its view takes {short} tokens more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source
@@ -385,7 +386,7 @@ class _Call(Record, eq=False, gc=False):
             self.error = None if attempt.cut else attempt.fault()
         else:
             self.stalled = True
-            why = "it was cancelled from inside" if stopped.why is Why.UNINVITED else "no delta in time"
+            why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
@@ -403,7 +404,7 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The attempt is over, well or not: say so, and charge what it used. What failed before any delta is free.
+        """The attempt is over, emit that, and charge what it used. A failure before any delta is free.
 
         What the account, the health of the model and the anchor of the view learn from a call, they learn here.
         """
@@ -463,7 +464,7 @@ class _Call(Record, eq=False, gc=False):
         self.cap = larger
         return True
 
-    def _larger(self, ladder: Any, cap: int) -> int | None:
+    def _larger(self, ladder: Escalation, cap: int) -> int | None:
         """The next cap of a ladder; None when it has none, or fails: the truncated reply is accepted then."""
         try:
             if self.escalations >= ladder.max_attempts:
@@ -487,7 +488,7 @@ class _Call(Record, eq=False, gc=False):
             await self.back_off(self.run.plan.max_retries)
 
     async def shrink(self) -> None:
-        """The provider's window overflowed: a smaller view, once per call; else the error stands."""
+        """The provider's window overflowed: use a smaller view, once per call; else raise the error."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
         if error is not None and self._without_pictures():
@@ -499,7 +500,7 @@ class _Call(Record, eq=False, gc=False):
             raise error
 
     def _without_pictures(self) -> bool:
-        """A request was refused, which older pictures may be the reason for: try once without them."""
+        """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
         return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 
@@ -561,7 +562,7 @@ def _too_long(error: ModelError) -> bool:
 
 
 def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
-    """Exponential with full jitter on the upper half; a provider's Retry-After is honoured."""
+    """Exponential with full jitter on the upper half; a provider's Retry-After is honored."""
     grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
     asked: Any = getattr(error, "retry_after", None)
     if isinstance(asked, int | float) and asked > 0:

@@ -44,6 +44,7 @@ from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
+    from glidepath.messages import Delta
     from glidepath.run import Run
     from glidepath.run.voice import Voice
     from glidepath.spi import Model, ModelRequest
@@ -116,9 +117,9 @@ class Attempt(Record, gc=False):
     cut: bool = False
     """The budget ran out while it streamed."""
     capped: bool = False
-    """It went on far beyond the output cap that it was sent."""
+    """It continued far beyond the output cap that it was sent."""
     garbled: bool = False
-    """Some of its text was none."""
+    """Some of its text was not a str."""
     odd: bool = False
     """It has more than a text and one call, or something unusual in them."""
     split: bool = False
@@ -166,12 +167,12 @@ class Attempt(Record, gc=False):
         return StopReason.parse(self.end.stop_reason) if self.end is not None else StopReason.ERROR
 
     def let_go(self) -> None:
-        """The run waits for it no longer: what has come so far counts, nothing that comes later."""
+        """The run stops waiting for it: only what has arrived so far counts."""
         self.dead = True
         self.gather()
 
     def gather(self) -> None:
-        """Count and join what has come; what is no text is left out, and `fault` says so."""
+        """Count and join what has come; anything that is not text is left out, and `fault` says so."""
         parts = self.parts
         try:
             text = "".join(parts)
@@ -192,9 +193,9 @@ class Attempt(Record, gc=False):
                 call[2:] = ["".join(call[2:])]
 
     def fault(self) -> ModelError | None:
-        """What is wrong with it, now that it is over; None when it is a reply."""
+        """What is wrong with the finished attempt; None when it is a valid reply."""
         if self.garbled:
-            return ModelError("the model streamed a TextDelta whose text is no str")
+            return ModelError("the model streamed a TextDelta whose text is not a str")
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
@@ -204,7 +205,7 @@ class Attempt(Record, gc=False):
         return None
 
     def complain(self) -> None:
-        """Raise what is wrong with it, unless it was cut by us, or let go."""
+        """Raise what is wrong with it, unless we cut it or let it go."""
         fault = None if self.cut or self.dead else self.fault()
         if fault is not None:
             raise fault
@@ -231,7 +232,7 @@ class Attempt(Record, gc=False):
         if stop is None or self.cut:
             stop = self.stop_reason()
             if stop is StopReason.OTHER:
-                _log.warning("%s: the provider stopped for a reason unknown here: %r", run.run_id, end)
+                _log.warning("%s: the provider stopped for an unknown reason: %r", run.run_id, end)
         return Reply(
             AssistantMessage(kept, stop, usage, None, plan.model_name, None if end is None else end.info),
             calls,
@@ -258,11 +259,11 @@ class Attempt(Record, gc=False):
                 seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
-            raise ModelError(f"the model streamed a tool call that is none: {told(error)}") from error
+            raise ModelError(f"the model streamed a malformed tool call: {told(error)}") from error
         return tuple(made), size
 
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
-        """What it has written beside its answer, and the size of that."""
+        """What it wrote besides its answer, and its size."""
         thinking = "".join(self.thinking)
         size = text_tokens(thinking) + sum(
             [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
@@ -381,7 +382,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
 
 
 def _say(voice: Voice, attempt: Attempt) -> None:
-    """Make events of the text that has come since the last time, for whoever wants them."""
+    """Make events of the text that has come since the last time, for the listeners."""
     told, parts = attempt.told, attempt.parts
     attempt.told = count = len(parts)
     if count > told and not attempt.dead and voice.chunks:
@@ -406,7 +407,7 @@ async def _opened(run: Run, stream: Any) -> Any:
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
-    """What is due now and then: count exactly, reserve more or cut, and let the others do their work.
+    """Periodic work: count exactly, reserve more or cut, and let other tasks run.
 
     Returns the size so far, and the size at which to come back.
     """
@@ -448,7 +449,7 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
 
 def _bytes(text: str) -> int:
     if text.__class__ is not str and not isinstance(text, str):
-        raise ModelError(f"the model streamed a delta with a {type(text).__name__} where a text belongs")
+        raise ModelError(f"the model streamed a delta with a {type(text).__name__} instead of text")
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -499,7 +500,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     return size + names + CALL_BYTES
 
 
-def _other(run: Run, attempt: Attempt, delta: Any) -> int:
+def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
     """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
@@ -527,7 +528,7 @@ def _other(run: Run, attempt: Attempt, delta: Any) -> int:
         _bytes(delta.text)
         attempt.parts.append(delta.text)
         return max(LEAST, len(delta.text))
-    raise ModelError(f"the model streamed a {type(delta).__name__}, which is no delta of glidepath.models")
+    raise ModelError(f"the model streamed a {type(delta).__name__}, which is not a delta of glidepath.models")
 
 
 def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:

@@ -90,7 +90,7 @@ class Booking(Record, gc=False):
         return self.reservation.extend(tokens, tokens * self.price.output if self.price is not None else 0)
 
     def _rest(self) -> int:
-        """Reserve what is left when a whole slice is not; 0 when that is next to nothing."""
+        """Reserve what is left when a whole slice is not; 0 when that is too little."""
         tokens, money = self.reservation.meter.room_for(None, now=True)
         rest = SLICE if tokens is None else min(SLICE, tokens)
         if money is not None and self.price is not None and self.price.output:
@@ -124,7 +124,7 @@ def least_output(run: Run) -> int:
 
 
 async def admit_to_budget(run: Run) -> None:
-    """Take off. On somebody else's budget: set aside the landing and the first call, or refuse to start."""
+    """Start the run. On a shared budget: set aside the landing and the first call, or refuse to start."""
     # The task is on disk before anything is spent on it.
     if run.journal is not None:
         await run.journal.begin()
@@ -342,7 +342,7 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
 
 
 def _blocked(run: Run) -> Verdict:
-    """What it waits for is reserved on a loop that waits for this run: a result all the same."""
+    """It waits for a reservation on a loop that is blocked by this run: end with a result anyway."""
     lineage = run.meter.lineage
     money = all(node.caps.tokens is None for node in lineage)
     reason = (

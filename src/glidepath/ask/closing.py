@@ -1,4 +1,4 @@
-"""The end of a stream: a reply that is complete, or was cut, costs at most a second more, whatever its stream does."""
+"""The end of a stream: a reply that is complete, or was cut, takes at most a second more, whatever its stream does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from glidepath.ask.attempt import Attempt
+    from glidepath.messages import Delta
     from glidepath.run import Run
 
 __all__ = ["LAST_WORDS", "MOST_AFTER_END", "finish"]
@@ -17,7 +20,7 @@ LAST_WORDS = 0.5  # seconds a stream has to end by itself and to close; it has a
 LEAST = 0.1  # seconds to close, however long the stream took to end
 
 
-async def finish(run: Run, stream: Any, attempt: Attempt) -> None:
+async def finish(run: Run, stream: AsyncIterator[Delta], attempt: Attempt) -> None:
     """Let a stream that has sent its terminal event end by itself, for a moment; then close it.
 
     The reply is kept whatever goes wrong in here: only an interrupt of the run, or being let go, gets out. The event
@@ -50,7 +53,7 @@ async def _in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], 
         return False
 
 
-async def _exhausted(stream: Any) -> bool:
+async def _exhausted(stream: AsyncIterator[Delta]) -> bool:
     """Read on to the end, dropping what comes; whether it came."""
     left = MOST_AFTER_END
     async for _ in stream:
@@ -61,7 +64,7 @@ async def _exhausted(stream: Any) -> bool:
     return True
 
 
-async def _closed(stream: Any) -> bool:
+async def _closed(stream: AsyncIterator[Delta]) -> bool:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()

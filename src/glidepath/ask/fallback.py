@@ -1,4 +1,4 @@
-"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback takes over by cause.
+"""Which model answers a call: its breaker is asked first and told afterwards, and a fallback may take over.
 
 Nothing of this is looked at while all is well: `ask` comes here when a model's health asks for attention, when a call
 has failed, and while a fallback is in use.
@@ -7,7 +7,7 @@ has failed, and while a fallback is in use.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from glidepath.ask.booking import fit_window
 from glidepath.ask.view import own_items
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = ["admit", "answered", "come_home", "let_go", "take_over"]
 
+
+class PaidCall(Protocol):
+    """A call of the model, as far as its health is concerned."""
+
+    run: Run
+    cap: int | None
+    retries: int
+    escalations: int
+    overflowed: bool
+    probing: bool
+    denied: bool
+
+
 _log = logging.getLogger("glidepath")
 _SHOWN = 200
 
@@ -41,7 +54,7 @@ STAYS = (RefusedError, InconsistentHistoryError)
 """What no fallback is asked about: a refusal is respected, a malformed transcript is ours to repair."""
 
 
-def admit(call: Any) -> None:
+def admit(call: PaidCall) -> None:
     """Ask the breaker of the model in use about a call that was just counted; when it refuses, go to the next model.
 
     Raises `BreakerOpenError` when no model is left.
@@ -68,15 +81,15 @@ def admit(call: Any) -> None:
         run.plan.health.calls += 1
 
 
-def answered(call: Any) -> None:
-    """The model in use answered, and its health had asked for attention."""
+def answered(call: PaidCall) -> None:
+    """The current model answered although its health needed attention."""
     run: Run = call.run
     call.probing = False
     if run.plan.health.succeeded():
         _changed(run, run.plan)
 
 
-def let_go(call: Any) -> None:
+def let_go(call: PaidCall) -> None:
     """The call was stopped before it was known whether the model works again."""
     run: Run = call.run
     call.probing = False
@@ -84,8 +97,8 @@ def let_go(call: Any) -> None:
         _changed(run, run.plan)
 
 
-def take_over(call: Any, error: ModelError) -> None:
-    """A call has failed on the model in use: tell its breaker, and go on with the next model; else the error stands."""
+def take_over(call: PaidCall, error: ModelError) -> None:
+    """A call failed on the current model: tell its breaker and continue with the next model, or raise the error."""
     run: Run = call.run
     plan, probe = run.plan, call.probing
     health = plan.health
@@ -115,8 +128,8 @@ def come_home(run: Run) -> Plan:
     return run.plan
 
 
-def _next(call: Any, error: ModelError) -> None:
-    """Go on with the next model that can help with this error; raises it when there is none."""
+def _next(call: PaidCall, error: ModelError) -> None:
+    """Continue with the next model that can help with this error; raises it when there is none."""
     run: Run = call.run
     plan = run.plan
     if plan.route is None or isinstance(error, STAYS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
@@ -100,7 +100,7 @@ async def _gated(run: Run, tools: frozenset[str], denials: dict[str, str]) -> fr
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
         for name in tools - gate.allowed - narrowed:
-            denials.setdefault(name, clean(gate.denial_reason) or "it is not available now")
+            denials.setdefault(name, clean(gate.denial_reason) or "it is not available right now")
     if narrowed != tools:
         run.emit(GateApplied, tuple(sorted(narrowed)), tuple(name for name, _ in gates))
     return narrowed
@@ -151,7 +151,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
     return gates
 
 
-def _as_gate(run: Run, answer: Any) -> Gate:
+def _as_gate(run: Run, answer: object) -> Gate:
     """The answer as a gate of which every part can be trusted."""
     try:
         if isinstance(answer, AbstractSet):
@@ -167,7 +167,7 @@ def _as_gate(run: Run, answer: Any) -> Gate:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"tool_gate answered something unreadable: {told(error)}") from error
+        raise HookFault(f"tool_gate returned something unreadable: {told(error)}") from error
     if not all(isinstance(name, str) for name in gate.allowed):
         raise HookFault("tool_gate allows names only: a set of str")
     for field, kind in (("denial_reason", str), ("priority", int), ("required", bool), ("suppresses", bool)):

@@ -1,4 +1,4 @@
-"""One model call beside the turns of a run: reserved, streamed and settled like those, and no part of the answer.
+"""One model call beside the turns of a run: reserved, streamed and settled like those, but not part of the answer.
 
 A checkpoint of the context is such a call, and so is a question of an MCP server. Who makes it decides how it is waited
 for and under which name it is paid; that it is reserved before it goes out, noted in the journal and charged for what
@@ -28,11 +28,11 @@ __all__ = ["MeteredCall"]
 
 
 class _Beside:
-    """The run, with nobody listening and, where it is given, a watch of its own."""
+    """The run, with nobody listening and, where it is given, its own watch."""
 
     __slots__ = ("_run", "voice", "watch")
 
-    def __init__(self, run: Run, watch: Any = None) -> None:
+    def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run
         self.voice = Voice.silent(run.voice)
         self.watch = run.watch if watch is None else watch
@@ -42,7 +42,7 @@ class _Beside:
 
 
 class MeteredCall:
-    """A call that is paid for: `reserve` it, `note` it, `stream` it, and `settle` it whatever has happened."""
+    """A call that is paid for: `reserve` it, `note` it, `stream` it, and always `settle` it."""
 
     __slots__ = ("attempt", "booking", "request", "run")
 
@@ -95,7 +95,7 @@ class MeteredCall:
         plan.health.calls += 1
         run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, self.booking.cap)
 
-    async def stream(self, watch: Any = None) -> None:
+    async def stream(self, watch: object = None) -> None:
         """Receive the reply; `watch` is for a call that does not run in the run's own task."""
         beside: Any = _Beside(self.run, watch)
         await pump(beside, self.run.plan.model, self.request, self.attempt, self.booking)  # type: ignore[arg-type]

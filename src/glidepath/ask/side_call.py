@@ -1,7 +1,7 @@
-"""A model call beside the turn, for somebody else's question: reserved, metered and charged like any other.
+"""A model call beside the turn, for example for an MCP server: reserved, metered and charged like any other.
 
-It runs in a task of its own while the run waits for a tool, so it does not use the run's watch: whoever started it
-cancels it. It is no iteration, and what it says is not part of the answer.
+It runs in its own task while the run waits for a tool, so it does not use the run's watch: the code that
+started it cancels it. It does not count as an iteration, and what it says is not part of the answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SideQuestion(Value, frozen=True, kw_only=True):
 
 
 class SideAccount(Record):
-    """What somebody may spend in one run, and has spent; `name` is what it is charged under."""
+    """What one client may spend in a run, and has spent; `name` is what it is charged under."""
 
     name: str
     max_calls: int
@@ -74,16 +74,19 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
     plan = run.plan
     size = sum(plan.size_of(message) for message in question.messages) + plan.estimator.estimate(question.system_prompt)
     call = _reserved(run, question, account, size)
+    # Counted before it is made: a server that asks many times at once must not get past its limit.
     account.calls += 1
     attempt = call.attempt
     free = True  # until it is sent, and when it fails before its first delta
     try:
         if run.journal is not None:
+            # Before it goes out, as for a turn: after a crash its worst case is charged.
             with suppress(Touchdown):  # the run is coming down, which is seen below
                 await run.journal.asking(call.booking)
         if run.watch.halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
         call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)
+        # From here on it is with the provider: whatever is received is charged.
         _wake(run)
         free = False
         await _streamed(run, call)
@@ -101,8 +104,9 @@ def _check(run: Run, account: SideAccount) -> None:
     if run.result is not None or run.watch.halted():
         raise SideRefused("the run is being stopped")
     coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
+    # What is left is the landing's: a server's question must not use it up.
     if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
-        raise SideRefused("the run is landing, and makes no other model calls")
+        raise SideRefused("the run is landing and makes no other model calls")
     if account.calls >= account.max_calls:
         raise SideRefused(f"the limit of {account.max_calls} model calls of {account.name} in this run is reached")
     if run.plan.health.state is not BreakerState.CLOSED:
@@ -121,10 +125,11 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
         cap //= 2
     if left < LEAST_OUTPUT:
         raise SideRefused(f"the limit of {account.max_tokens} tokens of {account.name} in this run is reached")
-    raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not pay for it")
+    raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not cover it")
 
 
 async def _streamed(run: Run, call: MeteredCall) -> None:
+    # Over before the landing window opens: the run may be waiting for the tool that waits for this.
     seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
         async with asyncio.timeout(seconds):
@@ -154,7 +159,7 @@ def _settle(run: Run, call: MeteredCall, account: SideAccount, *, free: bool) ->
 
 
 def _wake(run: Run) -> None:
-    """Something happened beside the run's own task: wake whoever listens."""
+    """Something happened outside the run's own task: wake the listeners."""
     if run.watch.ring is not None:
         run.watch.ring()
 
@@ -169,7 +174,7 @@ class _NoWatch:
         self.time = run.watch.time
 
     def scope(self, *_: object) -> None:
-        """Its time is kept outside."""
+        """Its time limit is enforced elsewhere."""
 
     def listen(self, *_: object) -> None:
-        """Nobody feels its pulse."""
+        """It has no stall detection."""

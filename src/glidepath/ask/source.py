@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from glidepath.ledger import Amount
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from glidepath.outcome import StopCause
     from glidepath.run import Run
 
@@ -18,7 +20,7 @@ __all__ = ["Source", "draw", "draw_slice", "pace"]
 
 
 class Source(Protocol):
-    """Where a tree of meters draws from; it stands in `meter.tree.source`.
+    """Where a tree of meters draws from; it is in `meter.tree.source`.
 
     Contract: `draw` makes the root's caps larger, by as much as there is, never by more than was taken out of the
     budget elsewhere; it waits while what is in flight elsewhere may come back. `pace` returns when a model may be
@@ -33,7 +35,7 @@ class Source(Protocol):
         ...
 
     async def pace(self, run: Run, tokens: int) -> None:
-        """Return when the model of this run may be called with so many tokens."""
+        """Return when the model of this run may be called with this many tokens."""
         ...
 
     def nearly_empty(self) -> str | None:
@@ -63,7 +65,8 @@ async def pace(run: Run, tokens: int) -> None:
         raise run.interrupted() from None
 
 
-async def _raced(run: Run, work: Any) -> None:
+async def _raced(run: Run, work: Coroutine[Any, Any, None]) -> None:
+    # A task of its own: an interrupt ends the wait at once, and the store's work is cancelled in order.
     task = run.watch.loop.create_task(work, name="glidepath-source")
     try:
         await run.watch.wait(task)

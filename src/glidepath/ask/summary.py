@@ -1,7 +1,7 @@
 """Making the view smaller: by a checkpoint the model writes, where that is the strategy and worth it, else without.
 
-The call for a checkpoint is reserved and charged like any other, raced against everything that can stop a run, and is
-no iteration. It is tried once; whatever goes wrong with it, the context is compacted instead.
+The call for a checkpoint is reserved and charged like any other, raced against everything that can stop a run, and does
+not count as an iteration. It is tried once; whatever goes wrong with it, the context is compacted instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a call really used. A provider's figures are what is charged, wherever they can be true.
+"""What a call really used. The provider's figures are charged if they are plausible.
 
 No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
-over-estimate and flagged; one that is merely lower than our estimate is believed, on every host. What a report says
+over-estimate and flagged; one that is only lower than our estimate is believed, on every host. What a report says
 came from a cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
 """
 
@@ -33,7 +33,7 @@ _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 
 
-def believable(reported: Any, estimate: int, size: int) -> bool:
+def believable(reported: object, estimate: int, size: int) -> bool:
     """True for what most reports are: input and output alone, both as they can be. `settled` looks at any other."""
     if reported.__class__ is not Usage:
         return False
@@ -60,7 +60,7 @@ def settled(
     attempt: Attempt,
     system_prompt: str | None = None,
 ) -> Usage:
-    """The usage to charge: what was reported where it is plausible, else our own figures, flagged.
+    """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
     `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
@@ -91,7 +91,7 @@ def settled(
 def _examined(
     run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
 ) -> Usage:
-    """A closer look: figures that come in parts, or are no whole numbers."""
+    """A closer look: figures that come in parts, or are not whole numbers."""
     sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
     given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
     written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)
@@ -120,7 +120,7 @@ def fees(price: Price, attempt: Attempt) -> int:
     return price.web_search * searches if type(searches) is int and 0 < searches <= _MOST_SEARCHES else 0
 
 
-def _plausible(given: Any, least: float, estimate: int) -> int | None:
+def _plausible(given: object, least: float, estimate: int) -> int | None:
     """The figure, when it is a whole number that can be true; booleans, NaN, text and negatives are not."""
     if type(given) is float and math.isfinite(given):
         given = math.ceil(given)
@@ -129,7 +129,7 @@ def _plausible(given: Any, least: float, estimate: int) -> int | None:
     return given
 
 
-def _within(part: Any, whole: int) -> int | None:
+def _within(part: object, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
@@ -42,7 +42,7 @@ def own_items(messages: list[Message], plan: Plan) -> list[Message]:
     return own if found else messages
 
 
-def _foreign(block: Any, vendor: str | None) -> bool:
+def _foreign(block: object, vendor: str | None) -> bool:
     return type(block) is ReasoningBlock and (vendor is None or block.vendor != vendor)
 
 
@@ -100,7 +100,7 @@ async def recovered(run: Run) -> bool:
     return False
 
 
-def _usable(run: Run, answer: Any) -> tuple[Sequence[Message], int]:
+def _usable(run: Run, answer: object) -> tuple[Sequence[Message], int]:
     """What a plugin wants the model to see, no call without its result, and its size."""
     try:
         if isinstance(answer, str) or not isinstance(answer, Sequence):

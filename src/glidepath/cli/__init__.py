@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
-    """Run one command and return its exit code; nothing but SystemExit of the argument parser is raised."""
+    """Run one command and return its exit code; raises only the argument parser's SystemExit."""
     from glidepath.cli.world import ScreenClosed, World
 
     here = World.real() if world is None else world
@@ -46,13 +46,13 @@ def _what(error: OSError) -> str:
 
 def _dispatch(argv: Sequence[str], world: World) -> int:
     from glidepath.cli.parser import parse
-    from glidepath.errors import ConfigurationError
+    from glidepath.errors import ConfigurationError, StoreError
 
     try:
         options, execute = parse(argv, world)
         code: int = execute(options, world)
         world.write("")
-    except ConfigurationError as error:
+    except (ConfigurationError, StoreError) as error:
         world.complain(str(error))
         return 2
     return code

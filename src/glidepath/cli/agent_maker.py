@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Budget, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
@@ -20,8 +20,12 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
-from glidepath.tools import Tool, closest, tool
+from glidepath.tools import Tool, tool
+from glidepath.tools.advice import closest
 from glidepath.workspace import Workspace
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 EMBEDDED = ("local:", "local:smollm2")
 
@@ -43,7 +47,12 @@ __all__ = [
 
 
 def make_agent(
-    settings: LoadedSettings, world: World, *, model: str | None = None, plugins: Sequence[Any] = (), output: Any = None
+    settings: LoadedSettings,
+    world: World,
+    *,
+    model: str | None = None,
+    plugins: Sequence[Any] = (),
+    output: type | None = None,
 ) -> Agent:
     """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
     fields = config_fields(settings)
@@ -56,7 +65,7 @@ def make_agent(
             )
         raise ConfigurationError(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
-            "`glidepath models` lists what there is, `glidepath demo` needs none"
+            "`glidepath models` lists the providers, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
     if name in EMBEDDED:
@@ -84,7 +93,7 @@ def make_agent(
 
 
 def _offer_little(settings: LoadedSettings, world: World) -> None:
-    """The embedded model can call one simple tool. With more it makes things up, so a person has to insist."""
+    """The embedded model can call one simple tool. With more it makes things up, so `--yes` is required."""
     tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
     if settings.get("yes"):
         return
@@ -94,14 +103,14 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
         settings.known["tools"] = Known((), "default")
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
-            f"the embedded model cannot handle {', '.join(tools) or 'the tools of servers'}: it has 135 million "
-            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
-            "same, or name a larger model (`glidepath models`)"
+            f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it "
+            "anyway, or name a larger model (`glidepath models`)"
         )
 
 
-def _in_our_words(text: str, model: Any) -> str:
-    """What is wrong, with the way to say it here instead of in Python."""
+def _in_our_words(text: str, model: object) -> str:
+    """The error, with the command-line fix instead of the Python one."""
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
     prices = json.dumps({name: ["3", "15"]})
@@ -158,12 +167,12 @@ def make_model(name: str, world: World) -> Any:
 
     resolve = getattr(models, "resolve", None)
     if resolve is None:
-        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is available in this version")
+        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is supported in this version")
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
     return resolve(name) if key is None else resolve(name, api_key=key)
 
 
-def _called(factory: Any, name: str) -> Any:
+def _called(factory: object, name: str) -> Any:
     if not callable(factory):
         raise ConfigurationError(
             f"{name}: expected a Model, or a function that makes one, got {type(factory).__name__}"
@@ -175,7 +184,7 @@ def _called(factory: Any, name: str) -> Any:
 
 
 def find_object(name: str, world: World) -> Any:
-    """What `python:package.module:attribute` names; the current folder is looked in, as `python -m` does."""
+    """What `python:package.module:attribute` names; the current folder is searched, as with `python -m`."""
     _, _, path = name.partition(":")
     module, sign, attribute = path.partition(":")
     if not sign or not module or not attribute:
@@ -197,7 +206,7 @@ def workspace_folder(settings: LoadedSettings, world: World) -> Path:
     try:
         folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is no path ({error})") from None
+        raise ConfigurationError(f"workspace: {settings['workspace']!r:.80} is not a path ({error})") from None
     if not folder.is_dir():
         raise ConfigurationError(f"workspace: {folder} is not a folder")
     return folder
@@ -208,7 +217,8 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
     names = settings["tools"]
     if not names:
         return ()
-    from glidepath.workspace import TOOL_NAMES, workspace_tools
+    from glidepath.workspace import workspace_tools
+    from glidepath.workspace.toolset import TOOL_NAMES
 
     built_in = [name for name in names if name in TOOL_NAMES]
     made: dict[str, Any] = {}
@@ -266,7 +276,7 @@ _SAME = {"bash": "shell", "sh": "shell", "exec": "shell", "cat": "read", "ls": "
 
 
 def _installed(name: str, world: World) -> Tool:
-    from glidepath.workspace import TOOL_NAMES
+    from glidepath.workspace.toolset import TOOL_NAMES
 
     if name.startswith("python:"):
         found = find_object(name, world)
@@ -291,7 +301,7 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     return await Budget.find(name, agent.config.store)
 
 
-def redacting(store: Any, settings: LoadedSettings, world: World) -> Any:
+def redacting(store: SessionStore, settings: LoadedSettings, world: World) -> Any:
     """The store with the redaction hook that the settings name, if any."""
     name = settings.get("redact")
     if not name:

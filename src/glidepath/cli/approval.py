@@ -30,7 +30,7 @@ __all__ = [
     "somebody",
 ]
 
-NOBODY = "a form needs an answer, and nobody is there to give one"
+NOBODY = "a form needs an answer, and there is nobody to give one"
 ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
 KEYS = ("y", "n", "a", "e", "r")
 """Answers that need no Enter."""
@@ -42,7 +42,7 @@ _USUAL_SIZE = (80, 24)
 class AskPerson(Protocol):
     """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
 
-    A key in `keys` is an answer by itself. `draft` stands in the line already, where that is possible.
+    A key in `keys` is an answer by itself. `draft` is already in the line, where that is possible.
     """
 
     def __call__(
@@ -93,7 +93,7 @@ async def decide(
 
 
 def somebody(world: World) -> bool:
-    """True when a person can be asked."""
+    """True if a person can be asked."""
     return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
 
 
@@ -142,8 +142,8 @@ async def consult(
 ) -> Decision | None:
     """Show a call to its end, page by page, and ask about it then; None when the person left.
 
-    Whoever does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the last
-    question allows anything. A tool in `always` is not asked about again.
+    A person who does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the
+    last question allows anything. A tool in `always` is not asked about again.
     """
     columns, lines = size
     if always is not None and one.pending.form is None and one.pending.call.name in always:
@@ -196,7 +196,7 @@ async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[st
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
     import json
 
-    note = "The arguments, as JSON. Enter runs the call with what you change them to; an empty line goes back."
+    note = "The arguments, as JSON. Edit them and press Enter to run the call; an empty line goes back."
     draft = json.dumps(dict(one.pending.call.arguments), ensure_ascii=False)
     while True:
         said = await ask([note], "arguments: ", (), draft)
@@ -207,12 +207,12 @@ async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[st
         try:
             given = json.loads(said)
         except ValueError as error:
-            note, draft = f"That is not JSON ({error}). Once more, or an empty line to go back.", said.strip()
+            note, draft = f"That is not JSON ({error}). Try again, or leave the line empty to go back.", said.strip()
             continue
         if isinstance(given, dict):
             return approve(given)
         note, draft = (
-            'Expected an object such as {"path": "a.txt"}. Once more, or an empty line to go back.',
+            'Expected an object such as {"path": "a.txt"}. Try again, or leave the line empty to go back.',
             said.strip(),
         )
 

@@ -40,7 +40,7 @@ def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
 def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
 
-    Only files in the workspace are sent. A word such as @someone that is no file stays a word.
+    Only files in the workspace are sent. A word such as @someone that is not a file stays a word.
     """
     pieces: list[str] = []
     pictures: list[ImageBlock] = []
@@ -75,7 +75,7 @@ def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list
 
 
 def _existing(name: str, workspace: Workspace) -> str | None:
-    """The path that was meant: what stands behind it in a sentence is not part of it."""
+    """The path that was meant: punctuation after it in a sentence is not part of it."""
     for path in (name, name.rstrip(".,;:!?)'\"")):
         try:
             with workspace.file(path):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath.burndown import Burn, text_burndown
 from glidepath.cli.world import World
 from glidepath.ledger import dollars
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from glidepath.spi.sessions import SessionStore
+
 __all__ = ["plot_session"]
 
 
-async def plot_session(session: str, store: Any, world: World) -> int:
+async def plot_session(session: str, store: SessionStore, world: World) -> int:
     """Print what was left of each limit after each turn, for every run of a session."""
     from glidepath.sessions.archive import read_journal
     from glidepath.sim.whatif import session_runs
@@ -21,7 +26,7 @@ async def plot_session(session: str, store: Any, world: World) -> int:
     limits = {} if journal.folded.config is None else journal.folded.config.limits
     runs = list(session_runs(session, journal.commits))
     if not runs:
-        world.note("nothing was used yet: there is nothing to plot")
+        world.note("nothing has been used yet, so there is nothing to plot")
         return 0
     for number, run in enumerate(runs, 1):
         if len(runs) > 1:
@@ -38,7 +43,7 @@ async def plot_session(session: str, store: Any, world: World) -> int:
     return 0
 
 
-def _limit(limits: Any, name: str) -> float | None:
+def _limit(limits: Mapping[str, object], name: str) -> float | None:
     try:
         return float(Decimal(str(limits[name])))
     except (KeyError, InvalidOperation):

@@ -1,4 +1,4 @@
-"""A person's one-time yes for a folder: what its configuration wants, in plain words, and the question."""
+"""A person's one-time yes for a folder: shows what its configuration wants, and asks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
     width = _width(stream)
     stream.write(
         f"\n{listing(folder, wanted, width)}\n"
-        "Say yes only if you know where these files come from.\n"
+        "Answer yes only if you know where these files come from.\n"
         "You will be asked again when one of them changes.\n"
     )
     stream.flush()
@@ -114,7 +114,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
 
 
 def keep(folder: Folder, world: World) -> bool:
-    """Record the yes; when that fails it counts for this command only, and a line says so."""
+    """Record the yes; when that fails it counts for this command only, and says so."""
     try:
         remember(folder)
     except (OSError, ConfigurationError) as error:
@@ -128,7 +128,7 @@ def _ignored(folder: Folder, missed: Sequence[str]) -> str:
     text = f"glidepath: this folder is not trusted, so {name} cannot set {_and(missed)}"
     if folder.unread:
         why = "; ".join(f"{revealed(file)} {reason}" for file, reason in folder.unread.items())
-        return f"{text}. It cannot be trusted: {why}. To allow it all the same, pass --config {name}"
+        return f"{text}. It cannot be trusted: {why}. To allow it anyway, pass --config {name}"
     return f"{text}. To allow it, run `glidepath trust` or pass --config {name}"
 
 

@@ -11,6 +11,7 @@ from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["checked_address", "deck", "export", "named_agents", "serve"]
 
@@ -37,7 +38,12 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
 
 
 def serve(
-    agents: dict[str, Any], options: argparse.Namespace, world: World, store: Any = None, *, demo: bool = False
+    agents: dict[str, Any],
+    options: argparse.Namespace,
+    world: World,
+    store: SessionStore | None = None,
+    *,
+    demo: bool = False,
 ) -> int:
     """Serve these agents until the process is stopped."""
     from glidepath.cli.extras import needed
@@ -144,7 +150,7 @@ def deck(options: argparse.Namespace, world: World) -> int:
 
 
 def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
-    """The store that a flag or GLIDEPATH_STORE names, else the agents' own, else the default one; `none` is none."""
+    """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else the default; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
         return None
@@ -167,7 +173,7 @@ def export(options: argparse.Namespace, world: World) -> int:
     from glidepath.serve.store_reader import StoreReader
 
     if not options.run or not options.file:
-        raise ConfigurationError("say which run and where to: glidepath deck export RUN out.html")
+        raise ConfigurationError("name a run and a file: glidepath deck export RUN out.html")
     store = make_store(options.store or DEFAULT_STORE, world)
 
     async def read() -> dict[str, Any]:

@@ -14,7 +14,7 @@ EXITS = {
     3: "ended by a limit, or cut off",
     4: "stuck: a guard ended the run",
     5: "refused by the model or by the provider's policy",
-    6: "waits for a person's decision",
+    6: "waiting for a person's decision",
     130: "Ctrl-C",
     143: "SIGTERM",
 }

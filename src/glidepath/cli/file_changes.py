@@ -23,7 +23,7 @@ _GUTTER = "    "
 
 
 class Change(NamedTuple):
-    """One file before and after a call; None is no file."""
+    """One file before and after a call; None means no file."""
 
     path: str
     before: str | None
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class Changes(Plugin):
-    """Sees every `write` and `edit` just before it runs, and remembers what stood there.
+    """Sees every `write` and `edit` just before it runs, and remembers the file as it was.
 
     With `asking`, a person is asked about each of them. It is one for all turns of a conversation.
     """
@@ -54,7 +54,7 @@ class Changes(Plugin):
         return Ask(ASKED) if self._asking and not context.approved else None
 
     def next_turn(self) -> None:
-        """What follows is undone by itself."""
+        """Changes from here on are undone separately."""
         if self._turns[-1]:
             self._turns.append([])
 
@@ -75,7 +75,7 @@ class Changes(Plugin):
         return change
 
     def planned(self, name: str, arguments: Mapping[str, Any]) -> Change | None:
-        """What a call would change; None when that cannot be said."""
+        """What a call would change; None when that is unknown."""
         path, before = str(arguments.get("path", "")), None
         if name not in WRITERS:
             return None
@@ -95,7 +95,7 @@ class Changes(Plugin):
         return Change(path, before, before.replace(old, new))
 
     def all(self) -> list[Change]:
-        """What has become of each file since the conversation began."""
+        """How each file changed since the conversation began."""
         first: dict[str, Change] = {}
         for turn in self._turns:
             for change in turn:

@@ -14,7 +14,7 @@ __all__ = ["add_store_flag", "fleet_address", "seconds"]
 def add_store_flag(parser: argparse.ArgumentParser) -> None:
     """Where the fleet lives."""
     parser.add_argument(
-        "--store", metavar="ADDRESS", help="the fleet's PostgreSQL, postgresql://...; else GLIDEPATH_STORE says it"
+        "--store", metavar="ADDRESS", help="the fleet's PostgreSQL, postgresql://...; default: GLIDEPATH_STORE"
     )
 
 
@@ -27,7 +27,7 @@ def fleet_address(options: argparse.Namespace, world: World) -> str:
         raise ConfigurationError("a fleet needs a database: pass --store postgresql://..., or set GLIDEPATH_STORE")
     if not _readable(address):
         raise ConfigurationError(
-            "the address of the fleet's database cannot be read: it must be such as postgresql://user@host:5432/db"
+            "malformed address of the fleet's database: expected something like postgresql://user@host:5432/db"
         )
     return str(address)
 

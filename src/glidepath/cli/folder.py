@@ -1,4 +1,4 @@
-"""What lies in a folder and would steer an agent there: read once, so that what is trusted is what is used."""
+"""Files in a folder that would steer an agent there: read once, so that what is trusted is what is used."""
 
 from __future__ import annotations
 

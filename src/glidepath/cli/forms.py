@@ -22,7 +22,7 @@ async def fill_in(pending: PendingCall, width: int, ask: Ask) -> Decision | None
     properties = form.get("properties")
     fields = properties if isinstance(properties, Mapping) else {}
     if not fields:
-        said = await ask(rows, "go on? [y]es, [n]o, or say why not: ")
+        said = await ask(rows, "continue? [y]es, [n]o, or say why not: ")
         if said is None:
             return None
         word = said.strip()

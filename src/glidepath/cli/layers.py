@@ -1,4 +1,4 @@
-"""Where settings come from: flags, the environment, a file, the defaults. The first of them that speaks wins.
+"""Where settings come from: flags, the environment, a file, the defaults. The first one that sets a value wins.
 
 A file that nobody named and whose folder nobody trusts can only narrow: the rest of what it says is ignored.
 """
@@ -25,7 +25,7 @@ _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
 
 
 class Known(NamedTuple):
-    """A value and who said so."""
+    """A value and where it came from."""
 
     value: Any
     origin: str
@@ -35,7 +35,7 @@ class LoadedSettings:
     """All settings of one command with their origins.
 
     `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has what such a file
-    says in vain, because nobody does.
+    asks for and does not get, because nobody trusts it.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class LoadedSettings:
         return self.known[key].value
 
     def get(self, key: str) -> Any:
-        """The value, or None when nobody said anything and there is no default of ours."""
+        """The value, or None when it is not set and has no default."""
         return self.known[key].value if key in self.known else None
 
     def said(self, key: str) -> bool:
-        """True when a person said it, in whatever way: not a default, and not a file from an untrusted folder."""
+        """True when a person set it: not a default, and not a file from an untrusted folder."""
         return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
 
     def _lies_here(self, key: str) -> bool:
@@ -104,7 +104,7 @@ def gather(options: Namespace, world: World, *, ask: bool = True, only: Collecti
 
 
 def _text(spoken: Mapping[str, Known]) -> bool:
-    """False for whoever asked for JSON: a program reads that, and cannot be asked."""
+    """False when JSON was asked for: a program reads that, and cannot be asked."""
     return "output_format" not in spoken or spoken["output_format"].value == "text"
 
 
@@ -112,7 +112,7 @@ def _text(spoken: Mapping[str, Known]) -> bool:
 
 
 def _file(options: Namespace, world: World) -> tuple[Path | None, Folder | None]:
-    """The file to read; with the folder it lies in when nobody named it."""
+    """The file to read; with its folder when it was found, not named."""
     if getattr(options, "no_config", False):
         return None, None
     named = getattr(options, "config", None)
@@ -136,7 +136,7 @@ def configuration_in(folder: Folder) -> Path | None:
     here = [folder.path / name for name in CONFIGURATION if name in folder.files]
     if len(here) > 1:
         raise ConfigurationError(
-            f"there are both {CONFIGURATION[0]} and {CONFIGURATION[1]} here: remove one, or name one with --config"
+            f"both {CONFIGURATION[0]} and {CONFIGURATION[1]} exist here: remove one, or name one with --config"
         )
     return here[0] if here else None
 
@@ -162,7 +162,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
         if setting is None:
             raise ConfigurationError(f"{path.name}: {_unknown(key)}")
         if not setting.in_file:
-            raise ConfigurationError(f"{path.name}: {key}: a file cannot say this; use {setting.flag}")
+            raise ConfigurationError(f"{path.name}: {key}: this cannot be set in a file; use {setting.flag}")
         if setting.key in found:
             other = found[setting.key][1]
             raise ConfigurationError(f"{path.name}: {key} and {other} are the same setting: keep one")
@@ -170,7 +170,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
     return found
 
 
-def _read(setting: Setting, key: str, value: Any, file: str) -> Any:
+def _read(setting: Setting, key: str, value: object, file: str) -> Any:
     if key in _ZERO_IS_OFF and key in BY_SEED and not isinstance(value, bool) and value == 0:
         return None
     return read_value(setting, value, f"{file}: {key}")
@@ -240,9 +240,7 @@ def _unknown(key: str) -> str:
     from glidepath.tools.advice import closest
 
     if key.rpartition(".")[2].lower() in _KEYS:
-        return (
-            f"there is no setting {key!r}: a key belongs into the environment (`glidepath models` says which variable)"
-        )
+        return f"there is no setting {key!r}: a key belongs in the environment (`glidepath models` says which variable)"
     names = [*BY_KEY, *BY_SEED]
     inner = {name.rpartition(".")[2]: name for name in names}  # a key outside its section
     flags = {s.flag.lstrip("-").replace("-", "_"): s.key for s in SETTINGS if s.flag}
@@ -315,4 +313,4 @@ def _check(settings: LoadedSettings) -> None:
         if settings.get(key) and not settings.get(partner):
             raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
     if settings.get("tool_choice") not in (None, "auto", *OFF) and not settings["tools"]:
-        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, and there are none")
+        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, but there are none")

@@ -113,7 +113,7 @@ class LiveScreen:
         self._draw()
 
     def say(self, text: str) -> None:
-        """A line of our own, above the status."""
+        """Our own line, above the status."""
         self._status.finish_up()
         self._print(clip(text, self._width()), "bold yellow")
         self._draw()

@@ -7,13 +7,16 @@ into pieces, so that the work is in proportion to the text, whatever it holds.
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, Markdown
 from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["Blocks", "MarkupBlock", "plain", "renderable"]
 
@@ -160,9 +163,9 @@ def plain(block: MarkupBlock) -> Text:
 
 
 class _Trimmed:
-    """Without the empty rows around it: the distance between blocks is not a block's own business."""
+    """Without the empty rows around it: the space between blocks is added elsewhere."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
         self._made: tuple[int, list[list[Segment]]] | None = None  # it is asked for its height, and then drawn
 

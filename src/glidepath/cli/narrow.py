@@ -1,4 +1,4 @@
-"""What a configuration file may do when nobody named it and nobody trusts its folder: narrow, and nothing else."""
+"""What a configuration file from an untrusted folder may do: only narrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WISHES = {
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
     "telemetry.otel": "figures about your runs go to the collector that the environment names",
-    "telemetry.content": "what you and the model say goes there, too",
+    "telemetry.content": "everything you and the model say also goes there",
 }
 _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
@@ -52,7 +52,7 @@ def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
+def wish(key: str, value: object, folder: Path) -> tuple[str, str]:
     """In plain words what a value would do, and the value itself: on one line, all of it."""
     setting, shown = BY_KEY[key], quoted(value)
     text = _WISHES.get(key, setting.help)
@@ -68,7 +68,7 @@ def wish(key: str, value: Any, folder: Path) -> tuple[str, str]:
     return text, shown
 
 
-def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
+def _narrows(setting: Setting, value: object, default: object, folder: Path) -> bool:
     rule = setting.found
     if isinstance(rule, tuple):
         return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
@@ -86,7 +86,7 @@ def _narrows(setting: Setting, value: Any, default: Any, folder: Path) -> bool:
 
 
 def _defaults() -> dict[str, Any]:
-    """What holds when the file is silent: the command line's default, else Python's."""
+    """What applies without the file: the command line's default, else Python's."""
     from glidepath.cli.settings_schema import defaults
 
     own = {key: setting.default for key, setting in BY_KEY.items() if setting.default is not None}
@@ -102,8 +102,8 @@ def _protected(place: Path, folder: Path) -> bool:
     return Protection().refusal(steps, entering=True) is not None
 
 
-def _resolved(text: str, folder: Path) -> Path | None:
+def _resolved(text: object, folder: Path) -> Path | None:
     try:
-        return (folder / Path(text).expanduser()).resolve()
+        return (folder / Path(str(text)).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError):
         return None

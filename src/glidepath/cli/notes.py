@@ -1,4 +1,4 @@
-"""What the commands share that leave a note for a run."""
+"""Shared by the commands that leave a note for a run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def add_note_arguments(parser: argparse.ArgumentParser) -> None:
 def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """About which call, and what."""
     how = None if required else "?"
-    parser.add_argument("call", nargs=how, help="the id of the call that waits")
-    parser.add_argument("verdict", nargs=how, choices=("approve", "deny", "answer"), help="what becomes of it")
+    parser.add_argument("call", nargs=how, help="the id of the pending call")
+    parser.add_argument("verdict", nargs=how, choices=("approve", "deny", "answer"), help="what to do with it")
     parser.add_argument("text", nargs="*", help="why not, for deny; the result, for answer")
 
 
 def decided(options: argparse.Namespace) -> dict[str, Decision]:
-    """What was decided; empty when nothing was said."""
+    """What was decided; empty when nothing was decided."""
     from glidepath.errors import ConfigurationError
     from glidepath.run import answer, approve, deny
 
@@ -44,7 +44,7 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
         return {options.call: deny(text)}
     if options.verdict == "answer" and text:
         return {options.call: answer(text)}
-    raise ConfigurationError("say: CALL approve, CALL deny [REASON], or CALL answer TEXT")
+    raise ConfigurationError("expected CALL approve, CALL deny [REASON], or CALL answer TEXT")
 
 
 def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:

@@ -18,10 +18,10 @@ Execute = Callable[[argparse.Namespace, "World"], int]
 
 _EPILOG = """\
 exit codes:
-  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waits for a decision
+  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waiting for a decision
   130 Ctrl-C   143 SIGTERM
 
-`glidepath COMMAND --help` says more about a command.
+`glidepath COMMAND --help` explains a command.
 """
 
 
@@ -89,23 +89,27 @@ _MEANT = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what was meant where the standard one says what it does not know. The parsers of commands are such, too."""
+    """Suggests what was meant instead of only rejecting it; subcommands use it, too."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ever, but there are no unknown ones."""
+        """Like the standard method, but unknown arguments are errors."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` says what it takes.\n")
+            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` lists what it takes.\n")
         return found, unknown
 
     def _about(self, unknown: Sequence[str]) -> str:
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
         if flag is None:
-            hint = "; a file is named with --config FILE" if "--config" in self._option_string_actions else ""
-            return f"{unknown[0]} is one word too many{hint}"
+            hint = (
+                " (to name a configuration file, use --config FILE)"
+                if "--config" in self._option_string_actions
+                else ""
+            )
+            return f"unexpected argument {unknown[0]!r}{hint}"
         from difflib import get_close_matches
 
         meant = _MEANT.get(flag)
@@ -126,7 +130,7 @@ class _Page(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from glidepath import __version__
 
         print(f"glidepath {__version__}")  # noqa: T201 - exit(message=...) would write to the error stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
@@ -17,6 +17,9 @@ from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel, Turn, call, say, truncated
 from glidepath.texts import Texts
 from glidepath.tools import tool
+
+if TYPE_CHECKING:
+    from glidepath.spi import Model
 
 __all__ = ["TASK", "DemoStage", "atlas", "scripted"]
 
@@ -42,7 +45,7 @@ async def atlas(city: str) -> str:
 
 
 def scripted() -> ScriptedModel:
-    """What stands in for the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
+    """Replaces the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
 
     def answer(request: ModelRequest) -> Turn:
         asked = request.messages[0].text
@@ -59,13 +62,13 @@ def scripted() -> ScriptedModel:
 class DemoStage:
     """Plays the scenes on a model and prints what happens. Each answers False when the model itself failed."""
 
-    def __init__(self, model: Any, world: World) -> None:
+    def __init__(self, model: Model, world: World) -> None:
         self._model = model
         self._world = world
         self._temperature = 0 if isinstance(model, LocalModel) else None
 
     async def limit(self) -> bool:
-        """One turn is allowed, the model spends it on a tool, and there is an answer all the same."""
+        """One turn is allowed, the model spends it on a tool, and there is still an answer."""
         self._title("1. A limit that lands with an answer")
         self._line(f'The model may take one turn. The task: "{TASK}"')
         agent = self._agent(
@@ -75,7 +78,7 @@ class DemoStage:
             texts=Texts(landing="Tell me in one sentence what the atlas said."),
         )
         result = await self._watch(agent, "tools withdrawn, one last call from the reserve")
-        self._end(result, "Elsewhere a limit is an exception, and the work is gone.")
+        self._end(result, "Elsewhere a limit is an exception and the work is lost.")
         return result.outcome is not LoopOutcome.FAILED
 
     async def budget(self) -> bool:

@@ -35,13 +35,13 @@ def answer_type(path: Path) -> type:
             return dict(schema)
 
         @classmethod
-        def model_validate(cls, value: Any) -> Any:
+        def model_validate(cls, value: object) -> Any:
             problem = next(_problems(value, schema, schema, "the answer"), None)
-            if problem is not None:
+            if problem is not None or not isinstance(value, dict):
                 raise ValueError(problem)
             return cls(value)
 
-        def model_dump(self, **_: Any) -> dict[str, Any]:
+        def model_dump(self, **_: object) -> dict[str, Any]:
             return dict(self)
 
     Answer.__name__ = str(schema.get("title") or "Answer")
@@ -64,7 +64,7 @@ def _schema_in(path: Path) -> dict[str, Any]:
     return schema
 
 
-def _problems(value: Any, schema: Any, root: Mapping[str, Any], place: str) -> Iterator[str]:
+def _problems(value: object, schema: object, root: Mapping[str, Any], place: str) -> Iterator[str]:
     """What does not fit: types, required and unknown keys, enums, bounds, items, and local references."""
     if not isinstance(schema, Mapping):
         return
@@ -104,7 +104,7 @@ def _fields(value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str,
             yield f"{place}: there is no {name!r}"
 
 
-def _bounds(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+def _bounds(value: object, schema: Mapping[str, Any], place: str) -> Iterator[str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if "minimum" in schema and value < schema["minimum"]:
             yield f"{place}: at least {schema['minimum']}"
@@ -118,7 +118,7 @@ def _bounds(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
                 yield f"{place}: at most {schema[high]} long"
 
 
-def _is(value: Any, name: str) -> bool:
+def _is(value: object, name: str) -> bool:
     if isinstance(value, bool):
         return name == "boolean"
     return isinstance(value, _TYPES.get(name, (object,)))

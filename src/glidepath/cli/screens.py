@@ -28,7 +28,7 @@ class Screen(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """The command itself has something to say."""
+        """Show a message of the command itself."""
         ...
 
     def finish(self, result: RunResult) -> None:
@@ -71,7 +71,7 @@ class PlainScreen:
             self._world.note(text)
 
     def finish(self, result: RunResult) -> None:
-        """Print the answer, then say how it ended if that is not plain. What the runtime says is not an answer."""
+        """Print the answer, then how it ended if it was not done. The runtime's own text is not an answer."""
         said = answer_of(result)
         if self._only_output:
             said = "" if result.output is None else _encode(result.output).decode()
@@ -109,7 +109,7 @@ class StreamScreen(PlainScreen):
         self._world.write(_encode(event).decode() + "\n")
 
     def finish(self, result: RunResult) -> None:
-        """The last event has said it all."""
+        """Nothing: the last event was the result."""
 
 
 def answer_of(result: RunResult) -> str:
@@ -122,7 +122,7 @@ def answer_of(result: RunResult) -> str:
 
 
 def write_answer(path: Path, text: str, world: World) -> None:
-    """Put the answer into a file; complain when that fails, because the answer is on the screen all the same."""
+    """Put the answer into a file; complain when that fails, but the answer is still on the screen."""
     try:
         path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
     except OSError as error:

@@ -11,7 +11,10 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.mcp import McpServer
+    from glidepath.mcp.resource_tools import OfferedPrompt
 
 __all__ = ["SHARED", "configured_servers", "prompt_of"]
 
@@ -62,7 +65,7 @@ def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[
     return places
 
 
-def _check(table: Any, origin: str) -> None:
+def _check(table: Mapping[str, Any], origin: str) -> None:
     for key in table:
         if key not in _SERVERS_KEYS:
             raise ConfigurationError(
@@ -135,7 +138,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> str | None:
     return "\n".join(said) or None
 
 
-def _arguments(prompt: Any, words: str) -> dict[str, str]:
+def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
     given: dict[str, str] = {}
     left = words.strip()
     free = list(prompt.arguments)

@@ -6,10 +6,13 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.shown import revealed
 from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["data_folder", "last_here", "last_session", "remember_here", "session_named", "short"]
 
@@ -23,8 +26,8 @@ def short(session: str) -> str:
     return inner[:_SHORT] if session.startswith(_START) and len(inner) > _SHORT else session
 
 
-async def session_named(store: Any, wanted: str) -> str:
-    """The id of the session with this id, the only one whose id begins so, or the only one of this name.
+async def session_named(store: SessionStore, wanted: str) -> str:
+    """The id of the session with this id, the only one with this prefix, or the only one of this name.
 
     Raises `ConfigurationError` when there is none, or several.
     """
@@ -47,19 +50,19 @@ async def session_named(store: Any, wanted: str) -> str:
         return found[0]
     if not found:
         raise ConfigurationError(
-            f"there is no session {wanted!r:.80}: `glidepath sessions list` shows ids, of which the beginning is enough"
+            f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
     few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
-    raise ConfigurationError(f"{wanted!r:.80} could be {len(found)} sessions: {few}; give more of the id")
+    raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
 
 
-async def last_session(store: Any) -> str:
+async def last_session(store: SessionStore) -> str:
     """The session that was active last; raises `ConfigurationError` when there is none."""
     from glidepath.sessions.finding import find_sessions
 
     page = await find_sessions(store, limit=1)
     if not page.sessions:
-        raise ConfigurationError("there is no session yet: leave --last out")
+        raise ConfigurationError("there is no session yet: leave out --last")
     return page.sessions[0].session_id
 
 
@@ -67,7 +70,7 @@ async def last_session(store: Any) -> str:
 
 
 def data_folder() -> Path | None:
-    """Where glidepath keeps what is the user's own; None when that cannot be known."""
+    """The user's data folder of glidepath; None when it is unknown."""
     from glidepath.sessions.sqlite import default_file
 
     with contextlib.suppress(ConfigurationError, OSError):

@@ -45,8 +45,8 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
     return read_value(setting, text, where)
 
 
-def read_value(setting: Setting, value: Any, where: str) -> Any:
-    """A value as a file has it; raises `ConfigurationError` naming where it stands and what was expected."""
+def read_value(setting: Setting, value: object, where: str) -> Any:
+    """A value as a file has it; raises `ConfigurationError` naming its place and what was expected."""
     kind = setting.kind.rstrip("?")
     if _is_off(value):
         if setting.kind.endswith("?"):
@@ -58,16 +58,16 @@ def read_value(setting: Setting, value: Any, where: str) -> Any:
     return _READERS[kind](setting, value, where)
 
 
-def _is_off(value: Any) -> bool:
+def _is_off(value: object) -> bool:
     return value is None or (isinstance(value, str) and value.strip().lower() in OFF)
 
 
-def _wrong(where: str, expected: str, value: Any) -> ConfigurationError:
+def _wrong(where: str, expected: str, value: object) -> ConfigurationError:
     shown = str(value) if isinstance(value, Decimal | date | time) else repr(value)
     return ConfigurationError(f"{where}: expected {expected}, got {shown:.80}")
 
 
-def _whole(value: Any, where: str, least: int, expected: str) -> int:
+def _whole(value: object, where: str, least: int, expected: str) -> int:
     if isinstance(value, str):
         text = value.strip().lower().replace("_", "").replace(",", "")
         scale = _SCALE.get(text[-1:], 1)
@@ -81,15 +81,15 @@ def _whole(value: Any, where: str, least: int, expected: str) -> int:
     return value
 
 
-def _int(_: Setting, value: Any, where: str) -> int:
+def _int(_: Setting, value: object, where: str) -> int:
     return _whole(value, where, 1, _EXPECTED["int"])
 
 
-def _count(_: Setting, value: Any, where: str) -> int:
+def _count(_: Setting, value: object, where: str) -> int:
     return _whole(value, where, 0, _EXPECTED["count"])
 
 
-def _decimal(value: Any, where: str, expected: str) -> Decimal:
+def _decimal(value: object, where: str, expected: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise _wrong(where, expected, value)
     text = str(value).strip()
@@ -102,28 +102,28 @@ def _decimal(value: Any, where: str, expected: str) -> Decimal:
     return number
 
 
-def _money(_: Setting, value: Any, where: str) -> Decimal:
+def _money(_: Setting, value: object, where: str) -> Decimal:
     number = _decimal(value, where, _EXPECTED["money"])
     if number <= 0:
         raise _wrong(where, _EXPECTED["money"], value)
     return number
 
 
-def _fraction(_: Setting, value: Any, where: str) -> str:
+def _fraction(_: Setting, value: object, where: str) -> str:
     number = _decimal(value, where, _EXPECTED["fraction"])
     if not 0 <= number < 1:
         raise _wrong(where, _EXPECTED["fraction"], value)
     return str(number)
 
 
-def _number(_: Setting, value: Any, where: str) -> float:
+def _number(_: Setting, value: object, where: str) -> float:
     number = float(_decimal(value, where, _EXPECTED["number"]))
     if number < 0:
         raise _wrong(where, _EXPECTED["number"], value)
     return number
 
 
-def _seconds(_: Setting, value: Any, where: str) -> float:
+def _seconds(_: Setting, value: object, where: str) -> float:
     expected = _EXPECTED["seconds"]
     if isinstance(value, str):
         match = _TIME.fullmatch(value.strip().lower())
@@ -139,19 +139,19 @@ def _seconds(_: Setting, value: Any, where: str) -> float:
     return number
 
 
-def _text(_: Setting, value: Any, where: str) -> str:
+def _text(_: Setting, value: object, where: str) -> str:
     if not isinstance(value, str):
         raise _wrong(where, "text", value)
     return value
 
 
-def _bool(_: Setting, value: Any, where: str) -> bool:
+def _bool(_: Setting, value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise _wrong(where, "true or false", value)
     return value
 
 
-def _choice(setting: Setting, value: Any, where: str) -> str:
+def _choice(setting: Setting, value: object, where: str) -> str:
     if value not in setting.choices:
         from glidepath.tools.advice import closest
 
@@ -161,7 +161,7 @@ def _choice(setting: Setting, value: Any, where: str) -> str:
     return str(value)
 
 
-def _names(_: Setting, value: Any, where: str) -> tuple[str, ...]:
+def _names(_: Setting, value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
         raise _wrong(where, "a list of names", value)
     names = tuple(name.strip() for name in value)
@@ -173,13 +173,13 @@ def _names(_: Setting, value: Any, where: str) -> tuple[str, ...]:
     return names
 
 
-def _table(_: Setting, value: Any, where: str) -> dict[str, Any]:
+def _table(_: Setting, value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _wrong(where, "a table", value)
     return {str(key): _plain(item) for key, item in value.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numbers as a provider's SDK takes them: a Decimal was only for exactness."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -188,7 +188,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _prices(_: Setting, value: Any, where: str) -> dict[str, tuple[Decimal, ...]]:
+def _prices(_: Setting, value: object, where: str) -> dict[str, tuple[Decimal, ...]]:
     expected = "a table of model name = [input, output] in dollars per million tokens"
     if not isinstance(value, Mapping):
         raise _wrong(where, expected, value)
@@ -203,7 +203,7 @@ def _prices(_: Setting, value: Any, where: str) -> dict[str, tuple[Decimal, ...]
     return prices
 
 
-def _recovery(_: Setting, value: Any, where: str) -> Any:
+def _recovery(_: Setting, value: object, where: str) -> Any:
     """`{max_attempts = 3, scaling = "double", ceiling = 16000}`; scaling also "linear:STEP" or "fixed:CAP,CAP"."""
     if not isinstance(value, Mapping):
         raise _wrong(where, f"a table of {', '.join(_RECOVERY)}", value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from glidepath.spi.sessions import Entry, SessionQuery
 
@@ -26,18 +26,18 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """What a list can be narrowed by."""
     group = parser.add_argument_group("which sessions")
-    group.add_argument("--tag", help="those with this tag")
-    group.add_argument("--agent", metavar="NAME", help="those whose last run was this agent's")
+    group.add_argument("--tag", help="only those with this tag")
+    group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
     group.add_argument(
         "--outcome", metavar="WORD", help="done, wrapped_up, cut_off, failed, cancelled, paused, unfinished"
     )
-    group.add_argument("--state", metavar="WORD", help="where the last run stands, such as completed or error")
+    group.add_argument("--state", metavar="WORD", help="state of the last run, such as completed or error")
     group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
     group.add_argument("--older-than", metavar="TIME", help="not active within the last 12h, 7d, 2w")
     group.add_argument("--min-cost", metavar="USD", help="whose last run cost at least this")
     group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
     group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
-    group.add_argument("--children", action="store_true", help="the sessions of child agents, too")
+    group.add_argument("--children", action="store_true", help="also the sessions of child agents")
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
@@ -86,7 +86,7 @@ def _dollars(flag: str, text: str | None) -> Decimal | None:
 
 
 def standing(entry: Entry) -> str:
-    """How the last run of a session stands, in a word."""
+    """The state of a session's last run, in a word."""
     from glidepath.sessions.owner import free
 
     if entry.summary.get("outcome"):
@@ -116,14 +116,14 @@ def row(entry: Entry, width: int) -> str:
     return f"{name:<{width}}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
 
-def width_for(entries: Any) -> int:
+def width_for(entries: Iterable[Entry]) -> int:
     """How wide the column of ids has to be."""
     from glidepath.cli.shown import revealed
 
     return max([7, *[len(revealed(entry.session_id)) for entry in entries]])
 
 
-def _cost(value: Any) -> str:
+def _cost(value: object) -> str:
     from glidepath.cli.status import money
 
     try:
@@ -153,7 +153,7 @@ def as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def lines(entries: Any) -> Iterator[str]:
+def lines(entries: Sequence[Entry]) -> Iterator[str]:
     """The table."""
     width = width_for(entries)
     yield heading(width)

@@ -1,8 +1,8 @@
-"""What strangers wrote, as it is: whole, with nothing hidden and nothing that could pass for something else.
+"""Show untrusted text safely: complete, with nothing hidden and nothing that could pass for something else.
 
-Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text stands behind a gutter:
-`|` begins a line of the text, `>` goes on with a line that is too long for the screen. So no text, whatever it holds,
-can look like another argument or like a question of ours, and two different texts never look the same.
+Characters that cannot be seen, or that would steer the terminal, are shown as `<U+001B>`. Text is shown behind a
+gutter: `|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it
+holds, can look like another argument or like a question of ours, and two different texts never look the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def width_of(text: str) -> int:
 def revealed(text: str, keep: str = "") -> str:
     """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`.
 
-    Signs in `keep` stay as they are.
+    Signs in `keep` are kept.
     """
     if text.isascii() and text.isprintable() and "<U+" not in text:
         return text
@@ -60,7 +60,7 @@ def size_of(arguments: Mapping[str, Any]) -> int:
     return sum(len(value if isinstance(value, str) else _json(value)) for value in arguments.values())
 
 
-def _argument(name: str, value: Any, width: int) -> Iterator[str]:
+def _argument(name: str, value: object, width: int) -> Iterator[str]:
     label = revealed(name)
     if label != name or width_of(label) > width // 2:
         yield "  an argument named"
@@ -85,7 +85,7 @@ def _argument(name: str, value: Any, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """A text behind its gutter, every line of it begun anew, in rows of at most `width` columns."""
+    """A text behind its gutter, every line of it begun again, in rows of at most `width` columns."""
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
         gutter = _FIRST
@@ -109,7 +109,7 @@ def _rows(text: str, room: int) -> Iterator[str]:
 
 
 def _fits(text: str, room: int) -> int:
-    """How many characters of the text fit into so many columns; a letter keeps its accents."""
+    """How many characters of the text fit into this many columns; a letter keeps its accents."""
     used = 0
     for place, sign in enumerate(text):
         wide = width_of(sign)
@@ -126,7 +126,7 @@ def call_line(name: str, arguments: Mapping[str, Any], most: int = 0) -> str:
     return line if not most or len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
 
 
-def quoted(value: Any) -> str:
+def quoted(value: object) -> str:
     """A setting's value on one line, in full: text in quotes, names one by one, a table as JSON."""
     if value is None:
         return "off"
@@ -144,5 +144,5 @@ def quoted(value: Any) -> str:
     return revealed(_json(plain) if isinstance(plain, dict | list) else str(plain))
 
 
-def _json(value: Any, *, indent: int | None = None) -> str:
+def _json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)

@@ -18,7 +18,7 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Caught:
-    """What was caught: `number` is the first signal; `hurry` is set when nothing more may be waited for."""
+    """What was caught: `number` is the first signal; `hurry` is set when the command must not wait any longer."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -65,7 +65,7 @@ async def let_go() -> None:
     deaf: set[asyncio.Task[object]] = set()
 
     def hold(*_: object) -> object:
-        """Nobody asks any more how it ends; what is deaf is held until then, so that nothing begins to close it."""
+        """Keep a task that ignores cancellation alive until exit, so that nothing tries to close it."""
         return deaf
 
     for _ in range(_ROUNDS):

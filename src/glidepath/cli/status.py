@@ -44,7 +44,7 @@ _MINUTE, _HOUR = 60, 3600
 
 
 class Status:
-    """Listens to the events of a run and knows what to say about it."""
+    """Listens to the events of a run and describes it."""
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -70,7 +70,7 @@ class Status:
         return None if timeout is None else max(0.0, timeout - (self._now() - self._started))
 
     def finish_up(self) -> None:
-        """A person asked for the end."""
+        """A person asked it to finish up."""
         self._landing = True
         self.phase = "finishing up"
 

@@ -1,21 +1,24 @@
-"""Which store a name on the command line stands for, and where sessions are kept when nobody names one."""
+"""Which store a name on the command line stands for, and where sessions are kept by default."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "migrate_store", "store_path"]
 
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"
-"""Said instead of a store by whoever wants nothing kept."""
+"""The word for not keeping anything."""
 _SQLITE, _SEGMENTS = "sqlite", "segments"
 _FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
 
@@ -42,7 +45,7 @@ def store_path(name: str, world: World) -> Path | None:
 
 
 def _place(name: str, folder: Path) -> tuple[str, Path]:
-    """What kind of store is meant, and where. A path without a kind follows what is there.
+    """What kind of store is meant, and where. A path without a kind opens what exists there.
 
     Where nothing is there yet, a name such as `runs.db` is a SQLite file, and any other a folder of segments.
     """
@@ -71,8 +74,8 @@ def _default_is_sqlite() -> bool:
         return False
 
 
-async def migrate_store(name: str | None, source: Any, world: World) -> int:
-    """Carry every session of a store over into the one that this name stands for; 1 when something had to stay.
+async def migrate_store(name: str | None, source: SessionStore, world: World) -> int:
+    """Copy every session of a store into the named one; returns 1 when something had to stay.
 
     Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
     aside: from then on the folder is the default.
@@ -82,8 +85,9 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
     from glidepath.sessions.sqlite import default_file
 
     target = SegmentStore() if name is None else make_store(name, world)
-    if getattr(source, "path", None) == getattr(target, "path", ""):
-        raise ConfigurationError(f"{source.path} is where these sessions are: name another store to carry them to")
+    place = getattr(source, "path", None)
+    if place == getattr(target, "path", ""):
+        raise ConfigurationError(f"{place} already holds these sessions: name another store to copy them to")
     try:
         done = await migrate(source, target)
     finally:
@@ -92,7 +96,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
         world.complain(f"{session} stays: {reason}")
     world.note(f"{len(done.moved)} sessions are in {getattr(target, 'path', name)}")
     file = default_file()
-    if name is None and not done.left and getattr(source, "path", None) == str(file):
+    if name is None and not done.left and place == str(file):
         await source.close()
         aside = file.with_name(f"{file.name}.migrated")
         file.rename(aside)
@@ -101,7 +105,7 @@ async def migrate_store(name: str | None, source: Any, world: World) -> int:
 
 
 def keep_sessions(settings: LoadedSettings, world: World) -> None:
-    """Keep what a person runs by hand in the default store, when nobody said otherwise and it can be written."""
+    """Keep what a person runs by hand in the default store, unless another store is named or it cannot be written."""
     if settings.said("store"):
         if settings.get("store") == NO_STORE:
             del settings.known["store"]
@@ -120,7 +124,7 @@ def keep_sessions(settings: LoadedSettings, world: World) -> None:
             _must_be_writable(folder)
         settings.known["store"] = Known(DEFAULT_STORE, "default")
     except (ConfigurationError, OSError) as error:
-        world.note(f"this run cannot be resumed, because its session cannot be kept: {error}")
+        world.note(f"this run cannot be resumed, because its session cannot be saved: {error}")
 
 
 def _must_be_writable(folder: Path) -> None:
@@ -139,7 +143,7 @@ def assume_store(settings: LoadedSettings, what: str) -> str:
 
     if not _default_is_sqlite() and not is_segment_folder(default_folder()):
         raise ConfigurationError(
-            f"{what} needs the store that the run was made with: pass --store PATH (there is no {default_folder()})"
+            f"{what}: nothing is saved in {default_folder()} yet; to look elsewhere, pass --store PATH"
         )
     settings.known["store"] = Known(DEFAULT_STORE, "default")
     return DEFAULT_STORE

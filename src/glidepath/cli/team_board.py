@@ -99,7 +99,7 @@ class TeamBoard:
 
 
 def happened(event: TeamEvent) -> str | None:
-    """What an event says to a person, on one line; None when that is nothing. Models and members say what they like."""
+    """What an event says to a person, on one line; None when there is nothing to say. Model output is untrusted."""
     attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
     said: str | None = None
     if isinstance(event, StepAssigned):
@@ -130,10 +130,10 @@ class PlainBoard:
             self._world.note(said)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
-        """It was said when it happened."""
+        """It was shown when it happened."""
 
     def say(self, text: str) -> None:
-        """A line of our own."""
+        """Our own line."""
         self._world.note(text)
 
     def close(self) -> None:
@@ -164,12 +164,12 @@ class LiveBoard:
         self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
-        """The board as it stood."""
+        """The board as it was."""
         for event in events:
             self._board.hear(event)
 
     def say(self, text: str) -> None:
-        """A line of our own, above the board."""
+        """Our own line, above the board."""
         self._console.print(text)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_model, make_tools
@@ -31,7 +31,10 @@ from glidepath.teams import (
     TeamResourceConstraint,
     TeamStep,
 )
-from glidepath.tools import closest
+from glidepath.tools.advice import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["TeamFile", "load_team"]
 
@@ -59,6 +62,7 @@ _TOP = (
 )
 _COORDINATORS = ("expert", "dispatch")
 _TURNS = 20
+T = TypeVar("T")
 
 
 class TeamFile:
@@ -96,7 +100,7 @@ class TeamFile:
             said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
             role = self._made(f"roles[{number}]", RoleDefinition, **said)
             if role.name in roles:
-                raise ConfigurationError(f"{self._name}: roles[{number}]: there is a role {role.name!r} already")
+                raise ConfigurationError(f"{self._name}: roles[{number}]: there is already a role {role.name!r}")
             roles[role.name] = role
         steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
         plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None
@@ -104,7 +108,7 @@ class TeamFile:
 
     # --- sections -------------------------------------------------------------------------------------------------
 
-    def _step(self, number: int, section: Any, roles: dict[str, RoleDefinition]) -> TeamStep:
+    def _step(self, number: int, section: object, roles: dict[str, RoleDefinition]) -> TeamStep:
         where = f"steps[{number}]"
         said = dict(self._checked(where, section, TeamStep.__struct_fields__))
         role = said.pop("role", None)
@@ -183,7 +187,7 @@ class TeamFile:
             raise ConfigurationError(f'{self._name}: {where}: {key} must be a list such as ["one"], not {found!r:.80}')
         return tuple(found)
 
-    def _checked(self, where: str, section: Any, allowed: tuple[str, ...]) -> dict[str, Any]:
+    def _checked(self, where: str, section: object, allowed: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(section, dict):
             raise ConfigurationError(f"{self._name}: {where} must be a section, not {section!r:.80}")
         for key in section:
@@ -193,13 +197,13 @@ class TeamFile:
                 raise ConfigurationError(f"{self._name}: {where}: there is no setting {key!r}{hint}")
         return section
 
-    def _choice(self, where: str, value: Any, kind: type[Enum]) -> Enum:
+    def _choice(self, where: str, value: object, kind: type[Enum]) -> Enum:
         names = [member.value for member in kind]
         if value not in names:
             raise ConfigurationError(f"{self._name}: {where} must be one of {', '.join(names)}; got {value!r:.80}")
         return kind(value)
 
-    def _made(self, where: str, kind: Any, **fields: Any) -> Any:
+    def _made(self, where: str, kind: Callable[..., T], **fields: object) -> T:
         try:
             return kind(**fields)
         except (ConfigurationError, TypeError) as error:
@@ -213,7 +217,7 @@ def _config_fields() -> tuple[str, ...]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is no team")
+            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is not a team file")
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -33,7 +33,7 @@ class TrustRecord(NamedTuple):
 def trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
     """Whether a person trusts this folder as it is now, and its covered files by name, as they were read to decide it.
 
-    Whoever acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
+    Code that acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
     """
     folder = look(path)
     return is_trusted(folder), folder.files
@@ -46,7 +46,7 @@ def is_trusted(folder: Folder) -> bool:
 
 
 def record_of(folder: Path) -> TrustRecord | None:
-    """What is recorded about a folder, whatever lies in it now."""
+    """What is recorded about a folder, whatever it contains now."""
     try:
         place = _place_for(folder)
     except ConfigurationError:
@@ -85,7 +85,7 @@ def remember(folder: Folder) -> None:
 
 
 def forget(folder: Path) -> bool:
-    """Take the trust back; False when there was none."""
+    """Revoke trust; False when there was none."""
     try:
         (_place() / _name(folder)).unlink()
     except (FileNotFoundError, NotADirectoryError):
@@ -110,7 +110,7 @@ def _place_for(folder: Path) -> Path:
     """
     place = _place()
     if place.resolve().is_relative_to(folder) and not Path.home().is_relative_to(folder):
-        raise ConfigurationError(f"the data folder {place.parent} is not outside of {folder}: check XDG_DATA_HOME")
+        raise ConfigurationError(f"the data folder {place.parent} is inside {folder}: check XDG_DATA_HOME")
     return place
 
 

@@ -1,4 +1,4 @@
-"""What a command can touch: arguments, environment, streams, folder and clock. A test gives it another world."""
+"""What a command can touch: arguments, environment, streams, folder and clock. Tests replace it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 __all__ = ["ScreenClosed", "World", "columns_of"]
 
@@ -76,7 +76,7 @@ class World:
             self.stderr.flush()
 
     def note(self, text: str) -> None:
-        """Say something on the error stream, where it is in no pipe's way."""
+        """Print a note on the error stream, out of the way of pipes."""
         with contextlib.suppress(OSError, ValueError):
             self.stderr.write(f"{text}\n")
             self.stderr.flush()
@@ -87,15 +87,15 @@ class World:
             self._noted.add(text)
             self.note(text)
 
-    def is_terminal(self, stream: Any) -> bool:
-        """True when a person looks at this stream (or types into it)."""
+    def is_terminal(self, stream: TextIO) -> bool:
+        """True when this stream is a terminal."""
         try:
             return bool(stream.isatty())
         except (AttributeError, ValueError):
             return False
 
     def forget_typed(self) -> None:
-        """Drop what was typed before a question: it was no answer to what is asked now."""
+        """Drop what was typed before a question: it did not answer what is asked now."""
         try:
             import termios
         except ImportError:
@@ -104,14 +104,14 @@ class World:
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
     def close_quietly(self) -> None:
-        """Whoever read our output has gone: what is still buffered must not fail again when Python shuts down."""
+        """The reader of our output has gone: what is still buffered must not fail again when Python shuts down."""
         with contextlib.suppress(OSError, ValueError, AttributeError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stdout.fileno())
             os.close(nowhere)
 
 
-def columns_of(stream: Any) -> int:
+def columns_of(stream: TextIO) -> int:
     """How wide the terminal behind a stream is; 80 when there is none."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS

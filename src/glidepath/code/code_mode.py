@@ -22,8 +22,9 @@ from glidepath.code.interpreter import (
 )
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
-from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool, trim
+from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool
 from glidepath.tools.results import NO_OUTPUT
+from glidepath.tools.text import trim
 from glidepath.tools.threads import ThreadWorker
 
 __all__ = ["CodeMode"]
@@ -36,8 +37,8 @@ _PERMISSION = frozenset({"blocked", "denied", "withdrawn", "hidden_tool", "polic
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
 
 DESCRIPTION = """Run a Python program that calls your tools. Use it when several calls depend on each other, or when \
-only a part of what they return matters: nothing of it reaches you but what the program prints and the value of its \
-last expression.
+only a part of what they return matters: only what the program prints and the value of its \
+last expression reach you.
 Every tool is a function of the same name, with the tool's parameters as keyword arguments: `page = fetch(url="...")`. \
 It returns what the tool returns (JSON as dicts and lists, anything else as text) and raises an exception when the \
 call fails. To make calls at the same time, `import asyncio` and `await asyncio.gather(...)` them; in a program that \
@@ -185,7 +186,7 @@ class _Session:
 
 
 async def _finished(worker: ThreadWorker) -> None:
-    """Wait for a thread that is about to end, whoever cancels; its outcome is nobody's."""
+    """Wait for a thread that is about to end, even if cancelled; its outcome is dropped."""
     task = asyncio.ensure_future(worker.finished())
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -201,7 +202,7 @@ async def _never(**_: object) -> None:
     """Never called: a step is."""
 
 
-def _listed(tools: Any) -> Sequence[Any]:
+def _listed(tools: object) -> Sequence[Any]:
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise ConfigurationError(f"CodeMode(tools=...) takes a list of tools, not {tools!r:.80}")
     for one in tools:
@@ -247,12 +248,12 @@ def _stubs(hands: Sequence[Tool]) -> str:
     return "\n".join(lines)
 
 
-def _type(schema: Any) -> str:
+def _type(schema: object) -> str:
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
 
-def _default(schema: Any) -> str:
+def _default(schema: object) -> str:
     return repr(schema["default"]) if isinstance(schema, Mapping) and "default" in schema else "None"
 
 
@@ -310,7 +311,7 @@ def _concluded(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResul
     return ToolResult(text, is_error=outcome.kind is not None, kind=outcome.kind, details=details)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """The value of the last expression: text as it is, data as JSON, else as Python shows it."""
     if isinstance(value, str):
         return value

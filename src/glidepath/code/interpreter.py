@@ -1,6 +1,6 @@
 """One step of a program: from the results of its calls to the next calls it asks for, or to its end.
 
-The interpreter is Monty, in a process of its own. Between two steps a program is nothing but a snapshot, so that a step
+The interpreter is Monty, in its own process. Between two steps a program is nothing but a snapshot, so that a step
 after a crash is the same as any other. Nothing of the outside is reachable from it: no files, no environment, no
 network, no clock but the time it began, no chance but its seed.
 """
@@ -142,7 +142,7 @@ class Interpreter:
         clock: float,
         seed: str,
     ) -> Suspended | Ended:
-        """Go on until it asks for calls or ends.
+        """Continue until it asks for calls or ends.
 
         `tools` are the names it may call, with their parameters, and `calls` is how many calls it may begin.
         """
@@ -228,7 +228,7 @@ class Interpreter:
 
 
 def _stand_in(name: str) -> Any:
-    """A function by this name: calling it comes back to us."""
+    """A function of this name whose calls come back to us."""
 
     def stand_in() -> None:
         """Never called here."""
@@ -238,10 +238,10 @@ def _stand_in(name: str) -> Any:
 
 
 def _outside(paused: Any) -> Any:
-    """It asks for something of the system: nothing of that is there."""
+    """It asks for something from the system, which is not available."""
     name = str(paused.function_name)
     if "sleep" in name:
-        return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and say so"})
+        return paused.resume({"exc_type": "RuntimeError", "message": "a program cannot wait: end it and report that"})
     return paused.resume_not_handled()
 
 
@@ -256,7 +256,7 @@ def _failed(error: Any, printed: str) -> Ended:
             return Ended(kind="program_output", text=f"the program printed more than {MOST_PRINTED} bytes")
         return Ended(kind="program_memory", text=f"the program used too much memory: {text}")
     if isinstance(inner, RuntimeError) and "suspension limit" in text:
-        return Ended(kind="program_timeout", text="the program asked for what is not there again and again")
+        return Ended(kind="program_timeout", text="the program kept asking for names that do not exist")
     return Ended(kind="program_error", text=error.display())
 
 
@@ -275,7 +275,7 @@ def named(name: str, args: Sequence[Any], kwargs: Mapping[Any, Any], parameters:
         raise TypeError(f"{name}(): an argument is nested too deeply") from None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value as JSON data; raises `TypeError`."""
     if value is None or isinstance(value, bool | int | str):
         return value

@@ -14,6 +14,7 @@ Every clause is one test and has a number; its docstring is the clause. Nothing 
 from collections.abc import Mapping
 from pkgutil import iter_modules
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,7 +24,7 @@ pytest.register_assert_rewrite(*[f"{__name__}.{module.name}" for module in iter_
 from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
 from glidepath.conformance.constraint_contract import ResourceConstraintContract  # noqa: E402
 from glidepath.conformance.contexts import ContextStrategyContract  # noqa: E402
-from glidepath.conformance.contract import Clause, Contract, clauses_of  # noqa: E402
+from glidepath.conformance.contract import Contract  # noqa: E402
 from glidepath.conformance.coordinators import (  # noqa: E402
     PlanningCoordinatorContract,
     ReviewingCoordinatorContract,
@@ -49,18 +50,16 @@ from glidepath.conformance.source_contract import ToolSourceContract  # noqa: E4
 from glidepath.conformance.store_contract import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
 from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
+from glidepath.stability import withdrawn  # noqa: E402
 
 __all__ = [
-    "CONTRACTS",
     "AfterToolCallContract",
     "BeforeToolCallContract",
     "CallGuardContract",
     "CatalogContract",
-    "Clause",
     "ContextOverflowRecoveryContract",
     "ContextStrategyContract",
     "ContextTransformContract",
-    "Contract",
     "EvaluationStrategyContract",
     "EventObserverContract",
     "ExcerptsContract",
@@ -81,7 +80,6 @@ __all__ = [
     "ToolGateContract",
     "ToolSourceContract",
     "WalletStoreContract",
-    "clauses_of",
 ]
 
 CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
@@ -111,4 +109,10 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "tool_source": (ToolSourceContract,),
     }
 )
-"""The contracts of each extension point, by its name in `glidepath.spi.EXTENSION_POINTS`; the first is for all."""
+"""The contracts of each extension point, by its name in `glidepath.spi.points`; the first is for all."""
+
+if not TYPE_CHECKING:  # a checker knows only what is public
+    __getattr__ = withdrawn(
+        __name__,
+        contract=("Clause", "clauses_of"),
+    )

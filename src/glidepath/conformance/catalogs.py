@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -13,11 +13,16 @@ from glidepath.conformance.contract import Contract, missing
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import SessionQuery
+from glidepath.spi.sessions import Catalog, SessionQuery, SessionStore
 
 __all__ = ["CatalogContract"]
 
-Clause = Callable[[Any, Any], Coroutine[Any, Any, None]]
+
+class FindingStore(SessionStore, Catalog, Protocol):
+    """A session store with a catalog."""
+
+
+Clause = Callable[[FindingStore, FindingStore], Coroutine[Any, Any, None]]
 
 
 class CatalogContract(Contract):
@@ -27,7 +32,7 @@ class CatalogContract(Contract):
     """
 
     def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def again(self, store: object) -> Any:
@@ -37,7 +42,7 @@ class CatalogContract(Contract):
     def test_catalog_1_pages_have_every_session_once(self) -> None:
         """CATALOG-1: pages go from the newest to the oldest, and together have every session once."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             names = [f"s{number}" for number in range(7)]
             for name in names:
                 await _ended(store, name)
@@ -55,7 +60,7 @@ class CatalogContract(Contract):
     def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
         """CATALOG-2: state, outcome, agent and cost find what the last summary says, at once."""
 
-        async def clause(store: object, other: object) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
             await _ended(store, "b", state="error", outcome="failed", agent="clerk", cost="2")
             await _ended(store, "c", state="running", outcome=None, agent="scout")
@@ -73,7 +78,7 @@ class CatalogContract(Contract):
     def test_catalog_3_text_is_found_whatever_its_case(self) -> None:
         """CATALOG-3: text is found in tasks, titles and ids, whatever the case, and no sign in it is special."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "Order-1", task="Refund 100% of it")
             await _ended(store, "order-2", task="Nothing")
             await store.annotate("order-2", title="The big_one")
@@ -89,7 +94,7 @@ class CatalogContract(Contract):
     def test_catalog_4_titles_and_tags_stay_with_their_session(self) -> None:
         """CATALOG-4: annotate replaces the title or the tags, and journals that grow leave both as they are."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "s", task="one")
             await store.annotate("s", title="First", tags=["b", "a"])
             await _ended(store, "s", task="two")
@@ -105,7 +110,7 @@ class CatalogContract(Contract):
     def test_catalog_5_children_are_left_out_unless_asked_for(self) -> None:
         """CATALOG-5: a session whose summary names a parent is listed only with roots=False."""
 
-        async def clause(store: object, other: object) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})
             assert await _found(other) == ["s"]
@@ -117,7 +122,7 @@ class CatalogContract(Contract):
     def test_catalog_6_a_family_is_removed_together(self) -> None:
         """CATALOG-6: remove_many takes the children, too, leaves everything else, and nothing of them is found."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             for name in ("s", "t", "s2"):
                 await _ended(store, name)
             await _ended(store, "s/call.1", parent={"session_id": "s"})
@@ -136,7 +141,7 @@ class CatalogContract(Contract):
     def test_catalog_7_what_somebody_holds_stays(self) -> None:
         """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and takes the others."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})
             await _ended(store, "t")
@@ -150,7 +155,7 @@ class CatalogContract(Contract):
     def test_catalog_8_what_cannot_be_is_refused(self) -> None:
         """CATALOG-8: a missing session, an odd tag, limit or cursor is refused, and nothing changes."""
 
-        async def clause(store: Any, _other: Any) -> None:
+        async def clause(store: FindingStore, _other: FindingStore) -> None:
             await _ended(store, "s")
             with pytest.raises(StoreError) as caught:
                 await store.annotate("nobody", title="x")
@@ -169,7 +174,7 @@ class CatalogContract(Contract):
     def test_catalog_9_times_are_bounds(self) -> None:
         """CATALOG-9: before and after bound the time at which a session was last written."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: FindingStore, other: FindingStore) -> None:
             await _ended(store, "old")
             await _ended(store, "new")
             new, old = (await other.find(SessionQuery())).sessions
@@ -194,7 +199,7 @@ class CatalogContract(Contract):
         self.run(whole())
 
 
-async def _ended(store: Any, name: str, **summary: Any) -> None:
+async def _ended(store: FindingStore, name: str, **summary: object) -> None:
     """One more commit in this session, with this summary."""
     lease = await store.claim(name, this_owner())
     commit = link(lease.hash, lease.head + 1, lease.head + 1, 1.5, [("note", {"text": "x"})])
@@ -206,5 +211,5 @@ async def _ended(store: Any, name: str, **summary: Any) -> None:
     await asyncio.sleep(0.005)
 
 
-async def _found(store: Any, **fields: Any) -> list[str]:
+async def _found(store: FindingStore, **fields: Any) -> list[str]:
     return [entry.session_id for entry in (await store.find(SessionQuery(**fields))).sessions]

@@ -144,7 +144,7 @@ class ResourceConstraintContract(Contract):
         self.run(clause())
 
     def test_constr_9_objects_share_nothing(self) -> None:
-        """CONSTR-9: two constraints share nothing: one that was violated does not stop another's runs."""
+        """CONSTR-9: two constraints share nothing: one that was violated does not stop the runs of another."""
 
         async def clause() -> None:
             mine, other = self.make_constraint(), self.make_constraint()

@@ -51,7 +51,7 @@ class ContextStrategyContract(Contract):
         assert any(kept is messages[0] for kept in tight.messages)
 
     def test_ctx_4_the_order_stays(self) -> None:
-        """CTX-4: what is kept is kept once, in the order it was said."""
+        """CTX-4: what is kept is kept once, in its original order."""
         for messages, _, _, view in self._views():
             places = [_place(messages, kept) for kept in view.messages]
             known = [place for place in places if place is not None]
@@ -138,7 +138,7 @@ class _Counted(Sequence[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int | slice) -> Any:
         self.reads += len(range(*place.indices(len(self.items)))) if isinstance(place, slice) else 1
         return self.items[place]
 

@@ -60,5 +60,7 @@ def _rank(clause: Clause, order: list[str]) -> tuple[int, int]:
 def _clause(owner: type, name: str, text: str) -> Clause:
     match = _NUMBERED.fullmatch(text)
     if match is None:
-        raise ValueError(f"{owner.__name__}.{name} is no clause: its docstring must begin with its number, as in X-1: ")
+        raise ValueError(
+            f"{owner.__name__}.{name} is not a clause: its docstring must begin with its number, as in X-1: "
+        )
     return Clause(number=f"{match[1]}-{match[2]}", text=" ".join(match[3].split()), test=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Limits
 from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
@@ -31,6 +31,9 @@ from glidepath.teams.values import (
 )
 from glidepath.testing import call, empty, fail, hang, no_leftovers, say
 from glidepath.tools import tool
+
+if TYPE_CHECKING:
+    from glidepath.spi import ModelRequest
 
 __all__ = ["EndingClauses"]
 
@@ -64,7 +67,7 @@ class EndingClauses(CoordinatorContract):
                 """Look."""
                 return "seen"
 
-            def busy(request: Any) -> Any:
+            def busy(request: ModelRequest) -> Any:
                 return call("look") if request.tools else say("landed <a>")
 
             stage = Stage(
@@ -132,7 +135,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_25_a_cancelled_task_lands_first(self) -> None:
-        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation go on."""
+        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation continue."""
 
         async def clause() -> None:
             stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
@@ -199,7 +202,7 @@ class EndingClauses(CoordinatorContract):
     # --- people and restarts ------------------------------------------------------------------------------------
 
     def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
-        """COORD-29: a member that pauses makes its step WAITING; others go on; then PAUSED, with what is pending."""
+        """COORD-29: a member that pauses makes its step WAITING; others continue; then PAUSED, with what is pending."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -213,7 +216,7 @@ class EndingClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, by whoever had begun it."""
+        """COORD-30: resumed with decisions, only what was not finished is done, by the member that began it."""
 
         async def clause() -> None:
             stage = _waiting_stage()
@@ -237,13 +240,13 @@ class EndingClauses(CoordinatorContract):
             result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
             assert result.status is TeamStatus.COMPLETED, result.reason
             busy = [name for name, model in stage.models.items() if model.calls > before[name]]
-            assert busy == [asker], f"the run of {asker} waits, and {busy} went on with it"
+            assert busy == [asker], f"the run of {asker} waits, and {busy} continued with it"
 
         self.run(clause())
         self.run(whoever_had_begun())
 
     def test_coord_31_finished_steps_are_not_run_again(self) -> None:
-        """COORD-31: an execution that goes on after a crash takes over the plan and every step that had finished."""
+        """COORD-31: an execution that continues after a crash takes over the plan and every step that had finished."""
 
         async def clause() -> None:
             stage = Stage(DIAMOND)
@@ -266,7 +269,7 @@ class EndingClauses(CoordinatorContract):
     # --- many, and nothing left ---------------------------------------------------------------------------------
 
     def test_coord_32_it_leaves_the_run_open(self) -> None:
-        """COORD-32: the team run that it was given is still open when it returns: whoever opened it closes it."""
+        """COORD-32: the team run that it was given is still open when it returns: its opener closes it."""
 
         async def clause() -> None:
             stage = Stage({"a": ()})
@@ -370,7 +373,7 @@ class _Spender:
     def __init__(self) -> None:
         self.tokens = 0
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: ModelRequest) -> Any:
         text = "word " * min(300, (request.max_output_tokens or 300) // 2)
         said = len(request.system_prompt) + sum(len(message.text) for message in request.messages) + len(text)
         self.tokens += said // 4
@@ -378,14 +381,14 @@ class _Spender:
 
 
 def _waiting_stage_for_anybody() -> Stage:
-    """Two steps that either member can do; whoever has the second wants to send something."""
+    """Two steps that either member can do; the member with the second wants to send something."""
 
     @tool(requires_approval=True)
     async def send() -> str:
         """Send it."""
         return "ok"
 
-    def works(request: Any) -> Any:
+    def works(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool_result":
             return say("sent")
         return call("send") if "Send it off." in request.messages[0].text else say("written")
@@ -400,7 +403,7 @@ def _waiting_stage() -> Stage:
         """Send it."""
         return "ok"
 
-    def asks(request: Any) -> Any:
+    def asks(request: ModelRequest) -> Any:
         return say("sent") if request.messages[-1].role == "tool_result" else call("send")
 
     return Stage({"a": (), "b": (), "c": ("a",)}, {"a": asks, "b": say(artifact("b"), delay=2.0)}, tools=[send])

@@ -197,7 +197,7 @@ class StepClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_9_artifacts_are_handed_on(self) -> None:
-        """COORD-9: whoever does a step is told its task, the goal, and what the steps it depends on delivered."""
+        """COORD-9: the member doing a step is told its task, the goal, and what the steps it depends on delivered."""
 
         async def clause() -> None:
             stage = Stage(DIAMOND)
@@ -258,7 +258,7 @@ class StepClauses(CoordinatorContract):
         self.run(clause())
 
     def test_coord_13_steps_move_along_the_table(self) -> None:
-        """COORD-13: steps move along `STEP_TRANSITIONS` only: nothing is said about a step after it has ended."""
+        """COORD-13: steps move along `STEP_TRANSITIONS` only: no event follows for a step that has ended."""
 
         async def clause() -> None:
             for stage in (Stage(DIAMOND), Stage(DIAMOND, {"a": empty()})):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import settle_field
 from glidepath.agent import Agent, Limits
@@ -24,6 +24,9 @@ from glidepath.teams.values import (
 )
 from glidepath.testing import ScriptedModel, no_leftovers, say
 
+if TYPE_CHECKING:
+    from glidepath.testing.turns import Step
+
 __all__ = ["PlanningCoordinatorContract", "ReviewingCoordinatorContract", "TeamCoordinatorContract"]
 
 S, V = StepState, VerdictOutcome
@@ -38,7 +41,7 @@ class TeamCoordinatorContract(StepClauses, EndingClauses):
 
 
 class Reviewer:
-    """A reviewer that answers with these in turn, the last for ever, and remembers what it was asked."""
+    """A reviewer that answers with these in turn, the last forever, and remembers what it was asked."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -252,7 +255,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
         """A coordinator whose plans come from this agent."""
         raise NotImplementedError(missing(self, "make_planning"))
 
-    async def _planned(self, *answers: Any, **config: Any) -> tuple[Stage, Any, ScriptedModel]:
+    async def _planned(self, *answers: Step, **config: Any) -> tuple[Stage, Any, ScriptedModel]:
         script = [say(answer) if isinstance(answer, str) else answer for answer in answers]
         model = ScriptedModel(script[:-1], price=("1", "1")).forever(script[-1])
         stage = Stage({"m": ()}, planned=False, **config)

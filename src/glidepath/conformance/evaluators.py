@@ -42,8 +42,8 @@ HOSTILE = (
 class EvaluationStrategyContract(Contract):
     """Derive from this and give `make_strategy`, `good` and `bad`; set `deterministic` to False for a real judge.
 
-    `good` and `bad` are artifacts that the strategy should accept and should send back. Give `make_review` to test a
-    wrapper of your own: the default is the one our coordinators use.
+    `good` and `bad` are artifacts that the strategy should accept and should send back. Give `make_review` to test your
+    own wrapper: the default is the one our coordinators use.
     """
 
     good: str
@@ -63,11 +63,12 @@ class EvaluationStrategyContract(Contract):
         """Run one clause in virtual time."""
         return VirtualClock().run(main)
 
-    def context(self, artifact: str, *, ask: Ask | None = None, **config: Any) -> EvaluationContext:
+    def context(self, artifact: str, *, ask: Ask | None = None, **config: object) -> EvaluationContext:
         """What a coordinator would show a reviewer of this artifact; override it to give your own step."""
         step = TeamStep(id="report", description="Write the report.")
+        fields: dict[str, Any] = config
         return EvaluationContext(
-            step=step, artifact=artifact, goal="A report.", ask=ask or _runs, config=TeamConfig(**config)
+            step=step, artifact=artifact, goal="A report.", ask=ask or _runs, config=TeamConfig(**fields)
         )
 
     async def _verdict(self, artifact: str, **more: Any) -> EvaluationVerdict:

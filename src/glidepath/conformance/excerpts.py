@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -11,24 +11,29 @@ from glidepath.conformance.contract import Contract, missing
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Commit
+from glidepath.spi.sessions import Commit, Excerpts, SessionStore
 
 __all__ = ["ExcerptsContract"]
 
-Clause = Callable[[Any, list[Commit]], Coroutine[Any, Any, None]]
+
+class StoreWithExcerpts(Excerpts, SessionStore, Protocol):
+    """A session store that can read a part of a journal."""
+
+
+Clause = Callable[[StoreWithExcerpts, list[Commit]], Coroutine[Any, Any, None]]
 
 
 class ExcerptsContract(Contract):
     """Derive from this and give `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
 
     def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def test_excerpt_1_a_journal_is_loaded_from_a_commit_on(self) -> None:
         """EXCERPT-1: load(since=n) gives the commits from n on, byte for byte, with the same entry."""
 
-        async def clause(store: Any, commits: list[Commit]) -> None:
+        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
             whole, _ = await store.load("s")
             for since in (0, 1, 2, 5):
                 entry, found = await store.load("s", since=since)
@@ -40,7 +45,7 @@ class ExcerptsContract(Contract):
     def test_excerpt_2_beyond_the_end_there_is_only_the_entry(self) -> None:
         """EXCERPT-2: load(since=n) for an n that is not there yet gives the entry and no commit."""
 
-        async def clause(store: Any, commits: list[Commit]) -> None:
+        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
             for since in (6, 1000, 1 << 62):
                 entry, found = await store.load("s", since=since)
                 assert (list(found), entry.head, entry.summary) == ([], len(commits), {"state": "completed"})
@@ -50,7 +55,7 @@ class ExcerptsContract(Contract):
     def test_excerpt_3_single_commits_are_picked(self) -> None:
         """EXCERPT-3: pick gives the commits with these numbers, in order, and leaves out those that are not there."""
 
-        async def clause(store: Any, commits: list[Commit]) -> None:
+        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
             assert list(await store.pick("s", [1, 3, 5])) == [commits[0], commits[2], commits[4]]
             assert list(await store.pick("s", [2, 9])) == [commits[1]]
             assert list(await store.pick("s", [])) == []
@@ -60,7 +65,7 @@ class ExcerptsContract(Contract):
     def test_excerpt_4_a_part_of_nothing_is_missing(self) -> None:
         """EXCERPT-4: load(since=n) of a session that is not there raises kind missing."""
 
-        async def clause(store: Any, _commits: list[Commit]) -> None:
+        async def clause(store: StoreWithExcerpts, _commits: list[Commit]) -> None:
             with pytest.raises(StoreError) as caught:
                 await store.load("nobody", since=3)
             assert caught.value.kind == "missing"
@@ -78,8 +83,8 @@ class ExcerptsContract(Contract):
         self.run(whole())
 
 
-async def _filled(store: Any) -> list[Commit]:
-    """Two sessions, so that a part of one is no part of the other."""
+async def _filled(store: StoreWithExcerpts) -> list[Commit]:
+    """Two sessions, so that a part of one is not a part of the other."""
     made: list[Commit] = []
     for name in ("other", "s"):
         lease = await store.claim(name, this_owner())

@@ -60,7 +60,7 @@ class CallGuardContract(Contract):
         assert said, f"it said nothing in {LONG} steps"
 
     def test_guard_4_verdicts_can_be_carried_out(self) -> None:
-        """GUARD-4: a verdict is a `GuardVerdict` with a known action, a reason, and words for whoever is to be told."""
+        """GUARD-4: a verdict is a `GuardVerdict` with a known action, a reason, and words for the model or a person."""
         for verdict in self._provoked({}):
             assert isinstance(verdict, GuardVerdict), f"it answered {verdict!r:.100}"
             assert verdict.action in ACTIONS
@@ -69,13 +69,13 @@ class CallGuardContract(Contract):
             assert verdict.action != "withdraw" or verdict.tools, "say which tools"
 
     def test_guard_5_the_ladder_goes_up(self) -> None:
-        """GUARD-5: under the same provocation it never becomes milder, and does not nudge for ever."""
+        """GUARD-5: under the same provocation it never becomes milder, and does not nudge forever."""
         ranks = [ACTIONS.index(verdict.action) for verdict in self._provoked({})]
         assert ranks == sorted(ranks), [ACTIONS[rank] for rank in ranks]
         assert ranks.count(0) <= 3, "the same nudge again and again is noise"
 
     def test_guard_6_its_state_survives(self) -> None:
-        """GUARD-6: its state is plain JSON data: a guard made from a copy of it goes on where the other stopped."""
+        """GUARD-6: its state is plain JSON data: a guard made from a copy of it continues where the other stopped."""
         whole = [verdict.action for verdict in self._provoked({})]
         for cut in range(1, 8):
             state: dict[str, Any] = {}
@@ -192,7 +192,7 @@ class StopGuardContract(Contract):
         assert list(_ends(guard, self.bad_end)) == first
 
     def test_stop_6_its_state_survives(self) -> None:
-        """STOP-6: its state is plain JSON data: a guard made from a copy of it goes on where the other stopped."""
+        """STOP-6: its state is plain JSON data: a guard made from a copy of it continues where the other stopped."""
         whole = list(_ends(self.make_guard({}), self.bad_end))
         state: dict[str, Any] = {}
         guard = self.make_guard(state)

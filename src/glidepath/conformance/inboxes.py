@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from glidepath.conformance.contract import Contract, missing
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Inbox, Note
+from glidepath.spi.sessions import Inbox, Note, SessionStore
 
 __all__ = ["InboxContract"]
 
-Clause = Callable[[Any, Any], Coroutine[Any, Any, None]]
+
+class StoreWithInbox(SessionStore, Inbox, Protocol):
+    """A session store with an inbox."""
+
+
+Clause = Callable[[StoreWithInbox, StoreWithInbox], Coroutine[Any, Any, None]]
 
 
 class InboxContract(Contract):
@@ -32,7 +37,7 @@ class InboxContract(Contract):
     def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
             assert isinstance(store, Inbox)
             await _session(store, "s")
             bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
@@ -51,7 +56,7 @@ class InboxContract(Contract):
     def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
         """INBOX-2: a note that is posted again is not written again, and the answer is its number."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
             await _session(store, "s")
             assert [await store.post("s", _note("a")), await store.post("s", _note("b"))] == [1, 2]
             assert await other.post("s", _note("a")) == 1
@@ -64,7 +69,7 @@ class InboxContract(Contract):
     def test_inbox_3_what_is_missing_is_said(self) -> None:
         """INBOX-3: post and notes raise kind missing for a session that is not there, and make none."""
 
-        async def clause(store: Any, _other: Any) -> None:
+        async def clause(store: StoreWithInbox, _other: StoreWithInbox) -> None:
             await _session(store, "other")
             acts: tuple[Callable[[], Any], ...] = (lambda: store.post("s", _note("a")), lambda: store.notes("s"))
             for act in acts:
@@ -78,7 +83,7 @@ class InboxContract(Contract):
     def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
         """INBOX-4: a claim and every beat say the number of the last note; without notes a beat is silent."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
             lease = await store.claim("s", this_owner())
             assert lease.mail == 0
             assert list(await store.beat([lease], renew=False)) == []
@@ -97,7 +102,7 @@ class InboxContract(Contract):
     def test_inbox_5_notes_go_with_their_session(self) -> None:
         """INBOX-5: a session that is removed and made again has an empty inbox."""
 
-        async def clause(store: Any, _other: Any) -> None:
+        async def clause(store: StoreWithInbox, _other: StoreWithInbox) -> None:
             await _session(store, "s")
             await store.post("s", _note("a"))
             await store.remove("s")
@@ -108,9 +113,9 @@ class InboxContract(Contract):
         self._run(clause)
 
     def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
-        """INBOX-6: of fifty notes posted at the same time each has a number of its own, without a gap."""
+        """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
 
-        async def clause(store: Any, other: Any) -> None:
+        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
             await _session(store, "s")
             posts = [(store, other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
             numbers = await asyncio.gather(*posts)
@@ -138,5 +143,5 @@ def _note(id_: str, body: bytes = b"{}") -> Note:
     return Note(id=id_, kind="message", body=body)
 
 
-async def _session(store: Any, name: str) -> None:
+async def _session(store: StoreWithInbox, name: str) -> None:
     await store.release(await store.claim(name, this_owner()))

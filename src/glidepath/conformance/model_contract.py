@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.spi import Model, ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
 
 __all__ = ["ModelContract"]
 
@@ -46,7 +49,7 @@ class ModelContract(Contract):
     - `failure`: the provider cannot be reached, or answers with an error.
     - `silence`: it says a little, and then nothing any more.
 
-    A model that talks to a provider plays them with a server of your own, or a transport that answers from memory.
+    A model that talks to a provider plays them with your own server, or a transport that answers from memory.
     """
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:
@@ -181,13 +184,13 @@ class ModelContract(Contract):
                     stream = model.stream(_request())
                     await asyncio.wait_for(anext(stream), PATIENCE)
                     await asyncio.wait_for(_close(stream), PATIENCE)
-                    await _until(lambda model=model: not self.open_requests(model))
+                    await _until(lambda: not self.open_requests(model))
                     assert not self.open_requests(model), f"{scene}: the provider still works on it"
 
         self.run(clause())
 
     def test_model_10_a_cancelled_call_stops(self) -> None:
-        """MODEL-10: whoever waits for it can be cancelled: the cancellation comes through, at once, as what it is."""
+        """MODEL-10: waiting for it can be cancelled: the cancellation comes through, at once, as what it is."""
 
         async def clause() -> None:
             async with self.playing("silence") as model:
@@ -283,11 +286,11 @@ def _reasons(deltas: Sequence[Delta]) -> list[str]:
     return [delta.stop_reason for delta in deltas if isinstance(delta, StreamEnd)]
 
 
-async def _close(stream: Any) -> None:
-    await stream.aclose()
+async def _close(stream: AsyncIterator[Delta]) -> None:
+    await stream.aclose()  # type: ignore[attr-defined] # a clause: it has one
 
 
-async def _until(settled: Any) -> None:
+async def _until(settled: Callable[[], object]) -> None:
     """Give the other side a moment to notice."""
     for _ in range(100):
         if settled():

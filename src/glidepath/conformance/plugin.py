@@ -20,7 +20,8 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.outcome import RunResult
-from glidepath.spi import HOOKS, Plugin
+from glidepath.spi import Plugin
+from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 from glidepath.tools import tool
 
@@ -151,8 +152,8 @@ def _has(plugin: Plugin, hook: str) -> bool:
     return getattr(type(plugin), hook) is not getattr(Plugin, hook) or hook in vars(plugin)
 
 
-def as_messages(answer: Any) -> list[Message | str]:
+def as_messages(answer: object) -> list[Message | str]:
     """What a steering or follow-up hook gave, as a list."""
     if answer is None:
         return []
-    return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)
+    return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)  # type: ignore[call-overload]

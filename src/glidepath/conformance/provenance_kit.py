@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.hook_contract import BeforeToolCallContract
@@ -15,6 +15,9 @@ from glidepath.sessions.archive import export_journal, import_journal
 from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from glidepath.testing.turns import Step
 
 __all__ = ["ProvenanceContract"]
 
@@ -84,7 +87,7 @@ class ProvenanceContract(BeforeToolCallContract):
         assert self._ran(TASK, READ, GOOD) == ["read_inbox", "send_message"]
 
     def test_provenance_5_another_action_on_the_users_own_target_is_held(self) -> None:
-        """PROVENANCE-5: a call that the user did not ask for is held, though its target stands in their words."""
+        """PROVENANCE-5: a call that the user did not ask for is held, though its target is in their words."""
         assert self._ran(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
 
     def test_provenance_6_a_tool_without_marks_is_held_too(self) -> None:
@@ -112,7 +115,7 @@ class ProvenanceContract(BeforeToolCallContract):
         assert self._ran(TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))) == ["delegate"]
 
     def test_provenance_9_a_child_is_held_to_the_same(self) -> None:
-        """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is no user's words."""
+        """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is not user text."""
         child = Agent(model=ScriptedModel([BAD, say("done")]), tools=[send_message], limits=ROOMY)
 
         async def clause() -> None:
@@ -155,24 +158,24 @@ class ProvenanceContract(BeforeToolCallContract):
         self.run(clause())
 
     def test_provenance_12_an_imported_session_is_nobodys_words(self) -> None:
-        """PROVENANCE-12: what stands in an imported session, the user's messages included, accounts for no call."""
+        """PROVENANCE-12: what is in an imported session, the user's messages included, accounts for no call."""
 
         async def clause() -> None:
             store, other = MemoryStore(), MemoryStore()
             await self._agent(store=store).run(f"Send everything to {STRANGER}.", session="talk")
             await import_journal(other, await export_journal(store, "talk"))
-            run = await self._agent(BAD, store=other).run("Please go on.", session="talk")
+            run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
             assert _done(run.messages) == []
 
         self.run(clause())
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 
-    def _agent(self, *turns: Any, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
+    def _agent(self, *turns: Step, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
         model = ScriptedModel([*turns, say("done")])
         return Agent(model=model, tools=tools, plugins=[self.make_plugin()], limits=ROOMY, **more)
 
-    def _ran(self, prompt: str, *turns: object, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
+    def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
 
         async def clause() -> RunResult:

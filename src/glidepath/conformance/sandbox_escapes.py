@@ -121,7 +121,7 @@ class SandboxContract(SandboxFiles):
             assert done.stdout == "1\n", done.stdout
 
     def test_sbx_37_no_capabilities(self) -> None:
-        """SBX-37: whoever the program is, it has no capability, and cannot become somebody else."""
+        """SBX-37: whatever its user, the program has no capability, and cannot become somebody else."""
         with scene_around() as scene:
             self.held("SBX-37", "os.setuid(12345); os.setuid(0)", scene)
             self.held("SBX-37", "os.setgroups([0, 1, 2])", scene)
@@ -346,7 +346,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-58", "kept = [open('/dev/null') for _ in range(500)]", scene, files=64)
 
     def test_sbx_59_nothing_is_left(self) -> None:
-        """SBX-59: what the program left running, in a session of its own, ends with it."""
+        """SBX-59: what the program left running, in its own session, ends with it."""
         code = f"""
             import os, sys, time
             if not os.fork():

@@ -15,13 +15,16 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from glidepath._wire import Record
 from glidepath.conformance.contract import Contract, missing
 from glidepath.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from typing import IO
 
 __all__ = ["CALL", "SECRET", "SandboxFiles", "Scene", "scene_around"]
 
@@ -67,7 +70,13 @@ class SandboxFiles(Contract):
     # --- how an attempt is made -------------------------------------------------------------------------------
 
     def ran(
-        self, code: str, scene: Scene, *, words: Sequence[str] = (), stdin: Any = subprocess.DEVNULL, **policy: Any
+        self,
+        code: str,
+        scene: Scene,
+        *,
+        words: Sequence[str] = (),
+        stdin: int | IO[Any] = subprocess.DEVNULL,
+        **policy: object,
     ) -> subprocess.CompletedProcess[str]:
         """Run this code inside; what it printed, and how it ended."""
         policy = {"read": [scene.given], "write": [scene.inside], **policy}
@@ -87,7 +96,15 @@ class SandboxFiles(Contract):
                 check=False,
             )
 
-    def held(self, number: str, code: str, scene: Scene, *words: object, **options: object) -> str:
+    def held(
+        self,
+        number: str,
+        code: str,
+        scene: Scene,
+        *words: object,
+        stdin: int | IO[Any] = subprocess.DEVNULL,
+        **policy: object,
+    ) -> str:
         """Make an attempt that must fail inside; what was printed."""
         if number in self.lacks:
             pytest.skip(f"{number}: this mechanism cannot keep it")
@@ -95,7 +112,7 @@ class SandboxFiles(Contract):
         whole = f"import ctypes, os, socket, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n{CALL}try:\n{body}\n"
         whole += "except BaseException as error:\n    print('HELD', type(error).__name__, error)\n"
         whole += "else:\n    print('ESCAPED')\n"
-        done = self.ran(whole, scene, words=[str(word) for word in words], **options)
+        done = self.ran(whole, scene, words=[str(word) for word in words], stdin=stdin, **policy)
         assert "ESCAPED" not in done.stdout, f"{number}: {done.stdout[-2000:]}"
         assert SECRET not in done.stdout, f"{number}: the secret was read: {done.stdout[-2000:]}"
         assert "HELD" in done.stdout, (
@@ -161,7 +178,7 @@ class SandboxFiles(Contract):
             self.held("SBX-8", "print(open(sys.argv[1]).read())", scene, scene.given / "way_out")
 
     def test_sbx_9_the_root_of_processes(self) -> None:
-        """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, whoever's they are."""
+        """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, no matter whose they are."""
         code = """
             for pid in ("self", "1", str(os.getppid())):
                 for way in ("root", "cwd"):
@@ -180,7 +197,7 @@ class SandboxFiles(Contract):
             self.held("SBX-10", "print(len(open('/etc/shadow').read()))", scene)
 
     def test_sbx_11_the_home_folder(self) -> None:
-        """SBX-11: nothing in the person's home is shown but what was named and the interpreter."""
+        """SBX-11: nothing in the person's home is shown except what was named and the interpreter."""
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208

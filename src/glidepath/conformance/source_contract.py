@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from glidepath.run import CancelToken
 from glidepath.testing import ScriptedModel, call, no_leftovers, say
 from glidepath.tools import Tool
 from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
+
+if TYPE_CHECKING:
+    from glidepath.testing.turns import Step
 
 __all__ = ["ToolSourceContract"]
 
@@ -55,7 +58,7 @@ class ToolSourceContract(Contract):
         self.run(main())
 
     def test_src_2_the_same_tools_again(self) -> None:
-        """SRC-2: it offers tools, each under a name of its own, and the same objects as long as nothing changed."""
+        """SRC-2: it offers tools, each under its own name, and the same objects as long as nothing changed."""
 
         async def main() -> None:
             async with self._open() as supply:
@@ -94,7 +97,7 @@ class ToolSourceContract(Contract):
         assert self.answered[2] in _results(result)[0].text
 
     def test_src_5_what_cannot_be_had_is_said(self) -> None:
-        """SRC-5: one that cannot be reached raises `SourceError` with its name in it; a run goes on without it."""
+        """SRC-5: one that cannot be reached raises `SourceError` with its name in it; a run continues without it."""
 
         async def main() -> RunResult:
             source = self.unreachable()
@@ -123,7 +126,7 @@ class ToolSourceContract(Contract):
         self.run(main())
 
     def test_src_7_asking_may_be_cancelled(self) -> None:
-        """SRC-7: whoever asks for the tools may be cancelled; the supply stays usable."""
+        """SRC-7: a request for the tools may be cancelled; the supply stays usable."""
 
         async def main() -> None:
             async with self._open() as supply:
@@ -179,7 +182,7 @@ class ToolSourceContract(Contract):
         finally:
             await supply.close()
 
-    def _agent(self, source: ToolSource, *turns: Any) -> Agent:
+    def _agent(self, source: ToolSource, *turns: Step) -> Agent:
         return Agent(model=ScriptedModel([*turns, say("done")]), tools=[source], limits=Limits(max_iterations=5))
 
 

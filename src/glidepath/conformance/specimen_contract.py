@@ -1,4 +1,4 @@
-"""Fly your own configuration against the flight simulator, in your own test suite.
+"""Run your own configuration against the flight simulator, in your own test suite.
 
     from glidepath.conformance.specimen_contract import simulator
 
@@ -16,7 +16,8 @@ import pytest
 
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError
-from glidepath.sim import Finding, Report, simulate
+from glidepath.sim import Report, simulate
+from glidepath.sim.findings import Finding
 
 __all__ = ["assert_contained", "simulator"]
 
@@ -29,7 +30,7 @@ def assert_contained(
     real_time: bool = False,
     accept: Collection[str] = (),
 ) -> Report:
-    """Fly a configuration against every specimen; raise AssertionError with the holes and how to close them.
+    """Run a configuration against every specimen; raise AssertionError with the holes and how to close them.
 
     `only` takes names or families of specimens. `real_time` adds those that need real seconds. `accept` names findings
     that you have looked at and live with; one that does not occur is an error, so that the list stays short.

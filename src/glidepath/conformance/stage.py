@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.agent import Agent, Limits
@@ -18,6 +18,9 @@ from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import TeamConfig, TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStep
 from glidepath.testing import ScriptedModel, say
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 __all__ = ["Asked", "Stage", "artifact"]
 
@@ -107,7 +110,7 @@ class Stage:
         finally:
             await team.close()
 
-    async def _within_reason(self, work: Any) -> TeamResult:
+    async def _within_reason(self, work: Coroutine[Any, Any, TeamResult]) -> TeamResult:
         task = asyncio.ensure_future(work)
         seconds = self.request.config.time_limit + GRACE
         try:
@@ -118,7 +121,7 @@ class Stage:
                 await asyncio.wait({task}, timeout=GRACE)
         if task.cancelled():
             raise AssertionError(f"the coordinator did not return within {seconds:g} s")
-        return task.result()  # type: ignore[no-any-return]
+        return task.result()
 
     async def opened(self, history: History | None = None) -> TeamRun:
         """The run of this execution, with an ear at `emit` and at `ask`."""

@@ -26,7 +26,7 @@ class SessionStoreContract(Contract):
     """
 
     def make_store(self, *, lease: float = 10.0) -> SessionStore:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def again(self, store: SessionStore) -> SessionStore:
@@ -202,7 +202,7 @@ class SessionStoreContract(Contract):
         self._run(clause)
 
     def test_store_11_a_stop_holds_through_a_claim(self) -> None:
-        """STORE-11: a stop that was asked for while nobody flew is found by whoever claims, until it is taken back."""
+        """STORE-11: a stop requested while nothing ran is found by the next claim, until it is taken back."""
 
         async def clause(store: SessionStore, other: SessionStore) -> None:
             lease = await store.claim("s", this_owner())
@@ -274,7 +274,7 @@ class SessionStoreContract(Contract):
         self._run(clause)
 
     def test_store_15_a_cut_drops_the_tail(self) -> None:
-        """STORE-15: after a cut the journal ends with the head it was given, the lease is dead, and writing goes on."""
+        """STORE-15: after a cut the journal ends with the given head, the lease is dead, and writing continues."""
 
         async def clause(store: SessionStore, _other: SessionStore) -> None:
             lease = await store.claim("s", this_owner())
@@ -380,7 +380,7 @@ async def _append(store: SessionStore, lease: Lease, commit: Commit, **options: 
 
 
 async def _write(store: SessionStore, lease: Lease, count: int, **options: object) -> list[Commit]:
-    """A chain of so many commits after the lease's head."""
+    """A chain of this many commits after the lease's head."""
     commits, before = [], lease.hash
     for number in range(lease.head + 1, lease.head + 1 + count):
         commit = link(before, number, number, 1.5, [("note", {"number": number, "text": "x" * 10})])

@@ -52,7 +52,7 @@ def long_talk(turns: int = 60) -> list[Message]:
         messages.append(AssistantMessage((TextBlock(f"Now part {number}."), *calls)))
         messages += [ToolResultMessage(call_id, "lookup", f"page {number} " + "word " * 20) for call_id in ids]
         if number % 5 == 4:
-            messages.append(UserMessage(f"Remark {number}: go on."))
+            messages.append(UserMessage(f"Remark {number}: continue."))
     return messages
 
 

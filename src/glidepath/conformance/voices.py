@@ -163,7 +163,7 @@ class SteeringContract(_VoiceContract):
         self.run(self._usable())
 
     def test_steer_2_nothing_is_lost_or_said_twice(self) -> None:
-        """STEER-2: what is put in is said once, in order."""
+        """STEER-2: what is put in is delivered once, in order."""
         self.run(self._delivered_once())
 
     def test_steer_3_it_only_looks(self) -> None:
@@ -199,7 +199,7 @@ class FollowUpContract(_VoiceContract):
         self.run(clause())
 
     def test_follow_3_nothing_is_lost_or_said_twice(self) -> None:
-        """FOLLOW-3: what is put in is said once, in order."""
+        """FOLLOW-3: what is put in is delivered once, in order."""
         self.run(self._delivered_once())
 
     def test_follow_4_it_only_looks(self) -> None:

@@ -49,7 +49,7 @@ class WalletStoreContract(Contract):
     """
 
     def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last so many seconds."""
+        """An empty store whose leases last this many seconds."""
         raise NotImplementedError(missing(self, "make_store"))
 
     def again(self, store: object) -> Any:
@@ -217,7 +217,7 @@ class WalletStoreContract(Contract):
         self._run(clause, lease=0.1)
 
     def test_wallet_11_the_latest_leg_owns_the_hold(self) -> None:
-        """WALLET-11: a later leg goes on with what the run holds, and an earlier one is fenced."""
+        """WALLET-11: a later leg continues with what the run holds, and an earlier one is fenced."""
 
         async def clause(store: WalletStore, other: WalletStore) -> None:
             first, second = _run_of("a"), _run_of("a", leg=2)

@@ -41,7 +41,7 @@ class Selection(NamedTuple):
 
 
 def marker(count: int) -> UserMessage:
-    """The message that stands for `count` earlier ones."""
+    """The message that replaces `count` earlier ones."""
     what = "message was" if count == 1 else "messages were"
     return UserMessage(f"[{count} earlier {what} left out here to fit the context.]", True, MARKER_REASON)
 

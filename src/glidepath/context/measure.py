@@ -1,9 +1,9 @@
-"""How large a message is, in tokens, before anybody has counted it."""
+"""How large a message is, in tokens, before the provider has counted it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from glidepath import _wire
 from glidepath.messages import (
@@ -37,7 +37,7 @@ class CharEstimator:
     """
 
     def estimate(self, text: str) -> int:
-        """Tokens of a text, rather too many than too few."""
+        """Tokens of a text, erring on the high side."""
         return text_tokens(text)
 
 
@@ -124,12 +124,12 @@ def _assistant(message: AssistantMessage, estimate: Estimate) -> int:
 
 
 def _id(call_id: str) -> int:
-    """What an id adds that is longer than any provider's."""
+    """The extra size of an id that is longer than any provider's."""
     return 0 if len(call_id) <= ORDINARY_ID else opaque_tokens(call_id)
 
 
-def _json(arguments: Any) -> str:
-    """The arguments as they are sent; for what JSON cannot hold, a text that is no shorter."""
+def _json(arguments: object) -> str:
+    """The arguments as they are sent; for what JSON cannot hold, a text of at least that length."""
     try:
         return _wire.encode(_wire.loads(arguments) if type(arguments) is _wire.Raw else arguments).decode()
     except Exception:  # lone surrogates, numbers past 64 bits, foreign objects, nesting without end

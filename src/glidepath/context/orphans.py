@@ -38,9 +38,9 @@ def repair(
     """A transcript any provider accepts: every call has one result, right behind it, and every call id is used once.
 
     A missing result becomes an "interrupted" error; a result without its call, and a second one for the same call,
-    is dropped; a result found further on is moved up to its call; results stand in the order of the calls. A call id
+    is dropped; a result found further on is moved up to its call; results are in the order of the calls. A call id
     used before gets a suffix (`_2`, `_3`, ...), and so does its result. Custom and unknown messages are left out,
-    unless asked for: then they stand behind the results they interrupted. `not_decided`: what has no result was waiting
+    unless asked for: then they follow the results they interrupted. `not_decided`: what has no result was waiting
     for a person, and is answered so.
     Returns the same object when there is nothing to repair. Looks at every message: for the start of a session.
     """

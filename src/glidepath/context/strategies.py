@@ -1,4 +1,4 @@
-"""The strategies a name can stand for."""
+"""The built-in strategies, by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SlidingWindow:
 class Compact:
     """Keeps what `SlidingWindow` keeps, with one marker in place of what is left out; the marker is within the budget.
 
-    The marker is an internal user message that says how many earlier messages are missing. It stands before the
+    The marker is an internal user message that says how many earlier messages are missing. It comes before the
     newest groups. Shaping a view again renews the marker, it never adds a second. When pinned and newest messages
     leave no room for it, there is no marker. `estimate` measures the marker.
     """
@@ -65,7 +65,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Checked:
-    """Somebody's own strategy: where it fails or answers nonsense, the view is what `Compact` makes of it."""
+    """A custom strategy: where it fails or answers nonsense, `Compact` makes the view."""
 
     def __init__(self, own: ContextStrategy, estimate: Estimate) -> None:
         self.name = own.name

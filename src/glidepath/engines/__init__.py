@@ -1,1 +1,1 @@
-"""Agents past one machine: an engine feeds runs to many worker processes. There is one: `glidepath.engines.dbos`."""
+"""Agents on many machines: an engine feeds runs to many worker processes. There is one: `glidepath.engines.dbos`."""

@@ -120,7 +120,7 @@ async def end_specially(run: Run, job: Job, step: Step) -> bool:
 
 
 async def finish_batch(run: Run) -> bool:
-    """Go on with the batch a run stopped in: what was decided is done, what was not waits on. As `execute` otherwise.
+    """Continue the batch a run stopped in, as `execute` does: do what was decided, keep waiting for the rest.
 
     A call that neither waits nor was decided about had not begun when the process died: it takes the usual way.
     """
@@ -243,7 +243,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
 
 
 def _learn(run: Run, step: Step) -> None:
-    """Show the guards what came of the batch."""
+    """Show the guards the results of the batch."""
     results = run.turn.results
     if len(results) != len(step.calls):
         return  # some calls wait for a person
@@ -271,7 +271,7 @@ async def fly_jobs(run: Run, ready: list[Job]) -> None:
 
 
 async def _together(run: Run, ready: list[Job]) -> None:
-    """Run these jobs in tasks of their own."""
+    """Run these jobs in separate tasks."""
     await run_together(run, ready, width_for(run.plan, ready))
     if run.plan.order == "auto":
         hint(run, ready)
@@ -368,7 +368,7 @@ async def _end_alone(run: Run, job: Job) -> None:
         inside.run = inside.work = None
         try:
             INSIDE.reset(before)
-        except ValueError:  # the run goes on in another task: its caller has let go of it
+        except ValueError:  # the run continues in another task: its caller has let go of it
             INSIDE.set(None)
 
 
@@ -383,7 +383,7 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
 
 
 def _finish(run: Run, jobs: list[Job]) -> bool:
-    """Results become messages, in source order; what waits for a person is listed. True when there are votes to count.
+    """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
 
     That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
     """
@@ -424,12 +424,12 @@ def _begin_program(run: Run, job: Job) -> None:
 
 
 def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
-    """A run that is coming down pauses for nobody."""
+    """A landing run does not pause."""
     return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
 def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
-    """What a call has waited for all the time; None when it waits for something new."""
+    """What a call is still waiting for; None when it waits for something new."""
     return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
 
 
@@ -475,7 +475,7 @@ def _shown(run: Run, job: Job) -> ToolResultMessage:
     return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 
-def _as_decision(answer: Any) -> AfterDecision:
+def _as_decision(answer: object) -> AfterDecision:
     if type(answer) is not AfterDecision:
         raise HookFault(f"after_tool_call must return an AfterDecision or None, not {shown(answer)}")
     for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):

@@ -1,4 +1,4 @@
-"""Running calls side by side: bounded, timed, raced against every interrupt, each with exactly one result."""
+"""Running calls in parallel: bounded, timed, raced against every interrupt, each with exactly one result."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ class _Batch:
                 continue
             timeout = job.timeout(run)
             job.announce(run)
+            # Its time starts now, not when it was queued: waiting for room is not the tool being slow.
             self.flying[job] = inf if timeout is None else run.watch.time() + timeout
             job.task = run.watch.loop.create_task(_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
@@ -87,6 +88,7 @@ class _Batch:
         """With a journal: what has ended and what is about to start is on disk first. Returns what may start."""
         run = self.run
         landed, self.landed = self.landed, []
+        # Once: they count against the limit on tool calls from the first commit on, also after a crash.
         queued, self.noted = () if self.noted else tuple(self.queue), True
         try:
             await run.journal.starting(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
@@ -156,6 +158,7 @@ class _Batch:
         job.stop_why, job.stop_asked = why, reason
         job.task.cancel()  # type: ignore[union-attr]
         watch = self.run.watch
+        # Half of the time that is left at most: the other half is for the landing.
         patience = min(PATIENCE, max(0.05, (watch.deadline_at - watch.loop.time()) / 2))
         self.leaving[job] = watch.loop.time() + patience
 
@@ -169,11 +172,12 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr, arg-type]
         job.returned(value)
     except BaseException as error:
         return error
     finally:
+        # Code that the tool has left running must not start children in a run that has gone on.
         inside.run = inside.work = None
     return None
 

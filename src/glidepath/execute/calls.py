@@ -16,7 +16,8 @@ from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
-from glidepath.tools import ArgumentsError, Continuation, ToolResult, malformed_arguments_message, unknown_tool_message
+from glidepath.tools import ArgumentsError, Continuation, ToolResult
+from glidepath.tools.advice import malformed_arguments_message, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -117,12 +118,12 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
         if len(repaired) != len(calls) or not all(isinstance(call, ToolCall) for call in repaired):
             raise TypeError("normalize_tool_calls must return one call for each call")
         if not all(isinstance(new.name, str) and isinstance(new.arguments, dict) for new in repaired):
-            raise TypeError("normalize_tool_calls must keep names texts and arguments dicts")
+            raise TypeError("normalize_tool_calls must return str names and dict arguments")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         why = told(error)
-        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls do not run")
+        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls will not run")
         return None
     return [
         replace(call, name=clean(new.name), arguments=new.stored) for call, new in zip(calls, repaired, strict=True)
@@ -130,7 +131,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
 
 
 def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
-    """The policy failed: nobody knows which tools were meant, so none runs."""
+    """The policy failed: which tools were meant is unknown, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
         job.refuse(ResultKind.POLICY_FAILED, run.plan.texts.fill("policy_failed"))
@@ -138,7 +139,7 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 
 def _turn_away(run: Run, job: Job) -> None:
-    """Unknown and hidden tools, and arguments that are no JSON object."""
+    """Unknown and hidden tools, and arguments that are not a JSON object."""
     call, allowed = job.call, run.turn.allowed
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
@@ -198,18 +199,18 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
 
 
 def _spent(run: Run, room: int) -> Verdict | None:
-    """The run lands when an ancestor's tool calls are used up; its own limit is a constraint and speaks for itself."""
+    """The run lands when an ancestor's tool calls are used up; its own limit is a separate constraint."""
     own, *above = run.meter.lineage
     if own.calls_wire - own.tool_calls <= room:
         return None
     limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
     metrics = {"max_tool_calls": limit}
-    reason = f"the limit of {limit} tool calls of a budget above is reached"
+    reason = f"the limit of {limit} tool calls of a parent budget is reached"
     cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
 
-def _bind(run: Run, job: Job, arguments: Any = None) -> None:
+def _bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None:
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
@@ -290,7 +291,7 @@ def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"Replace takes arguments that can be read: {told(error)}") from error
+        raise HookFault(f"Replace takes readable arguments: {told(error)}") from error
 
 
 def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
@@ -311,5 +312,5 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
     return decision
 
 
-def _are_names(origins: Any) -> bool:
+def _are_names(origins: object) -> bool:
     return type(origins) is tuple and all(type(name) is str for name in origins)

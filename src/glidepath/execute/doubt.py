@@ -1,4 +1,4 @@
-"""Calls that had begun when the process died: each becomes its result, or unknown. Nothing else is said of them."""
+"""Calls that had begun when the process died: each becomes its result, or unknown. Nothing else is assumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["close_accounts", "forget_program", "job_for", "keep", "settle"]
 
 
 def settle(run: Run) -> None:
-    """Before anything else has a say: a call that had begun and cannot be repeated is unknown.
+    """First of all: a call that had begun and cannot be repeated is unknown.
 
     What is left is idempotent, its tool is there and takes its arguments: it runs again if everything allows it, and
     is unknown otherwise.
@@ -38,13 +38,13 @@ def settle(run: Run) -> None:
 
 
 def forget_program(run: Run, call_id: str) -> None:
-    """A call that made calls has its result: what was kept of it is not needed, and nothing in it waits any more."""
+    """A call that made calls has its result: its state is no longer needed."""
     if call_id in run.turn.programs:
         run.turn.forget_program(call_id)
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
-    """Whether the tool of today takes the arguments that the call had begun with."""
+    """Whether the current tool accepts the arguments the call began with."""
     if job.tool is None:
         return False
     try:
@@ -55,7 +55,7 @@ def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
 
 
 def job_for(run: Run, call: ToolCall) -> Job:
-    """A job for a call of a reply that stands already; one that had begun knows it."""
+    """A job for a call of an existing reply; it knows whether it had begun."""
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
@@ -81,7 +81,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
 
 
 def close_accounts(run: Run, call_id: str) -> None:
-    """The children of this call do not go on: what they have cost is charged, and what is unknown of them is listed."""
+    """The children of this call do not continue: charge what they cost, and list what is unknown."""
     told = {child.run_id for child in run.work.children}
     for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
         if child.run_id not in told:

@@ -1,4 +1,4 @@
-"""What the guards of a run's calls say about a batch, and what comes of it."""
+"""Asks the call guards about a batch, and acts on their verdicts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
 
 
 def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[Any]) -> Touchdown | None:
-    """Show these guards what came of a batch, and do what they say; how the run comes down, when it must."""
+    """Show these guards the results of a batch, and do what they say; returns the verdict if the run must land."""
     landing = None
     for guard in guards:
         try:
@@ -63,14 +63,14 @@ def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
 
 
 def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
-    """A guard that fails brings the run down."""
+    """A guard that fails lands the run."""
     reason = f"the guard failed: {told(error)}"
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)
 
 
 def apply(run: Run, name: str, verdict: GuardVerdict) -> None:
-    """Say what a guard found, and withdraw what it wants withdrawn."""
+    """Report what a guard found, and withdraw the tools it names."""
     run.emit(GuardTripped, name, verdict.action, verdict.reason, tuple(sorted(verdict.tools)), verdict.period)
     if verdict.action == "withdraw":
         cause = StopCause(source=name, action="withdraw", reason=verdict.reason)
@@ -84,6 +84,6 @@ def stuck(name: str, verdict: GuardVerdict) -> Verdict:
 
 
 def fatal_verdict(reason: str) -> Verdict:
-    """How a run ends whose tool said that it cannot go on."""
+    """How a run ends whose tool said that it cannot continue."""
     cause = StopCause(source="tool", action="fail", reason=reason)
     return Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED)

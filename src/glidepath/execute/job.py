@@ -16,19 +16,10 @@ from glidepath.outcome import ResultKind
 from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import heard_in
-from glidepath.tools import (
-    Bound,
-    CallsMade,
-    Continuation,
-    NeedsCalls,
-    NeedsInput,
-    Tool,
-    ToolContext,
-    ToolResult,
-    as_result,
-    trim_result,
-)
+from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
+from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
+from glidepath.tools.results import as_result, trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -38,8 +29,8 @@ _log = logging.getLogger("glidepath")
 __all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
 
 NOT_SHOWN = (
-    "The tool ran to its end, and whatever it does is done. What it returned is binary data that cannot be shown here; "
-    "calling it again would not show it either."
+    "The tool ran to its end, and whatever it does is done. It returned binary data that cannot be shown here; "
+    "calling it again would not help."
 )
 UNKNOWN = ResultKind.UNKNOWN_EFFECT
 MOST_KEPT = 32_000  # characters of a result at most
@@ -49,7 +40,7 @@ CHARS_PER_TOKEN = 3
 
 
 class Job(Record, eq=False):
-    """A call, its tool, and what became of it. `result` is set exactly once."""
+    """A call, its tool, and its result. `result` is set exactly once."""
 
     call: ToolCall
     tool: Tool | None
@@ -82,9 +73,9 @@ class Job(Record, eq=False):
     asks: Any = None
     """A `NeedsInput` or `NeedsCalls` that it raised, or the `PendingCall` of one it had raised: what it waits for."""
     continuation: Continuation | None = None
-    """What it goes on with, once a person has answered."""
+    """What it continues with, once a person has answered."""
     made: CallsMade | None = None
-    """What it goes on with, once the calls it asked for are made."""
+    """What it continues with, once the calls it asked for are made."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
     counted: bool = False
@@ -103,7 +94,7 @@ class Job(Record, eq=False):
     def not_started(
         self, run: Run, kind: ResultKind = ResultKind.CANCELLED, reason: str = "the run is being stopped"
     ) -> None:
-        """It was counted as a call and then kept from beginning: it gives its place under the limits back."""
+        """It was counted as a call and then kept from beginning: it frees its slot under the limits."""
         if self.result is None:
             if self.doubt is None:  # else it had begun before the process died
                 self.uncount(run)
@@ -117,10 +108,10 @@ class Job(Record, eq=False):
             run.meter.return_tool_call()
 
     def is_over(self) -> bool:
-        """It has its result, whatever still runs."""
+        """True once it has its result, even if work is still running."""
         return self.result is not None
 
-    def returned(self, value: Any) -> None:
+    def returned(self, value: object) -> None:
         """It returned."""
         if self.result is not None:
             return
@@ -133,7 +124,7 @@ class Job(Record, eq=False):
         self.result = result
 
     def _cannot_be_shown(self, error: ToolError) -> None:
-        """It ran and returned what no model can read: the model is told that it ran, people what to change."""
+        """It returned something no model can read: tell the model that it ran, and people what to change."""
         self.kind = ResultKind.NOT_SHOWN.value
         self.traceback = f"{self.call.name}: {error}"
         _log.warning("%s", self.traceback)
@@ -166,7 +157,7 @@ class Job(Record, eq=False):
         self.trial = self.trial or "call"
 
     def stopped(self, run: Run, stopped: Stopped) -> None:
-        """It did not finish: timed out, interrupted, or cancelled by nobody of ours."""
+        """It did not finish: timed out, interrupted, or cancelled by foreign code."""
         if stopped.why is not Why.INTERRUPT and self.result is None:
             self.blame()
         context = self.context
@@ -240,7 +231,7 @@ class Job(Record, eq=False):
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
-        """A result that is no short text, within its size."""
+        """A result other than a short text, within its size."""
         plan = run.plan
         if count:
             limit = _result_budget(run, count)

@@ -18,7 +18,7 @@ WORTH_IT = 0.02  # seconds that every call of a reply must have taken before a h
 
 
 def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
-    """How many of these calls may run at a time. Only calls that really run are asked: refused ones change nothing."""
+    """How many of these calls may run at a time. Only calls that really run count, not refused ones."""
     order = plan.order
     for job in jobs:
         tool: Any = job.tool
@@ -28,7 +28,7 @@ def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
 
 
 def hint(run: Run, jobs: Sequence[Job]) -> None:
-    """Say, once for each agent, which mark would let these calls run together, if waiting in line cost time."""
+    """Log once per agent which mark would let these calls run together, if running in order cost time."""
     told = run.plan.told
     if "order" in told or len(jobs) == 1:
         return

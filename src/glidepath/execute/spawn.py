@@ -33,7 +33,7 @@ class Host:
 
     @property
     def user(self) -> str | None:
-        """For whom the run is."""
+        """The user the run is for."""
         return self.run.user
 
     @property
@@ -58,8 +58,8 @@ class Host:
         """True when the run is being stopped, or has ended."""
         return self.run.watch.interrupt is not None or self.run.result is not None
 
-    def report(self, call_id: str, tool_name: str, progress: Any, dropped: int = 0) -> None:
-        """A running tool has something to say."""
+    def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
+        """A running tool reports progress."""
         run = self.run
         self.dropped += dropped
         if run.result is None:
@@ -72,12 +72,12 @@ class Host:
                 run.watch.ring()
 
     def unknown(self, call_id: str) -> None:
-        """Nobody knows what this call has done: its result says so, and so does the run's."""
+        """The outcome of this call is unknown: its result and the run's result say so."""
         run = self.run
         if run.result is None and run.turn.reply is not None:
             run.work.doubt([call for call in run.turn.reply.tool_calls if call.id == call_id])
 
-    async def spawn(self, agent: Any, prompt: Any, limits: Any, call_id: str) -> RunResult:
+    async def spawn(self, agent: object, prompt: Any, limits: object, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""
         run = self.run
         if not isinstance(agent, Spawner):
@@ -106,7 +106,7 @@ def _make_room(outbox: list[Event], call_id: str) -> int:
     return 0
 
 
-def _brief(progress: Any) -> Any:
+def _brief(progress: object) -> Any:
     """A report within its size: a long text is cut in the middle."""
     if isinstance(progress, str):
         return trim(progress, MOST_REPORTED)

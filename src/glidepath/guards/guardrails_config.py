@@ -25,7 +25,7 @@ class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     max_repeated_tool_steps: Annotated[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
     max_error_streak: Annotated[int, Setting("count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO)] = 5
     read_only_loop_threshold: Annotated[int | None, Setting("count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER)] = None
-    max_premature_end_recoveries: Annotated[int, Setting("count", "re-prompts after an empty end behind a tool error; 0 is off", found=LOWER)] = 2
+    max_premature_end_recoveries: Annotated[int, Setting("count", "re-prompts after an empty reply to a tool error; 0 is off", found=LOWER)] = 2
     max_empty_recoveries: Annotated[int, Setting("count", "re-prompts after an empty answer; 0 is off", found=LOWER)] = 1
     reserve_tokens: Annotated[int, Setting("count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER)] = 512
     reserve_cost_fraction: Annotated[Fraction, Setting("fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER)] = "0.1"

@@ -1,4 +1,4 @@
-"""Guards of the application, beside the built-in ones: checked when the agent is made, made anew for each run."""
+"""Guards of the application, beside the built-in ones: checked when the agent is made, made again for each run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def is_stop_guard(guard: object) -> bool:
     return callable(getattr(guard, "recover", None)) and callable(getattr(guard, "reset", None))
 
 
-def check_guard(guard: Any) -> None:
+def check_guard(guard: object) -> None:
     """Raise `ConfigurationError` for what is not a guard."""
     if isinstance(guard, type) or not (is_call_guard(guard) or is_stop_guard(guard)):
         raise ConfigurationError(
             f"guards must be objects with before and after (CallGuard), or recover() and reset() (StopGuard), "
             f"not {shown(guard, 100)}"
         )
-    if not isinstance(getattr(guard, "name", None), str) or not guard.name:
-        raise ConfigurationError(f"{type(guard).__name__}.name must be a str that is not empty")
+    name = getattr(guard, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
 def own_guards(guards: tuple[Any, ...], home: dict[str, Any], *, stops: bool) -> list[Any]:

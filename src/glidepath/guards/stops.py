@@ -1,4 +1,4 @@
-"""Bad ends: a truncated answer, silence after an error, silence.
+"""Bad endings: a truncated answer, silence after an error, silence.
 
 A new guard is a line in `guardrails_config.py` and a class here that names it as its `setting`.
 """
@@ -60,7 +60,7 @@ class TruncationGuard(_StopGuard):
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Go on where the answer stopped."""
+        """Continue where the answer stopped."""
         if self._empty(stop) or not stop.truncated:
             return None
         if stop.can_continue and self._use():
@@ -76,7 +76,7 @@ class PrematureEndGuard(_StopGuard):
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Ask what became of the error."""
+        """Ask the model about the error."""
         if self._empty(stop) and stop.recent_error and self._use():
             return Recovery(reason=self.name, message=self._texts.fill("premature_end"))
         return None

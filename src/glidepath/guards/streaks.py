@@ -1,4 +1,4 @@
-"""Errors again and again, and looking without doing."""
+"""Error streaks, and reading without acting."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ErrorStreakGuard:
             reason = self._story(nudged)
             notice = self._texts.fill("error_streak", reason=reason)
         elif self._row[0] == self._limit and not self._row[1]:
-            reason = f"{self._limit} steps in a row brought nothing but errors"
+            reason = f"{self._limit} steps in a row produced only errors"
             notice = self._texts.fill("only_errors", times=self._limit)
         else:
             return None

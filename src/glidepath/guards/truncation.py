@@ -1,4 +1,4 @@
-"""Replies that were cut off: ask for them again with a larger cap, or ask the model to go on."""
+"""Replies that were cut off: ask for them again with a larger cap, or ask the model to continue."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LONGEST_NOTICE = 20_000  # characters: a notice must fit where little is left
 
 
 class GracefulTurnLimit:
-    """Tells when a run with a turn limit should be told to wrap up: `grace` turns before the limit.
+    """Decides when a run with a turn limit is told to wrap up: `grace` turns before the limit.
 
     Without a `grace` it is max(1, min(5, limit // 4)); a given or provided one is brought into 1..limit-1; 0 sends no
     notice. `grace_provider` is asked at every poll; when it fails, the static grace holds and `grace_error` says why.
@@ -80,7 +80,7 @@ class GracefulTurnLimit:
                 raise TypeError(f"message_provider returned {text!r:.80}, not a text")
             text.encode()  # half of a surrogate pair can be neither stored nor sent
             if len(text) > LONGEST_NOTICE:
-                raise ValueError(f"message_provider returned {len(text)} characters, which is no notice")
+                raise ValueError(f"message_provider returned {len(text)} characters, which is too long for a notice")
         except BaseException as error:  # SystemExit, too: it must not end the process
             return default, error
         return str.__str__(text), None

@@ -1,8 +1,8 @@
-"""The landing: a reserve that is held from the start, a notice, a view that fits, one call, and a ladder to hold on to.
+"""The landing: a reserve that is held from the start, a notice, a view that fits, one call, and a ladder of fallbacks.
 
 `reserve` works out what the landing call will need and pays it; `notice` tells the model in time; `landing_view` cuts
 the transcript to the reserve; `call` makes the call; `ladder` goes down step by step, whatever of that can be done;
-`last_words` is what is left without any call. Endings that are no landings stand in `endings`.
+`last_words` is what is left without any call. Other endings are in `endings`.
 """
 
 from glidepath.landing.ladder import land

@@ -35,6 +35,7 @@ async def landing_call(run: Run, verdict: Verdict) -> bool:
         reply = await ask(run, landing=book_landing)
     except ModelError:
         return False
+    # Not a turn: the limit on turns may be what brought us here.
     run.turn.take_landing(reply.message)
     run.spend.mark(watch.time(), run.meter)
     run.add(reply.message)

@@ -13,7 +13,7 @@ from glidepath.landing.call import landing_call
 from glidepath.landing.last_words import fitted, not_executed, summary
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.run import Ending, Signal, Touchdown, Verdict
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -29,6 +29,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     witness(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
     run.close_turn()
+    # A second landing call for the same limit would pay for the same answer again.
     if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
     if verdict.gentle and run.plan.landing != "off" and _may_call(run):
@@ -55,7 +56,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
 
 
 async def _give_way(run: Run, verdict: Verdict) -> Verdict:
-    """Let others hear what the run has heard. A cancel or the deadline may reach it meanwhile: no landing call then."""
+    """Yield once. If a cancel or the deadline arrives meanwhile, there is no landing call."""
     await run.watch.let_others_hear()
     interrupt: Any = run.watch.interrupt
     if not verdict.gentle or interrupt.signal is Signal.WINDOW:
@@ -89,7 +90,7 @@ def _nothing_changed(run: Run, verdict: Verdict) -> bool:
 
 
 def _as_before(run: Run) -> Ending:
-    """It has ended as it had: its answer, if it had landed, is the one it wrote then."""
+    """End as before: if it had landed, its answer is the earlier one."""
     then: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
     text = run.answer.text or summary(run)
     return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)

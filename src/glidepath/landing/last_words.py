@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import ToolResultMessage
-from glidepath.tools import OutputError
+from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run

@@ -20,7 +20,7 @@ _SPENT = {
     "CostLimitConstraint": "cost budget",
     "TimeoutConstraint": "time",
 }
-"""What a model is told it has used up; whoever else winds a run down asks it to finish."""
+"""What a model is told it has used up; any other source of a wind-down asks it to finish."""
 
 
 def wind_down(run: Run) -> None:

@@ -45,7 +45,7 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
 
 
 def what_is_left(reserve: Amount, meter: Meter) -> Amount:
-    """The landing reserve of a run that goes on: no more than its own limits leave."""
+    """The landing reserve of a run that continues: no more than its own limits leave."""
     caps = meter.caps
     tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
     money = reserve.money if caps.money is None else min(reserve.money, caps.money - meter.money)

@@ -1,6 +1,6 @@
 """MCP: tools from any server that speaks the Model Context Protocol, governed like our own.
 
-`McpServer` stands in `tools=[...]`. The `mcp` SDK is imported when a server is first started, not before.
+`McpServer` goes in `tools=[...]`. The `mcp` SDK is imported when a server is first started, not before.
 """
 
 from glidepath.mcp.mcp_server import McpServer, Sampling

@@ -1,4 +1,4 @@
-"""Where what is too long for a model is kept: files in a folder, so much and no more."""
+"""Keeps results that are too long for a model: files in a folder of bounded size."""
 
 from __future__ import annotations
 

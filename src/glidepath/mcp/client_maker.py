@@ -20,23 +20,23 @@ CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = Typ
     types.CallToolResult | types.InputRequiredResult
 )
 """What a call can be answered with. The session's own method would also check the result against the server's schema,
-with a library that a hostile schema can keep busy for ever."""
+with a library that a hostile schema can keep busy forever."""
 
 
 def make_client(link: ServerLink, owner: ServerOwner, asked: Asked) -> tuple[Client, Any]:
     """A client that is not connected yet, and its transport."""
     transport: Any = HttpTransport(link) if link.url is not None else StdioTransport(link, owner.lost)
 
-    async def answering(context: Any, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG001 - named by the SDK
+    async def answering(context: object, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG001 - named by the SDK
         return await asked.sample(params)
 
-    async def asking(context: Any, params: types.ElicitRequestParams) -> Any:  # noqa: ARG001
+    async def asking(context: object, params: types.ElicitRequestParams) -> Any:  # noqa: ARG001
         return await asked.elicit(params)
 
-    async def rooted(context: Any) -> types.ListRootsResult:  # noqa: ARG001
+    async def rooted(context: object) -> types.ListRootsResult:  # noqa: ARG001
         return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in link.roots])  # type: ignore[arg-type]
 
-    async def hear(message: Any) -> None:
+    async def hear(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             owner.relist()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def read_server_file(path: Path, environ: Mapping[str, str], data: bytes | None 
 
 
 def read_servers(
-    servers: Any, environ: Mapping[str, str], *, where: str, folder: Path, strict: bool = True
+    servers: object, environ: Mapping[str, str], *, where: str, folder: Path, strict: bool = True
 ) -> tuple[McpServer, ...]:
     """The servers of a table by name; `${VAR}` and `${VAR:-default}` are replaced from `environ`.
 
@@ -67,7 +68,7 @@ def read_servers(
 
 
 def _server(
-    name: str, said: Any, environ: Mapping[str, str], *, where: str, folder: Path, strict: bool
+    name: str, said: object, environ: Mapping[str, str], *, where: str, folder: Path, strict: bool
 ) -> McpServer | None:
     if not isinstance(said, Mapping):
         raise ConfigurationError(f"{where}: expected a table with command or url, not {shown(said, 80)}")
@@ -100,11 +101,11 @@ def _server(
 
 
 def _named(name: str) -> str:
-    """A name of somebody else's file as ours may be."""
+    """A server name from a foreign file, made valid."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:LONGEST_NAME] or "_"
 
 
-def _sampling(said: Any, where: str) -> Sampling | None:
+def _sampling(said: object, where: str) -> Sampling | None:
     if said is True:
         return Sampling()
     if said is False:
@@ -121,7 +122,7 @@ def _sampling(said: Any, where: str) -> Sampling | None:
     return Sampling(**given)
 
 
-def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
+def _expanded(value: object, environ: Mapping[str, str], where: str) -> Any:
     if isinstance(value, str):
 
         def put(found: re.Match[str]) -> str:
@@ -139,5 +140,4 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
         return {str(key): _expanded(item, environ, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_expanded(item, environ, where) for item in value]
-    number = getattr(value, "as_integer_ratio", None)  # a Decimal of a TOML file
-    return float(value) if number is not None and not isinstance(value, int | float) else value
+    return float(value) if isinstance(value, Decimal) else value  # of a TOML file

@@ -57,11 +57,11 @@ def digest_of(definition: Mapping[str, Any]) -> str:
     return sha256(_canonical(definition)).hexdigest()
 
 
-def _canonical(data: Any) -> bytes:
+def _canonical(data: object) -> bytes:
     return _wire.encode(_sorted(data))
 
 
-def _sorted(data: Any) -> Any:
+def _sorted(data: object) -> Any:
     if isinstance(data, Mapping):
         return {str(key): _sorted(data[key]) for key in sorted(data, key=str)}
     return [_sorted(item) for item in data] if isinstance(data, (list, tuple)) else data
@@ -72,7 +72,7 @@ def offered_name(name: str) -> str:
     return _ILLEGAL.sub("_", name)[:128] or "_"
 
 
-def offered_schema(schema: Any) -> tuple[dict[str, Any], str | None]:
+def offered_schema(schema: object) -> tuple[dict[str, Any], str | None]:
     """The schema for the model, and what makes it unusable, if anything does."""
     try:
         shown = _checked(schema)
@@ -88,10 +88,10 @@ def offered_schema(schema: Any) -> tuple[dict[str, Any], str | None]:
     return shown, _unusable_names(shown)
 
 
-def _checked(schema: Any) -> dict[str, Any]:
+def _checked(schema: object) -> dict[str, Any]:
     """The schema without what providers refuse; raises `_Unusable`."""
     if not isinstance(schema, Mapping):
-        raise _Unusable(f"its input schema is not an object but {type(schema).__name__}")
+        raise _Unusable(f"its input schema must be an object, not {type(schema).__name__}")
     try:
         size = len(_wire.encode(dict(schema)))
     except Exception as error:
@@ -125,7 +125,7 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """No model can be given this schema."""
 
 
-def _offered(node: Any, depth: int, *, names: bool = False) -> Any:
+def _offered(node: object, depth: int, *, names: bool = False) -> Any:
     """A copy without what providers refuse. `names`: the keys are names of properties, not words of a schema."""
     if depth > DEEPEST_SCHEMA:
         raise _Unusable(f"its input schema is nested more than {DEEPEST_SCHEMA} levels deep")

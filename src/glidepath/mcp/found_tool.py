@@ -1,4 +1,4 @@
-"""From what a server lists to tools an agent has."""
+"""Turns a server's listing into tools for an agent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def found_tools(supply: McpSupply, listing: Listing) -> tuple[dict[str, Found], 
 
 
 def asking(tool: Tool, reason: str) -> Tool:
-    """The same tool, about every call of which a person is asked."""
+    """The same tool, with every call approved by a person."""
     other = object.__new__(Tool)
     other.__dict__.update(tool.__dict__, requires_approval=True, approval_reason=reason)
     return other

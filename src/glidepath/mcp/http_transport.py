@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
@@ -16,6 +16,9 @@ from glidepath.mcp.large_messages import SMALL, is_large, slimmed_bytes
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.oauth_login import provider_for
 from glidepath.mcp.threading_out import on_a_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["HTTP_FAILED", "HttpTransport"]
 
@@ -93,7 +96,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
     async def _body(self, response: httpx2.Response) -> bytes:
         encoding = response.headers.get("content-encoding", "")
         if encoding not in ("", "identity"):
-            raise _TooLong(f"the server compressed its answer ({encoding}), although it was asked not to")
+            raise _TooLong(f"the server compressed its answer ({encoding}) although it was asked not to")
         length = response.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._limit:
             raise _too_long(self._limit)
@@ -141,20 +144,20 @@ async def _slim(line: bytes) -> bytes:
 
 
 class _TooLong(Exception):  # noqa: N818 - never leaves this module
-    """The body is more than we read."""
+    """The body is longer than we read."""
 
 
 def _too_long(limit: int) -> _TooLong:
-    return _TooLong(
-        f"the server sent a message of more than {limit} bytes; raise max_message_bytes if that is what you want"
-    )
+    return _TooLong(f"the server sent a message of more than {limit} bytes; raise max_message_bytes to allow it")
 
 
 def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _failed(request: httpx2.Request, status: int, why: str, headers: Any = None) -> httpx2.Response:
+def _failed(
+    request: httpx2.Request, status: int, why: str, headers: Mapping[str, str] | None = None
+) -> httpx2.Response:
     """An HTTP answer that carries a JSON-RPC error; challenges for OAuth are kept."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": HTTP_FAILED, "message": why}}
     kept = {} if headers is None else {name: value for name, value in headers.items() if name in KEPT}

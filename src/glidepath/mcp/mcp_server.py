@@ -92,14 +92,14 @@ class ServerLink(Value, frozen=True, kw_only=True):
         return f"{self.command} ..." if self.args else self.command or ""
 
 
-class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has an attribute of its own
+class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has its own attribute
     """The tools of a server that an agent may have, and the names of those that the pins keep back."""
 
     withheld: frozenset[str] = frozenset()
 
 
 class McpServer(ToolSource):
-    """A server of tools that speaks MCP; it stands in `tools=[...]` beside functions.
+    """A server of tools that speaks MCP; it goes in `tools=[...]` beside functions.
 
     `McpServer("time", command="mcp-server-time")` starts a program and talks to it over its pipes;
     `McpServer("docs", url="https://...")` talks streamable HTTP. It is started when a run first needs it, shared by the
@@ -108,9 +108,9 @@ class McpServer(ToolSource):
 
     `env` is added to PATH, HOME and a few others; nothing else of this process's environment reaches the program.
     `trusted=True` believes the server's own hints (read-only, idempotent, destructive). `required=True` makes a run
-    fail when the server cannot be reached; otherwise the run goes on without its tools. `auth="oauth"` uses the tokens
-    of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True` allow
-    what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
+    fail when the server cannot be reached; otherwise the run continues without its tools. `auth="oauth"` uses the
+    tokens of `glidepath mcp login`; any `httpx2.Auth` is used as it is. `sampling=Sampling(...)` and `elicitation=True`
+    allow what is refused otherwise. `sandbox=Sandbox(...)` closes a program in: what it may read, write and reach.
     """
 
     __slots__ = ("chosen", "link", "name", "prefix", "required")
@@ -205,7 +205,9 @@ class McpServer(ToolSource):
             )
         kept = names if self.chosen is None else tuple(name for name in self.chosen if name in names)
         if not kept:
-            raise ConfigurationError(f"MCP server {self.name!r}: only{names!r:.80} leaves none of {self.chosen!r:.80}")
+            raise ConfigurationError(
+                f"MCP server {self.name!r}: only{names!r:.80} leaves nothing of {self.chosen!r:.80}"
+            )
         return self._view(chosen=tuple(dict.fromkeys(kept)), prefix=self.prefix)
 
     def prefixed(self, prefix: str) -> McpServer:
@@ -257,22 +259,22 @@ class McpServer(ToolSource):
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
 
 
-def _sandbox(wrong: str, sandbox: Any, url: Any) -> Sandbox | None:
+def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
-            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names somebody else's; drop one")
+            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names a remote server; drop one")
         return sandbox
     raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 
 
-def _check_server_name(name: Any) -> None:
+def _check_server_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise ConfigurationError(f"an MCP server needs a name of 1 to {LONGEST_NAME} characters, not {shown(name, 80)}")
     if not all(letter.isascii() and (letter.isalnum() or letter in "_-.") for letter in name):
         raise ConfigurationError(f"MCP server name {name!r:.80}: use letters, digits, _ - and . only")
 
 
-def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: Any) -> None:
+def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: object) -> None:
     for field, flag in flags.items():
         if not isinstance(flag, bool):
             raise ConfigurationError(f"{wrong}: {field} must be True or False, not {shown(flag, 80)}")
@@ -285,23 +287,23 @@ def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any],
 
 def _check_reach(wrong: str, link: ServerLink) -> None:
     if (link.command is None) == (link.url is None):
-        raise ConfigurationError(f"{wrong}: give either command=... or url=..., and not both")
+        raise ConfigurationError(f"{wrong}: pass either command=... or url=..., not both")
     if link.url is not None:
         parts = urlsplit(link.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"{wrong}: url must begin with http:// or https://, not {link.url!r:.100}")
         if isinstance(link.auth, str) and link.auth != "oauth":
-            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs into headers")
+            raise ConfigurationError(f"{wrong}: auth must be 'oauth' or an httpx2.Auth; a token belongs in headers")
         for field in ("args", "env", "cwd"):
             if getattr(link, field):
-                raise ConfigurationError(f"{wrong}: {field} belongs to a command, and this server has a url")
+                raise ConfigurationError(f"{wrong}: {field} is only for a command, and this server has a url")
     elif link.headers or link.auth is not None:
-        raise ConfigurationError(f"{wrong}: headers and auth belong to a url, and this server is a command")
+        raise ConfigurationError(f"{wrong}: headers and auth are only for a url, and this server is a command")
     elif link.command is not None and not link.command.strip():
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 
 
-def _text(wrong: str, field: str, value: Any) -> str:
+def _text(wrong: str, field: str, value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ConfigurationError(f"{wrong}: {field} must be a str, not {shown(value, 80)}")
@@ -310,17 +312,17 @@ def _text(wrong: str, field: str, value: Any) -> str:
     return str(text)
 
 
-def _optional(wrong: str, field: str, value: Any) -> str | None:
+def _optional(wrong: str, field: str, value: object) -> str | None:
     return None if value is None else _text(wrong, field, value)
 
 
-def _texts(wrong: str, field: str, values: Any) -> tuple[str, ...]:
+def _texts(wrong: str, field: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {shown(values, 80)}")
     return tuple(_text(wrong, f"{field}[{number}]", value) for number, value in enumerate(values))
 
 
-def _pairs(wrong: str, field: str, pairs: Any) -> dict[str, str]:
+def _pairs(wrong: str, field: str, pairs: object) -> dict[str, str]:
     if pairs is None:
         return {}
     if not isinstance(pairs, Mapping):
@@ -328,16 +330,15 @@ def _pairs(wrong: str, field: str, pairs: Any) -> dict[str, str]:
     return {_text(wrong, field, key): _text(wrong, f"{field}[{key!r}]", value) for key, value in pairs.items()}
 
 
-def _seconds(wrong: str, field: str, value: Any) -> float | None:
+def _seconds(wrong: str, field: str, value: object) -> float | None:
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < FOREVER:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < FOREVER:
         raise ConfigurationError(f"{wrong}: {field} must be a number of seconds above 0, not {shown(value, 80)}")
     return float(value)
 
 
-def _size(wrong: str, value: Any) -> int:
+def _size(wrong: str, value: object) -> int:
     if type(value) is not int or not 1 << 10 <= value <= 1 << 30:
         raise ConfigurationError(
             f"{wrong}: max_message_bytes must be between 1,024 and 1,073,741,824, not {shown(value, 80)}"

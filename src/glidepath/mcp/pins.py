@@ -1,4 +1,4 @@
-"""Pins: what a person has seen of a server's tools, and what is different now.
+"""Pins: the definitions of a server's tools that a person approved, and what has changed.
 
 A server can change a tool's description at any time, and the description is an instruction to the model. The lock file
 holds the definition of every tool somebody has approved. A changed one, a new name, a server that is not in the file:
@@ -29,18 +29,18 @@ MOST_LINES = 200  # of a difference, where it is part of a message
 
 
 class Verdicts(Value, frozen=True, kw_only=True):
-    """What is different from what was pinned, and what comes of it: nothing, `blocked`, `ask` or `warned`."""
+    """What is different from what was pinned, and the effect: nothing, `blocked`, `ask` or `warned`."""
 
     effect: str = ""
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     reasons: Mapping[str, str] = {}
-    """For each tool that is not as it was pinned, the difference in words."""
+    """For each changed tool, the difference in words."""
 
     @property
     def differs(self) -> bool:
-        """True when something is not as it was pinned."""
+        """True when something has changed."""
         return bool(self.added or self.changed or self.removed)
 
 
@@ -55,7 +55,7 @@ class Lock:
         return self.servers.get(server)
 
     def pin(self, server: str, definitions: Mapping[str, Any], names: tuple[str, ...] = ()) -> None:
-        """Take these definitions for approved: all of them, or those named; what is gone is taken out."""
+        """Record these definitions as approved: all of them, or those named; missing ones are removed."""
         pinned = {} if not names else dict(self.servers.get(server, {}))
         for name in names or definitions:
             if name in definitions:
@@ -154,9 +154,9 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
 
 
 def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *, most: int | None = MOST_LINES) -> str:
-    """What changed in a definition, as lines for a person; texts are cleaned, and said where something was hidden.
+    """What changed in a definition, as lines for a person; texts are cleaned, and hidden characters are reported.
 
-    Beyond `most` lines it says how many more there are; None: all of them, for whoever is to approve them.
+    Beyond `most` lines it says how many more there are; None: all of them, for the person who approves them.
     """
     return "\n".join(_lines(old, new, most))
 
@@ -168,7 +168,7 @@ def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: i
     if most is not None and len(lines) > most:
         yield f"[{len(lines) - most} more lines; `glidepath mcp diff` shows all]"
     if before == after:
-        yield "only signs that are not shown differ (control, zero-width or bidirectional marks, HTML comments)"
+        yield "only invisible characters differ (control, zero-width or bidirectional marks, HTML comments)"
 
 
 def _shown(definition: Mapping[str, Any] | None) -> list[str]:
@@ -177,7 +177,7 @@ def _shown(definition: Mapping[str, Any] | None) -> list[str]:
     return _wire.pretty(_cleaned(definition)).decode().splitlines()
 
 
-def _cleaned(data: Any) -> Any:
+def _cleaned(data: object) -> Any:
     if isinstance(data, str):
         return clean_text(data, 4_000)
     if isinstance(data, Mapping):

@@ -13,6 +13,8 @@ from glidepath.tools import Tool, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
+    from mcp import Client
+
     from glidepath.mcp.supply import McpSupply
 
 __all__ = ["OfferedPrompt", "offered_prompts", "prompt_text", "resource_tools"]
@@ -68,7 +70,7 @@ def resource_tools(supply: McpSupply) -> tuple[Tool, ...]:
 
 
 async def _listed(supply: McpSupply) -> str:
-    async def send(client: Any) -> tuple[list[Any], list[Any]]:
+    async def send(client: Client) -> tuple[list[Any], list[Any]]:
         found: list[Any] = []
         cursor = None
         for _ in range(MOST_PAGES):
@@ -91,13 +93,13 @@ async def _listed(supply: McpSupply) -> str:
     return "\n".join(lines) or "This server has no resources."
 
 
-def _line(uri: Any, one: Any) -> str:
+def _line(uri: object, one: Any) -> str:
     about = [clean_text(str(part), 200) for part in (one.title or one.name, one.mime_type, one.description) if part]
     return f"{clean_text(str(uri), 500)}  {'; '.join(about)}"
 
 
 async def _read(supply: McpSupply, uri: str) -> ToolResult:
-    async def send(client: Any) -> Any:
+    async def send(client: Client) -> Any:
         return await client.session.read_resource(uri, allow_input_required=True)
 
     answer = await supply.owner.request(send)
@@ -118,7 +120,7 @@ async def offered_prompts(supply: McpSupply) -> tuple[OfferedPrompt, ...]:
     if not listing.prompts:
         return ()
 
-    async def send(client: Any) -> Any:
+    async def send(client: Client) -> Any:
         return (await client.list_prompts(cache_mode="bypass")).prompts
 
     return tuple(
@@ -136,7 +138,7 @@ async def prompt_text(supply: McpSupply, name: str, arguments: Mapping[str, str]
     """What a prompt says, as one text to send; raises `SourceError`."""
     await supply.owner.connected()
 
-    async def send(client: Any) -> Any:
+    async def send(client: Client) -> Any:
         return await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
 
     answer = await supply.owner.request(send)

@@ -1,4 +1,4 @@
-"""When a server that failed is tried again: back-off between the tries, and a breaker after several in a row."""
+"""When a server that failed is tried again: backoff between the tries, and a breaker after several in a row."""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@ from glidepath.mcp.definitions import clean_text
 from glidepath.messages import AssistantMessage, ImageBlock, Message, StopReason, TextBlock, UserMessage
 
 if TYPE_CHECKING:
-    from mcp.types import CreateMessageRequestParams
+    from mcp.types import CreateMessageRequestParams, SamplingMessage
 
     from glidepath.mcp.mcp_server import Sampling
     from glidepath.mcp.server_calls import ServerCall
     from glidepath.mcp.supply import McpSupply
+    from glidepath.run import Run
 
 __all__ = ["sampled"]
 
@@ -47,7 +48,7 @@ async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequ
     )
 
 
-def _account(run: Any, server: str, sampling: Sampling) -> SideAccount:
+def _account(run: Run, server: str, sampling: Sampling) -> SideAccount:
     """What the server may spend in this run, less what it has spent before a pause."""
     name = f"mcp:{server}"
     spent = run.spend.other_accounts.get(name)
@@ -62,8 +63,8 @@ def _account(run: Any, server: str, sampling: Sampling) -> SideAccount:
     )
 
 
-async def _in_its_own_task(run: Any, question: SideQuestion, account: SideAccount, call: ServerCall) -> SideReply:
-    """Ask in a plain task: whoever waits may be moved, cancelled or let go, and the call ends with the server's."""
+async def _in_its_own_task(run: Run, question: SideQuestion, account: SideAccount, call: ServerCall) -> SideReply:
+    """Ask in a plain task: the waiter may be moved, cancelled or let go, and the call ends with the server's."""
     task = asyncio.get_running_loop().create_task(side_call(run, question, account), name=f"glidepath-{account.name}")
     call.side_calls.add(task)
     task.add_done_callback(call.side_calls.discard)
@@ -96,7 +97,7 @@ def _question(params: CreateMessageRequestParams, most: int) -> SideQuestion:
     )
 
 
-def _message(message: Any) -> Message:
+def _message(message: SamplingMessage) -> Message:
     import base64
 
     blocks: list[Any] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from glidepath.tools.binding import SchemaBinder
@@ -44,11 +44,11 @@ class ServerBinder(SchemaBinder):
         super().__init__(name, schema)
         self._whole = whole
 
-    def _problems(self, arguments: Any) -> list[str]:
+    def _problems(self, arguments: object) -> list[str]:
         return super()._problems(arguments) or schema_problems(self._whole, arguments)
 
 
-def schema_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
+def schema_problems(schema: Mapping[str, Any], value: object) -> list[str]:
     """What is wrong with a value; empty when nothing is, or when checking it would take too long."""
     checker = _Checker(schema)
     problems: list[str] = []
@@ -71,7 +71,7 @@ class _Checker:
         self._root = root
         self._steps = 0
 
-    def check(self, schema: Any, value: Any, where: str, depth: int) -> Iterator[str]:
+    def check(self, schema: object, value: object, where: str, depth: int) -> Iterator[str]:
         self._steps += 1
         if self._steps > MOST_STEPS or depth > MOST_DEPTH:
             raise _TooLong
@@ -118,7 +118,7 @@ class _Checker:
             elif isinstance(more, Mapping):
                 yield from self.check(more, item, inner, depth + 1)
 
-    def _array(self, schema: Mapping[str, Any], value: Any, where: str, depth: int) -> Iterator[str]:
+    def _array(self, schema: Mapping[str, Any], value: Sequence[object], where: str, depth: int) -> Iterator[str]:
         for word, wrong in (("minItems", int.__lt__), ("maxItems", int.__gt__)):
             bound = schema.get(word)
             if type(bound) is int and wrong(len(value), bound):
@@ -131,7 +131,7 @@ class _Checker:
             if shape is not None:
                 yield from self.check(shape, item, f"{where}[{number}]", depth + 1)
 
-    def _combined(self, schema: Mapping[str, Any], value: Any, where: str, depth: int) -> Iterator[str]:
+    def _combined(self, schema: Mapping[str, Any], value: object, where: str, depth: int) -> Iterator[str]:
         for part in _parts(schema, "allOf"):
             yield from self.check(part, value, where, depth + 1)
         for word in ("anyOf", "oneOf"):
@@ -155,14 +155,14 @@ def _parts(schema: Mapping[str, Any], word: str) -> list[Any]:
     return parts if isinstance(parts, list) else []
 
 
-def _wrong_type(said: Any, value: Any) -> str | None:
+def _wrong_type(said: object, value: object) -> str | None:
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     if not names or any(_is_of(name, value) for name in names):
         return None
     return f"Expected `{' | '.join(map(str, names))}`, got `{_type_name(value)}`"
 
 
-def _is_of(name: Any, value: Any) -> bool:
+def _is_of(name: object, value: object) -> bool:
     if name in ("integer", "number"):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
@@ -171,14 +171,14 @@ def _is_of(name: Any, value: Any) -> bool:
     return kind is None or isinstance(value, kind)
 
 
-def _type_name(value: Any) -> str:
+def _type_name(value: object) -> str:
     for name, kind in _TYPES.items():
         if isinstance(value, kind):
             return name
     return "number"
 
 
-def _plain_problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
+def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Iterator[str]:
     """Words that look at the value alone."""
     values = schema.get("enum")
     if isinstance(values, list) and not any(_same(value, other) for other in values):
@@ -197,5 +197,5 @@ def _plain_problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterat
                 yield f"{word} is {bound}, got {value} - at `{where}`"
 
 
-def _same(value: Any, other: Any) -> bool:
+def _same(value: object, other: object) -> bool:
     return type(value) is type(other) and bool(value == other)

@@ -1,4 +1,4 @@
-"""Whether a JSON Schema is one: a provider refuses every request that has a tool with a schema that is not."""
+"""Finds invalid JSON Schemas: a provider refuses every request that has a tool with one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contai
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str | None:
-    """The first thing that makes it no schema, and where; None when there is nothing. The caller bounds its depth."""
+    """The first fault of a schema, and where; None when it is valid. The caller bounds its depth."""
     return next(_faults(schema, schema, "$"), None)
 
 
-def _faults(node: Any, root: Mapping[str, Any], where: str) -> Iterator[str]:
+def _faults(node: object, root: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(node, bool):
         return
     if not isinstance(node, Mapping):

@@ -57,7 +57,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     running: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def lifespan(_server: Any) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_server: object) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
             for agent in agents.values():
                 await stack.enter_async_context(agent)
@@ -73,12 +73,12 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     return server
 
 
-def _check(label: str, agent: Any) -> None:
+def _check(label: str, agent: object) -> None:
     if not isinstance(agent, Agent):
         raise ConfigurationError(f"{label}: expected an Agent, got {type(agent).__name__}")
     if not agent.config.limits.bounded:
         raise ConfigurationError(
-            f"{label}: an agent that others may call needs limits of its own: Agent(limits=Limits(max_iterations=..., "
+            f"{label}: an agent that others may call needs its own limits: Agent(limits=Limits(max_iterations=..., "
             "max_tokens=..., timeout=...))"
         )
 
@@ -143,7 +143,7 @@ def _description(agent: Agent) -> str:
     )
 
 
-def _lowered(turns: Any, tokens: Any, cost: Any, timeout: Any) -> Budget | None:
+def _lowered(turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None) -> Budget | None:
     """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
     if turns is None and tokens is None and cost is None and timeout is None:
         return None
@@ -221,7 +221,7 @@ class _Progress:
 def _text(result: RunResult) -> str:
     if result.outcome is LoopOutcome.PAUSED:
         waiting = ", ".join(f"{one.call.name} ({one.reason})" for one in result.pending)
-        return f"The agent waits for a person's decision: {waiting}. Its session is {result.session_id}."
+        return f"The agent is waiting for a person's decision: {waiting}. Its session is {result.session_id}."
     if result.outcome is LoopOutcome.DONE or result.cause is None:
         return result.text
     return f"[{result.outcome.value}: {result.cause.reason}]\n{result.text}"

@@ -15,7 +15,9 @@ from glidepath.tools import NeedsInput, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
+    from mcp import Client
     from mcp.types import CallToolResult, InputRequiredResult
+    from pydantic import BaseModel
 
     from glidepath.mcp.supply import McpSupply
 
@@ -121,8 +123,8 @@ async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], 
         )
     )
 
-    async def send(client: Any) -> CallToolResult | InputRequiredResult:
-        return await client.session.send_request(  # type: ignore[no-any-return]
+    async def send(client: Client) -> CallToolResult | InputRequiredResult:
+        return await client.session.send_request(
             request, CALL_RESULT, request_read_timeout_seconds=FOREVER, progress_callback=progressed
         )
 
@@ -153,7 +155,7 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
     }
 
 
-def _dumped(answer: Any) -> Any:
+def _dumped(answer: BaseModel) -> Any:
     return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
@@ -240,7 +242,7 @@ async def _go_on(supply: McpSupply, call: ServerCall, answer: Mapping[str, Any])
 
 
 def _unknown(call: ServerCall, why: SourceError) -> ToolResult:
-    """The result of a call of which nobody knows what it did."""
+    """The result of a call with an unknown outcome."""
     note = getattr(call.context._host, "unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
     if note is not None and call.context is not None:
         note(call.context.call_id)

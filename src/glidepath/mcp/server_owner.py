@@ -22,6 +22,7 @@ from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import CreateMessageRequestParams, ElicitRequestParams
     from mcp.types import Tool as Definition
 
 __all__ = ["Asked", "Idle", "Interruptible", "Listing", "Request", "ServerLost", "ServerOwner", "ServerRefused"]
@@ -37,7 +38,7 @@ SETTLED = 5.0  # seconds a connection must hold before a failure counts as a new
 
 
 class ServerLost(SourceError):  # noqa: N818 - what happened
-    """The server went away while a call was in flight: nobody knows what the call has done."""
+    """The server went away during a call, whose outcome is unknown."""
 
 
 class Listing:
@@ -62,13 +63,13 @@ class Listing:
 class Asked:
     """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
 
-    async def sample(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
+    async def sample(self, params: CreateMessageRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """A `sampling/createMessage` request."""
         from mcp.types import ErrorData
 
         return ErrorData(code=-32603, message="sampling is not allowed")
 
-    async def elicit(self, params: Any) -> Any:  # noqa: ARG002 - part of the port
+    async def elicit(self, params: ElicitRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """An `elicitation/create` request."""
         from mcp.types import ErrorData
 
@@ -101,7 +102,7 @@ class ServerOwner:
     # --- for callers ------------------------------------------------------------------------------------------
 
     async def connected(self) -> Listing:
-        """The server's listing, once there is a connection; raises `SourceError` when there is none to be had."""
+        """The server's listing, once there is a connection; raises `SourceError` when it fails."""
         while True:
             if self._closing:
                 raise SourceError(f"MCP server {self.link.name!r} is being closed")
@@ -115,6 +116,7 @@ class ServerOwner:
                 return self.listing
             if self._task is None:
                 self._up = self._loop.create_future()
+                # An empty context: the connection outlives the run that asked for it first, and must not belong to it.
                 self._task = self._loop.create_task(
                     self._live(), name=f"glidepath-mcp-{self.link.name}", context=contextvars.Context()
                 )
@@ -134,6 +136,7 @@ class ServerOwner:
     async def begin(self, send: Callable[[Client], Awaitable[T]]) -> Request[T]:
         """Have a task of the owner's send this; raises `SourceError` when there is no connection: nothing is sent."""
         await self.connected()
+        # Looked at again: it may have gone away while this call waited.
         client = self._client
         if client is None:
             raise SourceError(self._unavailable("it went away"))
@@ -152,6 +155,7 @@ class ServerOwner:
         try:
             await done
         except BaseException as error:
+            # A call may end its own wait to ask a person, and its request goes on; any other end cancels it there.
             if call is None or error is not call.interrupted_by:
                 task.cancel()
             raise
@@ -245,6 +249,7 @@ class ServerOwner:
                 async with asyncio.timeout(self.link.connect_timeout):
                     await stack.enter_async_context(client)
                 self._client = client
+                # The tools first: whoever waits for the connection wants to call one of them.
                 self.listing = await self._listed(client)
                 self._changed(self.listing)
                 if up is not None and not up.done():
@@ -289,7 +294,7 @@ class ServerOwner:
                 await asyncio.wait([listening])
 
     async def _look_again(self, client: Client) -> None:
-        """The tools as they are now; when they cannot be read, nobody knows what they are, and none may be called."""
+        """The tools as they are now; when they cannot be read, none may be called."""
         try:
             self.listing = await self._listed(client)
             self._changed(self.listing)
@@ -305,7 +310,7 @@ class ServerOwner:
                 self._bell = self._loop.create_future()
 
     def _listen(self, client: Client) -> asyncio.Task[None] | None:
-        """With the newer protocol, changes of the list have a stream of their own."""
+        """With the newer protocol, changes of the list have their own stream."""
         tools = client.server_capabilities.tools
         if self.listing is None or not self.listing.modern or tools is None or not tools.list_changed:
             return None
@@ -335,7 +340,7 @@ class ServerOwner:
         return Listing(tools[:MOST_TOOLS], client)
 
     async def _say_goodbye(self) -> None:
-        """Calls in flight are cancelled, and the server hears of it."""
+        """Cancel the running calls, and tell the server."""
         for task in self._flying:
             task.cancel()
         if self._flying:
@@ -346,7 +351,7 @@ class ServerOwner:
             self._lost = _reason(error, self.link)
 
     def _end(self, up: asyncio.Future[None] | None, began: float) -> None:
-        """The connection is gone: whoever waits is told, and the next use makes another."""
+        """The connection is gone: waiters are told, and the next use makes another."""
         self._client, self._task, self._up = None, None, None
         self._bell = self._loop.create_future()
         if self._closing:
@@ -368,7 +373,7 @@ class ServerOwner:
 
 
 class Interruptible:
-    """A wait for an answer that somebody else may end, by raising something in it; the request goes on."""
+    """A wait for an answer that other code may end by raising in it; the request continues."""
 
     done: asyncio.Future[None] | None = None
     interrupted_by: BaseException | None = None
@@ -390,7 +395,7 @@ class ServerRefused(SourceError):  # noqa: N818 - what happened
 
 
 class Idle:
-    """How long a call may be silent. Progress begins the time anew."""
+    """How long a call may be silent. Progress begins the time again."""
 
     def __init__(self, seconds: float | None, name: str) -> None:
         self._seconds = seconds
@@ -408,7 +413,7 @@ class Idle:
             self._handle = loop.call_at(self._until, self._look)
 
     def renew(self) -> None:
-        """The server is at work."""
+        """The server showed progress."""
         if self._seconds is not None and self._done is not None:
             self._until = self._loop.time() + self._seconds
 
@@ -443,7 +448,7 @@ async def _contained(send: Callable[[Client], Awaitable[T]], client: Client) -> 
 
 
 def _following(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-    """A future of its own that ends with another one; cancelling it leaves the other alone."""
+    """Its own future that ends with another one; cancelling it leaves the other alone."""
     done: asyncio.Future[None] = loop.create_future()
 
     def end(ended: asyncio.Future[Any]) -> None:
@@ -486,10 +491,10 @@ def _reason(error: BaseException, link: ServerLink) -> str:
     return told(error)
 
 
-def _first_line(error: Any) -> str:
+def _first_line(error: BaseException) -> str:
     """The first thing pydantic complains about, and where."""
     try:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     except Exception:
         return " ".join(words(error).split("\n")[:3])[:300]

@@ -61,7 +61,7 @@ def _missing(link: ServerLink) -> str:
         return f"there is no folder {link.cwd!r}; correct cwd"
     first, _, rest = (link.command or "").strip().partition(" ")
     if rest and not link.args:
-        return f"there is no command {link.command!r}; write command={first!r} and put the rest into args=[...]"
+        return f"there is no command {link.command!r}; write command={first!r} and put the rest in args=[...]"
     return f"there is no command {link.command!r}; install it, or correct the path"
 
 
@@ -86,7 +86,7 @@ def _boxed(link: ServerLink) -> Boxed | None:
 
 
 class Noise:
-    """What a server said that was no message."""
+    """What a server wrote that was not a message."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -269,8 +269,7 @@ class StdioTransport:
     def _too_long(self, limit: int) -> str:
         self._kill(signal.SIGKILL)
         return (
-            f"it sent a message of more than {limit} bytes; raise max_message_bytes if that is what you want, or have "
-            "it send less"
+            f"it sent a message of more than {limit} bytes; raise max_message_bytes to allow it, or have it send less"
         )
 
     def _asks_too_much(self) -> str:
@@ -333,7 +332,7 @@ class _Tail(asyncio.Protocol):
 
 
 class _Drain(asyncio.BaseProtocol):
-    """Knows whether the server reads what it is sent."""
+    """Tracks whether the server reads what it is sent."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

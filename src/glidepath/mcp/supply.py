@@ -1,4 +1,4 @@
-"""The open end of a server: its tools as the agent has them, and what the server asks in the middle of a call."""
+"""The agent's side of a server: its tools, and what the server asks during a call."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class McpSupply(ToolSupply, Asked):
             self._withdraw(before)
 
     def _tell_of_pins(self, verdicts: Verdicts) -> None:
-        """What is not as it was pinned is told to every run that begins."""
+        """Every run that begins is told what changed."""
         self._told = []
         if verdicts.differs:
             effect, parts = verdicts.effect, (verdicts.added, verdicts.changed, verdicts.removed)
@@ -117,7 +117,7 @@ class McpSupply(ToolSupply, Asked):
             )
 
     def _withdraw(self, before: Mapping[str, Found]) -> None:
-        """The list is here again: what runs have and is not there as it was, they may not call any more."""
+        """The list is here again: runs may no longer call tools that changed or are gone."""
         changed: list[str] = []
         removed: list[str] = []
         for name, old in before.items():
@@ -128,7 +128,7 @@ class McpSupply(ToolSupply, Asked):
             old.withdrawn = (
                 "the server does not offer it any more"
                 if new is None
-                else "the server has changed its definition in the middle of the run; a new run sees the new one"
+                else "the server changed its definition during the run; a new run sees the new one"
             )
         added = [name for name in self._found if name not in before]
         if changed or removed or added:
@@ -199,7 +199,7 @@ class McpSupply(ToolSupply, Asked):
 
         call = call or self._asking()
         if call is None or call.run is None or self.link.sampling is None:
-            return ErrorData(code=-32603, message="no call of this server is in flight that could be charged")
+            return ErrorData(code=-32603, message="this server has no running call that could be charged")
         if call.idle is not None:
             call.idle.renew()
         return await sampled(self, call, params)
@@ -236,8 +236,8 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _tell(run: Any, *fields: Any) -> None:
-    """Say it beside the run's own task, and wake whoever listens."""
+def _tell(run: SuppliedRun, *fields: object) -> None:
+    """Report it outside the run's own task, and wake the listeners."""
     run.emit(ToolsChanged, *fields)
     ring = getattr(getattr(run, "watch", None), "ring", None)
     if ring is not None:

@@ -45,7 +45,7 @@ def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int =
     return ToolResult(content_out, is_error=bool(answer.is_error), kind="tool_error" if answer.is_error else None)
 
 
-def _says(blocks: list[ResultBlock], structured: Any) -> bool:
+def _says(blocks: list[ResultBlock], structured: object) -> bool:
     """True when one of the texts is the structured content in writing, as the protocol recommends."""
     for block in blocks:
         if isinstance(block, TextBlock) and len(block.text) < 1 << 20 and block.text[:1] in '{["-0123456789tfn':
@@ -112,7 +112,7 @@ def _link(content: Any) -> str:
 
 
 def _kind_of_image(raw: bytes) -> str | None:
-    """What a picture is by its first bytes: a provider refuses the whole conversation for one that is none."""
+    """What a picture is by its first bytes: a provider refuses the whole conversation for a malformed one."""
     for kind, begins in _BEGINNINGS.items():
         if raw.startswith(begins) and (kind != "image/webp" or raw[8:12] == b"WEBP"):
             return kind
@@ -128,7 +128,7 @@ def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     if media_type in _IMAGES:
         kind = _kind_of_image(raw)
         if kind is None:
-            return TextBlock(f"[{len(raw)} bytes that are not the {media_type} the server calls them]")
+            return TextBlock(f"[{len(raw)} bytes that are not {media_type}, as the server claims]")
         return ImageBlock(media_type=kind, data=raw)
     block = FileBlock(media_type=media_type, data=raw)
     if block.kind and raw:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
@@ -41,6 +41,9 @@ from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR,
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
 from glidepath.spi import ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from glidepath.models.anthropic_client import ClaudeClient
 
 __all__ = ["AnthropicModel"]
 
@@ -121,7 +124,7 @@ class AnthropicModel:
         context_window: int | None = None,
         cache: str | bool = "5m",
         cache_breakpoints: int = 3,
-        client: object = None,
+        client: ClaudeClient | None = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
@@ -190,12 +193,12 @@ class AnthropicModel:
         body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
         body.update(_tools(request, self._choice(request), grammar))
         if grammar is not None and grammar.left_out:
-            self._leave_out("holds its model to no further schemas: Anthropic takes only so many in one request")
+            self._leave_out("enforces no further schemas: Anthropic accepts only so many in one request")
         if self._mark is not None:
             _mark([*body.get("system", body.get("tools", ()))[-1:]], messages, self._mark, self._breakpoints)
         if request.temperature is not None:
             if _FIXED.match(self._bare):
-                self._leave_out("is sent no temperature: Anthropic refuses one for this model")
+                self._leave_out("gets no temperature: Anthropic refuses one for this model")
             elif request.temperature > 1:
                 raise RejectedError(f"Anthropic takes a temperature from 0 to 1, not {request.temperature}")
             else:
@@ -207,7 +210,7 @@ class AnthropicModel:
         if request.stop_sequences:
             body["stop_sequences"] = [word for word in request.stop_sequences if word.strip()]
             if len(body["stop_sequences"]) < len(request.stop_sequences):
-                raise RejectedError("Anthropic takes no stop_sequences that are only blanks: remove them")
+                raise RejectedError("Anthropic rejects blank stop_sequences: remove them")
         body.update(thinking)
         if shape is not None:
             held = {"type": "json_schema", "schema": shape}
@@ -236,7 +239,7 @@ class AnthropicModel:
         return request.tool_choice
 
     def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
-        """What to say about thinking that nobody asked for, or that nobody can turn off."""
+        """What to send about thinking that was not asked for, or cannot be turned off."""
         if _THINKS.match(self._bare):
             if effort == "none":
                 self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
@@ -281,17 +284,17 @@ def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
 
 
-def _with_beta(client: Any, body: Mapping[str, Any]) -> dict[str, str] | None:
+def _with_beta(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
     """The header that a setting of the body needs, besides those the client has."""
     thinking = body.get("thinking")
     if not isinstance(thinking, Mapping) or "block_binding" not in thinking:
         return None
-    own = [value for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
+    own = [str(value) for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
     return {"anthropic-beta": ",".join([*own, _BINDING])}
 
 
 def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
-    """The mark and the price of a cache that lives so long; True means five minutes."""
+    """The mark and the price of a cache of this lifetime; True means five minutes."""
     if cache is False:
         return None, None
     known = _LIFETIMES.get("5m" if cache is True else cache) if isinstance(cache, str | bool) else None

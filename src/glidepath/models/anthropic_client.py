@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import TypeAlias
+
+    from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
+
+    ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
 __all__ = ["AnthropicPort"]
 
@@ -32,7 +40,7 @@ class AnthropicPort:
         api_key: str | None,
         base_url: str | None,
         headers: Mapping[str, str] | None,
-        client: Any,
+        client: ClaudeClient | None,
         host: str | None,
     ) -> None:
         check_url(base_url)
@@ -46,13 +54,13 @@ class AnthropicPort:
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
-                raise ConfigurationError(f"host={host!r} does not serve Claude models by Anthropic's protocol")
+                raise ConfigurationError(f"host={host!r} does not serve Claude models over Anthropic's protocol")
             check_key(api_key, self.host.key)
             self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers), _close)
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
-        """The client makes the address of the model's name: that is a field of its own, and not part of the body."""
+        """The client makes the address of the model's name: that is its own field, and not part of the body."""
         self.version = _VERSIONS.get(self.host.name, "")
         """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")
@@ -64,7 +72,7 @@ class AnthropicPort:
         self.faults = Faults(f"{self.host.name}:{name} at {site(url)}", secrets, advice)
 
 
-async def _close(client: Any) -> None:
+async def _close(client: ClaudeClient) -> None:
     await client.close()
 
 
@@ -76,7 +84,7 @@ def _sdk(extra: str) -> Any:
     return anthropic
 
 
-def _options(sdk: Any, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
     return {
         "base_url": base_url,
         "default_headers": headers,
@@ -86,7 +94,7 @@ def _options(sdk: Any, base_url: str | None, headers: Mapping[str, str] | None) 
     }
 
 
-def _settled(client: Any) -> Any:
+def _settled(client: ClaudeClient) -> ClaudeClient:
     from anthropic._base_client import get_platform
 
     check_url(str(client.base_url))

@@ -65,7 +65,7 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
 def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """A block of a tool's result; a file or picture that this vendor does not take becomes a text that says so.
 
-    The person who wrote a prompt can be asked for another one. A tool has run, and its model must go on.
+    The person who wrote a prompt can be asked for another one. A tool has run, and its model must continue.
     """
     try:
         return write(block)

@@ -1,4 +1,4 @@
-"""What a model may be made of: names, keys and addresses that can be used, and shown."""
+"""Checks names, keys and addresses of models."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_key(key: object, variable: str) -> None:
     if not key.strip():
         raise ConfigurationError(f"the key is empty: set {variable}, or pass api_key=")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigurationError(f"the key has blanks or characters that no key has: check {variable} or api_key=")
+        raise ConfigurationError(f"the key contains blanks or invalid characters: check {variable} or api_key=")
 
 
 def check_url(url: object) -> None:
-    """Refuse an address that is none, or that holds a password."""
+    """Reject malformed URLs and URLs that contain a password."""
     if url is None:
         return
     try:
@@ -52,7 +52,7 @@ def check_headers(headers: object) -> None:
         raise ConfigurationError(f"headers must map names to values, not {type(headers).__name__}")
     for name, value in headers.items():
         if not isinstance(name, str) or not name.isascii() or not name.isprintable() or not name.strip():
-            raise ConfigurationError(f"headers: {name!r:.60} is no name of a header")
+            raise ConfigurationError(f"headers: {name!r:.60} is not a header name")
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             raise ConfigurationError(f"headers: the value of {name!r:.60} must be printable ASCII text")
 
@@ -72,4 +72,4 @@ def site(url: str) -> str:
 
 
 async def leave_open(_client: object) -> None:
-    """A client that was given is closed by whoever made it."""
+    """A client that was passed in is closed by its maker."""

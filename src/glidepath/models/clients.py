@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from glidepath.spi import ModelRequest
 
 __all__ = ["Clients", "known_platform", "patience"]
+
+C = TypeVar("C")
 
 
 class Clients:
@@ -60,10 +62,10 @@ class Clients:
             await found[1].aclose()
 
 
-def known_platform(client: Any, get_platform: Callable[[], Any]) -> Any:
+def known_platform(client: C, get_platform: Callable[[], object]) -> C:
     """The client with its platform header settled: it would start a thread for that, and the thread would stay."""
     if getattr(client, "_platform", False) is None:
-        client._platform = get_platform()  # noqa: SLF001 - the SDKs have no other door for it
+        client._platform = get_platform()  # type: ignore[attr-defined] # noqa: SLF001 - the SDKs have no other door
     return client
 
 

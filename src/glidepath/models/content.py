@@ -1,4 +1,4 @@
-"""What all adapters do alike: the place of reasoning, settings, schemas, names of reasons."""
+"""What all adapters share: the place of reasoning, settings, schemas, stop reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import RefusedError, RejectedError
@@ -27,6 +27,9 @@ from glidepath.messages import (
 from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "VendorReply",
@@ -56,7 +59,7 @@ IMPOSSIBLE = -9999.0
 
 
 def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
-    """An item of the provider's own as it came, with its place: behind so many characters of text and so many calls.
+    """An item of the provider's own as it came, with its place: after this many characters of text and this many calls.
 
     `cites` are the sources it names, for `AssistantMessage.citations`.
     """
@@ -190,7 +193,7 @@ def parsed(data: str) -> Any:
 
 
 def worded(text: object) -> str:
-    """A piece of text; what is none is a fault of the line."""
+    """A piece of text; anything else is a fault of the line."""
     if isinstance(text, str):
         return text
     raise TypeError(f"{type(text).__name__} instead of text")
@@ -243,8 +246,8 @@ class VendorReply:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
-    def weighed(self, entries: Any) -> None:
-        """Tokens with their probabilities, as OpenAI writes them; nobody who did not ask is given any."""
+    def weighed(self, entries: Iterable[Mapping[str, Any]] | None) -> None:
+        """Tokens with their probabilities, as OpenAI writes them; empty unless asked for."""
         if self._tokens is None:
             return
         for entry in entries or ():
@@ -259,18 +262,18 @@ class VendorReply:
         return tuple(self._tokens or ())
 
     def stop(self, word: object, reasons: Mapping[str, str]) -> str:
-        """Our word for a provider's stop reason; one nobody knows is logged once per model object."""
+        """Our word for a provider's stop reason; an unknown one is logged once per model object."""
         known = reasons.get(word) or reasons.get(word.lower()) if isinstance(word, str) else None
         if known is not None:
             return known
         name = str(word)[:60]
         if name not in self._unknown:
             self._unknown.add(name)
-            _log.warning("the provider stopped for a reason unknown here: %r", name)
+            _log.warning("the provider stopped for an unknown reason: %r", name)
         return "other"
 
     def end(self, stop: str, usage: Usage | None, why: str = "") -> Iterator[Delta]:
-        """The terminal event; raises `RefusedError` for a refusal without a word."""
+        """The terminal event; raises `RefusedError` for a refusal without text."""
         if stop == "end_turn" and self.calls:
             stop = "tool_use"
         if self.silent and stop == "refusal":

@@ -7,7 +7,7 @@ the events are read here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
@@ -27,6 +27,15 @@ _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
+class RawResponse(Protocol):
+    """What an SDK's response is to us: bytes, and headers before them."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by names in any case."""
+        ...
+
+
 class Reader(Protocol):
     """Turns the events of one reply into deltas."""
 
@@ -35,7 +44,7 @@ class Reader(Protocol):
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """What is still to be said when the stream has ended as it should."""
+        """What is still to be sent when the stream has ended properly."""
         ...
 
 
@@ -52,7 +61,7 @@ async def answer(
 
 
 def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
-    """What the reader makes of an event; one it cannot read is a fault of the line, worth another try."""
+    """What the reader makes of an event; an unreadable one is a line fault and is retried."""
     try:
         return list(read(*given))
     except ModelError:
@@ -94,8 +103,8 @@ async def _events(
         raise failure
 
 
-async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) -> None:
-    """Refuse what is no event stream: a login page, a server that does not stream. The content type may be wrong."""
+async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawResponse, faults: Faults) -> None:
+    """Reject anything that is not an event stream, such as a login page. The content type may be wrong."""
     head = chunk.lstrip()
     if not head or head.startswith(_SSE_FIELDS):
         return
@@ -122,7 +131,7 @@ async def _check_kind(chunk: bytes, rest: Any, response: Any, faults: Faults) ->
     )
 
 
-async def run_out(close: Callable[[], Any], chunks: Any) -> None:
+async def run_out(close: Callable[[], Any], chunks: AsyncIterator[object] | None) -> None:
     """Close a response, then let what was reading it come to its end.
 
     A reader that is only dropped would be closed later by the event loop, in a task that outlives the run.

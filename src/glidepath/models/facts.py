@@ -6,7 +6,7 @@ __all__ = ["known_window"]
 
 
 def known_window(name: str, provider: str | None) -> int | None:
-    """The context window of a model, in tokens; None when nobody here knows it."""
+    """The context window of a model, in tokens; None when it is unknown."""
     if provider is None:
         return None
     try:

@@ -159,7 +159,7 @@ class Faults:
         if kind is RejectedError and status in _ADVICE:
             return RejectedError(f"{what} ({_ADVICE[status]}; {self._advice})")
         if status is not None and status < _CLIENT_FAULT:
-            return RejectedError(f"{what} (the server sends elsewhere: check the address, base_url)")
+            return RejectedError(f"{what} (the server redirects: check base_url)")
         return kind(what)
 
     def _transport(self, error: BaseException) -> ModelError:
@@ -168,10 +168,10 @@ class Faults:
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
             if type(cause).__name__ == "ConnectTimeout":
-                return TransientError(f"{self._who}: no connection could be opened in time (connect_timeout)")
+                return TransientError(f"{self._who}: could not connect in time (connect_timeout)")
             if type(cause).__name__ in _ASTRAY:
                 said = self.clean(cause, 200)
-                return RejectedError(f"{self._who}: the address leads nowhere: {said} (check base_url)")
+                return RejectedError(f"{self._who}: the address cannot be reached: {said} (check base_url)")
         root = causes[-1]
         words = self.clean(str(root) or str(error) or "no message")
         return TransientError(f"{self._who}: {type(error).__name__}: {words}")
@@ -204,7 +204,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _is_status(number: object) -> TypeGuard[int]:
-    """A status that is no success; the SDKs follow redirects, so one that is left leads nowhere."""
+    """A status that does not mean success; the SDKs follow redirects, so a remaining one is an error."""
     return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
 
 
@@ -219,7 +219,7 @@ def _within(inner: Mapping[str, Any]) -> int | None:
 
 
 def _inner(body: object) -> Mapping[str, Any]:
-    """The object that describes the error, however deep it stands."""
+    """The object that describes the error, however deeply nested."""
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
     if isinstance(body, str):
@@ -233,7 +233,7 @@ def _inner(body: object) -> Mapping[str, Any]:
 
 
 def _message(inner: Mapping[str, Any]) -> str:
-    """What an error says, wherever it stands; with what the provider behind a gateway said."""
+    """The message of an error, wherever it is, with that of the provider behind a gateway."""
     for field in ("message", "detail", "msg"):
         said = inner.get(field)
         if isinstance(said, str) and said.strip():
@@ -286,7 +286,9 @@ def _delay(details: object) -> float | None:
     return None
 
 
-def _number(text: Any) -> float | None:
+def _number(text: str | float | None) -> float | None:
+    if text is None:
+        return None
     try:
         number = float(text)
     except (TypeError, ValueError):

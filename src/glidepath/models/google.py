@@ -7,8 +7,9 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
@@ -24,6 +25,11 @@ from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
 from glidepath.spi import ModelRequest
+
+if TYPE_CHECKING:
+    import httpx
+    from google.genai import Client
+    from google.genai.types import GenerateContentResponse, GroundingMetadata, LogprobsResult, Part
 
 __all__ = ["GoogleModel"]
 
@@ -83,13 +89,13 @@ class GoogleModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_window: int | None = None,
-        client: Any = None,
+        client: Client | None = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
         served = find_host(host or "google")
         if served.adapter not in ("google", "vertex"):
-            raise ConfigurationError(f"host={host!r} does not serve Gemini models by Google's protocol")
+            raise ConfigurationError(f"host={host!r} does not serve Gemini models over Google's protocol")
         check_key(api_key, served.key)
         check_url(base_url)
         check_headers(headers)
@@ -214,7 +220,7 @@ class GoogleModel:
             if request.logprobs:
                 settings["logprobs"] = request.logprobs
         if request.reasoning is not None and _UNTHINKING.match(self.name):
-            self._leave_out("is asked for no thinking: it cannot, and Google refuses the setting")
+            self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
         elif request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(self.name, request.reasoning, leveled=leveled)
         if request.output_schema is not None and (leveled or not tools):
@@ -233,13 +239,14 @@ class _Linked:
 
     __slots__ = ("client", "connections")
 
-    def __init__(self, client: Any, connections: Any) -> None:
+    def __init__(self, client: Client, connections: httpx.AsyncClient | None) -> None:
         self.client = client
         self.connections = connections
 
 
 async def _close(linked: _Linked) -> None:
-    await linked.connections.aclose()
+    if linked.connections is not None:
+        await linked.connections.aclose()
     linked.client.close()
 
 
@@ -251,21 +258,21 @@ def _closing(responses: list[Any]) -> Any:
     return close
 
 
-async def _bound(request: Any) -> None:
+async def _bound(request: httpx.Request) -> None:
     """Give connecting a time limit: the SDK knows only one for the whole call."""
     request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "connect": _patience.get()}
 
 
-async def _remember(response: Any) -> None:
+async def _remember(response: httpx.Response) -> None:
     """Keep hold of the response of a call: the SDK has no way to close it."""
     responses = _response.get()
     if responses is not None:
         responses.append(response)
         if str(response.headers.get("content-type", "")).startswith("text/event-stream"):
-            response.aiter_lines = lambda: _lines(response)
+            vars(response)["aiter_lines"] = partial(_lines, response)
 
 
-async def _lines(response: Any) -> AsyncGenerator[str, None]:
+async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
     """The lines of an event stream as the SDK can read them.
 
     Its own reader breaks lines at signs that a text may hold, and takes every field but `data` for JSON.
@@ -363,7 +370,7 @@ class _Reader:
         self._texts: list[str] = []
         """The pieces of the visible text, in which citations have their places."""
 
-    def read(self, chunk: Any) -> Iterable[Delta]:
+    def read(self, chunk: GenerateContentResponse) -> Iterable[Delta]:
         if "model" not in self._reply.info:  # every chunk repeats it
             self._reply.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
@@ -396,7 +403,7 @@ class _Reader:
             yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
 
-    def _part(self, part: Any) -> Iterable[Delta]:
+    def _part(self, part: Part) -> Iterable[Delta]:
         call = part.function_call
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
@@ -425,13 +432,13 @@ class _Reader:
             yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
 
 
-def _dumped(part: Any) -> dict[str, Any]:
+def _dumped(part: Part) -> dict[str, Any]:
     """A part that is neither text nor a call, as it is sent back; empty for one that is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
 
 
-def _citations(given: Any, text: str) -> Iterable[Citation]:
+def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
     """The sources of a grounded reply, each with the part of the text that it supports, if one is named."""
     written = text.encode()
     sources = [
@@ -452,8 +459,8 @@ def _citations(given: Any, text: str) -> Iterable[Citation]:
             yield Citation(source[0], source[1])
 
 
-def _place_of(quote: str, segment: Any, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote stands in the text. Google counts bytes, in a part of its own: what does not fit is looked up."""
+def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
+    """Where a quote is in the text. Google counts bytes, in its own part: what does not fit is looked up."""
     if not quote:
         return None, None
     end = count(segment, "end_index")
@@ -466,7 +473,7 @@ def _place_of(quote: str, segment: Any, text: str, written: bytes) -> tuple[int 
     return begin, begin + len(quote)
 
 
-def _weights(given: Any) -> list[dict[str, Any]]:
+def _weights(given: LogprobsResult) -> list[dict[str, Any]]:
     """The tokens of a piece of a reply with their probabilities, as OpenAI writes them."""
     others = [place.candidates or () for place in given.top_candidates or ()]
     found = []
@@ -477,11 +484,11 @@ def _weights(given: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _word(reason: Any) -> str:
+def _word(reason: object) -> str:
     return str(getattr(reason, "value", reason))
 
 
-def _usage(given: Any) -> Usage:
+def _usage(given: object) -> Usage:
     thoughts = count(given, "thoughts_token_count")
     return Usage(
         count(given, "prompt_token_count") + count(given, "tool_use_prompt_token_count"),

@@ -1,4 +1,4 @@
-"""Who serves models: one table of names, addresses, keys, prices and quirks.
+"""Model hosts: one table of names, addresses, keys, prices and quirks.
 
 Model strings, `glidepath models list`, the table in the documentation and the hints in errors all come from it.
 """
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Quirks(Value, frozen=True, kw_only=True):
-    """How a server of chat completions differs from OpenAI's. The defaults suit a server nobody knows."""
+    """How a server of chat completions differs from OpenAI's. The defaults suit an unknown server."""
 
     cap: str = "max_tokens"
     """The field of the output cap."""
@@ -56,7 +56,7 @@ class Quirks(Value, frozen=True, kw_only=True):
     efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words for an effort that models take, by pattern; a model of no pattern takes all of them."""
     thinking_switch: bool = False
-    """Reasoning is turned off by a field of its own, `thinking`."""
+    """Reasoning is turned off by its own field, `thinking`."""
     all_thoughts: bool = False
     """Thoughts of every reply with calls go back, also those of earlier tool loops."""
     fixed: str = ""
@@ -83,7 +83,7 @@ class ModelHost(Value, frozen=True, kw_only=True):
     """One place that serves models, as a model string names it."""
 
     name: str
-    """What stands before the colon."""
+    """The part before the colon."""
     reaches: str
     example: str
     adapter: str
@@ -162,7 +162,7 @@ _ROWS = (
     ),
     ModelHost(
         name="openai-responses",
-        reaches="the same, said explicitly",
+        reaches="the same, by its explicit name",
         example="openai-responses:gpt-5",
         adapter="responses",
         extra="openai",
@@ -381,7 +381,7 @@ _ROWS = (
 )
 
 HOSTS: Mapping[str, ModelHost] = {row.name: row for row in _ROWS}
-"""Every host, by what stands before the colon."""
+"""Every host, by the part before the colon."""
 
 
 def find_host(name: object) -> ModelHost:

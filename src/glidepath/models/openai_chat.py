@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
@@ -35,6 +35,9 @@ from glidepath.models.names import sent_name
 from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["OpenAIChatModel"]
 
@@ -89,7 +92,7 @@ class OpenAIChatModel:
         context_window: int | None = None,
         prompt_cache_key: str | None = None,
         prompt_cache_retention: str | None = None,
-        client: object = None,
+        client: AsyncOpenAI | None = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
@@ -151,7 +154,7 @@ class OpenAIChatModel:
             if takes_temperature(quirks, self.name, request.reasoning):
                 body["temperature"] = request.temperature
             else:
-                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
+                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
         if (effort := self._reasoning(request)) is not None:
             self._effort(body, effort)
         if request.seed is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError, install_line
@@ -11,6 +11,12 @@ from glidepath.models.checks import check_headers, check_key, check_url, leave_o
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, ModelHost, find_host, key_advice, own_key, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from openai import AsyncOpenAI
 
 __all__ = ["NO_TEMPERATURE", "OPENAI_HOST", "OpenAIPort", "cache_fields"]
 
@@ -32,7 +38,7 @@ class OpenAIPort:
         api_key: str | None,
         base_url: str | None,
         headers: Mapping[str, str] | None,
-        client: Any,
+        client: AsyncOpenAI | None,
         host: str | None,
         usual: str,
     ) -> None:
@@ -59,14 +65,14 @@ class OpenAIPort:
         given = api_key is not None or client is not None
         advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
         if urlsplit(self.url).path in ("", "/"):
-            advice += "; an address mostly ends in /v1, and this one has no path"
+            advice += "; most addresses end in /v1, and this one has no path"
         shown = usual if own else named.name
         who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(self.url)}"
         self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
-    """The host behind an address: a client of one's own may lead to Azure, OPENAI_BASE_URL anywhere."""
+    """The host behind an address: your own client may lead to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
         return azure
@@ -78,14 +84,14 @@ def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
 def cache_fields(key: object, retention: object) -> dict[str, str]:
     """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
     if key is not None and (not isinstance(key, str) or not key):
-        raise ConfigurationError(f"prompt_cache_key={key!r} must be a text that is not empty")
+        raise ConfigurationError(f"prompt_cache_key={key!r} must be a non-empty str")
     if retention not in (None, *RETENTIONS):
         raise ConfigurationError(f"prompt_cache_retention={retention!r} is not known: use 'in_memory' or '24h'")
     given = {"prompt_cache_key": key, "prompt_cache_retention": retention}
     return {name: value for name, value in given.items() if value is not None}
 
 
-async def _close(client: Any) -> None:
+async def _close(client: AsyncOpenAI) -> None:
     await client.close()
 
 
@@ -115,11 +121,11 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
     return known_platform(client, get_platform)
 
 
-def _opened(kind: Any, openai: Any, **options: Any) -> Any:
+def _opened(kind: Callable[..., AsyncOpenAI], openai: ModuleType, **options: object) -> Any:
     return kind(http_client=openai.DefaultAsyncHttpxClient(timeout=None), **options)
 
 
-def _direct(openai: Any, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
+def _direct(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
     try:
         return _opened(openai.AsyncOpenAI, openai, api_key=key, base_url=base_url, **options)
     except openai.OpenAIError:
@@ -128,7 +134,7 @@ def _direct(openai: Any, key: str | None, base_url: str | None, options: dict[st
         ) from None
 
 
-def _azure(openai: Any, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
+def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
     """Azure by OPENAI_API_VERSION where that is set, else by its version-free address (/openai/v1)."""
     host = HOSTS["azure"]
     endpoint = (base_url or setting("AZURE_OPENAI_ENDPOINT") or "").rstrip("/")

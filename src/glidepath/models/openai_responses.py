@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.checks import check_name
@@ -31,6 +31,9 @@ from glidepath.models.names import sent_name
 from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["OpenAIResponsesModel"]
 
@@ -62,7 +65,7 @@ class OpenAIResponsesModel:
         context_window: int | None = None,
         prompt_cache_key: str | None = None,
         prompt_cache_retention: str | None = None,
-        client: object = None,
+        client: AsyncOpenAI | None = None,
         host: str | None = None,
     ) -> None:
         self.name = check_name(name)
@@ -138,7 +141,7 @@ class OpenAIResponsesModel:
             if takes_temperature(self._quirks, self.name, request.reasoning):
                 body["temperature"] = request.temperature
             else:
-                self._leave_out(f"is sent no temperature: {NO_TEMPERATURE}")
+                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
         if request.reasoning is not None:
             word = effort_for(self._quirks, self.name, request.reasoning)
             if word is None:

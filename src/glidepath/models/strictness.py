@@ -126,7 +126,7 @@ class Grammar:
         self.tools -= bound is not None
         return bound
 
-    def _within(self, schema: Any) -> Any:
+    def _within(self, schema: dict[str, Any]) -> Any:
         unions = _unions(schema)
         if unions > self.unions or _recursive(schema):
             self.left_out = True

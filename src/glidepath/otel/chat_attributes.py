@@ -15,7 +15,7 @@ _FINISHED = {reason.value: (finish_reason(reason),) for reason in StopReason}
 
 
 def add_figures(attributes: dict[str, Any], settled: BudgetSettled) -> None:
-    """What the call has used and cost. Each token stands on one span."""
+    """What the call has used and cost. Each token is on one span."""
     usage = settled.usage
     attributes["gen_ai.usage.input_tokens"] = usage.input
     attributes["gen_ai.usage.output_tokens"] = usage.output

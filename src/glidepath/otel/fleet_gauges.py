@@ -1,4 +1,4 @@
-"""The gauges of a fleet: runs that wait, fly, have paused and failed, the oldest that waits, and living workers."""
+"""The gauges of a fleet: runs queued, running, paused and failed, the oldest in a queue, and living workers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Standing(Protocol):
 
 
 class WatchedFleet(Protocol):
-    """What is asked of a fleet: how its runs stand, and which workers are alive."""
+    """What is asked of a fleet: the state of its runs, and which workers are alive."""
 
     async def status(self) -> _Standing:
-        """How many runs wait, fly, have paused and have failed."""
+        """How many runs are queued, running, paused and failed."""
         ...
 
     async def workers(self) -> Sequence[object]:
@@ -39,7 +39,7 @@ class WatchedFleet(Protocol):
 
 
 async def watch_fleet(fleet: WatchedFleet, *, every: float = 10.0, meter_provider: MeterProvider | None = None) -> None:
-    """Look at a fleet every so many seconds and show it as gauges, until this task is cancelled.
+    """Look at a fleet at this interval and show it as gauges, until this task is cancelled.
 
     Run it as a task beside a worker, or anywhere that reaches the fleet's database. A look that fails is logged, and
     the gauges show nothing until the next one.
@@ -56,7 +56,7 @@ async def watch_fleet(fleet: WatchedFleet, *, every: float = 10.0, meter_provide
         try:
             status, workers = await fleet.status(), await fleet.workers()
         except Exception as error:
-            _log.warning("the fleet could not be looked at: %s: %s", type(error).__name__, error)
+            _log.warning("the fleet could not be read: %s: %s", type(error).__name__, error)
             seen.clear()
         else:
             for state in _STATES:

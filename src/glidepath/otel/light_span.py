@@ -6,7 +6,7 @@ a sampled span sampled, batch or simple processors, room for our attributes) non
 whose own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has
 something to say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the
 processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
-Tests fly both ways and compare.
+Tests compare both ways.
 
 This is the one module that imports the SDK and looks at private attributes of it: import it only where a provider of
 the SDK is in use. `_ordinary` checks that they are all there; another version of the SDK gets its own spans.
@@ -77,7 +77,7 @@ def _layout(context: SpanContext) -> tuple[Any, ...]:
 
 def _keeps_what_is_sampled(sampler: Any) -> bool:
     """Whether every span below a sampled one of this process is sampled, too, and as it is."""
-    if type(sampler) is sampling.ParentBased:
+    if type(sampler) in (sampling.ParentBased, sampling.ParentBasedTraceIdRatio):
         sampler = sampler._local_parent_sampled
     return sampler is sampling.ALWAYS_ON
 
@@ -86,18 +86,22 @@ class LightTracer:
     """Starts and ends light spans, all below the span of one run."""
 
     __slots__ = (
-        "_above", "_background", "_behind", "_flags", "_kind", "_new_id", "_on_end", "_processors", "_state",
-        "_trace_id", "never_blocks",
+        "_above", "_background", "_behind", "_flags", "_kind", "_new_id", "_queue", "_queued", "_state", "_trace_id",
+        "never_blocks",
     )  # fmt: skip
 
     def __init__(self, provider: Any, run: Any, background: Background) -> None:
-        processors = provider._active_span_processor._span_processors
+        self._behind = provider._active_span_processor
+        processors = self._behind._span_processors
         self.never_blocks = all(type(one) is BatchSpanProcessor for one in processors)
         """Whether all are batch processors: they only queue what they get, and drop the oldest if need be."""
         self._background = background
-        self._behind = provider._active_span_processor
-        self._processors = processors
-        self._on_end: Callable[[Any], None] = processors[0].on_end if len(processors) == 1 else self._behind.on_end
+        self._queue: Callable[[Any], None] = self._behind.on_end
+        self._queued: Any = None  # the processors that `_queue` stands for, as long as nobody adds one
+        if self.never_blocks:
+            self._queued = processors
+            if len(processors) == 1:  # it would only look whether the span is sampled
+                self._queue = processors[0]._batch_processor.emit
         ids = provider.id_generator
         self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
         self._kind = _kind_below(provider, run)
@@ -105,7 +109,7 @@ class LightTracer:
         self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
     def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
-        """A span that began at this time. The attributes are not copied: they may be shared, and stay as they are."""
+        """A span that began at this time. The attributes are not copied: they may be shared, and must not change."""
         span: Any = _new_span(self._kind)
         span._name = name
         span._context = _new_context(
@@ -121,19 +125,20 @@ class LightTracer:
         self, span: Any, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
     ) -> None:
         """The span ends with exactly these attributes, and what others have said about it."""
-        if content is not None or not self.never_blocks:
-            self._background.put(Ending(self.finish, span, attributes, int(at * NANO), error, content))
-            return
-        with _TOUCHING:
-            if not span._told:
-                span._attributes = attributes
-                span._end_time = int(at * NANO)
-        if span._told or error is not None:
-            self.finish(span, attributes, int(at * NANO), error)
-        elif self._behind._span_processors is self._processors:
-            self._on_end(span)
-        else:  # somebody has added one
-            self._behind.on_end(span)
+        if error is None and content is None and self._behind._span_processors is self._queued:
+            with _TOUCHING:
+                told = span._told
+                if not told:
+                    span._attributes = attributes
+                    span._end_time = int(at * NANO)
+            if not told:
+                self._queue(span)
+                return
+        ending = Ending(self.finish, span, attributes, int(at * NANO), error, content)
+        if content is None and self.never_blocks:
+            ending()
+        else:
+            self._background.put(ending)
 
     def finish(self, span: LightSpan, attributes: dict[str, Any], at: int, error: str | None) -> None:
         """Hand a finished span to the processors."""
@@ -216,7 +221,7 @@ class LightSpan(Span):
         super().add_event(name, attributes, timestamp)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Another span that has to do with it."""
+        """Link a related span."""
         self._unfold()
         super().add_link(context, attributes)
 

@@ -142,7 +142,7 @@ class Measures:
         self._started = 0.0
 
     def run_started(self, event: RunStarted) -> None:
-        """Its limits count as long as it flies."""
+        """Its limits count while it runs."""
         self._agent, self._started = clean(event.agent_name), event.time
         self._limits = {name: limit for name, limit in (event.limits or {}).items() if name in self._used}
         totals = self._on.totals
@@ -229,7 +229,7 @@ class Measures:
                 totals.waiting.popitem(last=False)
 
     def run_ended(self, event: RunEnded) -> None:
-        """It does not fly any more: nothing of it is used, reserved or allowed."""
+        """It has ended: nothing of it is used, reserved or allowed."""
         self._release(beside=False)
         while self._sampling:
             self._release(beside=True)

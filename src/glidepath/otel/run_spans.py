@@ -1,7 +1,7 @@
 """One run as spans: `invoke_agent` for the run, `chat` for every attempt at a model call, `execute_tool` for tools.
 
 A span starts when its event arrives, so that it is the current one for whatever the tool or the SDK does meanwhile. Its
-end and its figures are handed to the background thread: see `glidepath.otel.background`. Tokens and money stand on chat
+end and its figures are handed to the background thread: see `glidepath.otel.background`. Tokens and money are on chat
 spans only; the run has its totals under names of our own, so that nobody adds them up twice.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
-from opentelemetry.trace import Link, Span, SpanKind, TracerProvider
+from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from glidepath.events import (
@@ -107,13 +107,14 @@ class RunSpans:
         self,
         name: str,
         provider: TracerProvider,
+        tracer: Tracer,
         background: Background,
         measures: Measures | None,
         writer: Writer | None,
     ) -> None:
         self._name = name
         self._provider_used = provider
-        self._tracer = provider.get_tracer(SCOPE)
+        self._tracer = tracer
         self._background = background
         self._measures = measures
         self._writer = writer
@@ -228,7 +229,7 @@ class RunSpans:
         if self._writer is not None and result.cause is not None:
             content = partial(self._writer.cause, result.cause.reason)
         ending = Ending(finish_span, self._span, attributes, int(event.time * NANO), error, content)
-        if self._waits or content is not None:
+        if self._waits or self._writer is not None:  # behind those of its calls
             self._background.put(ending)
         else:
             ending()
@@ -277,7 +278,7 @@ class RunSpans:
         self._attempt, self._landing = event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:
-        """It is over and charged. Calls for tools may overlap: they are told apart by nothing, so the oldest is it."""
+        """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         if self._sampling:
             self._close_sampling(self._sampling.popleft(), event, None)
             return
@@ -352,7 +353,7 @@ class RunSpans:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def tool_started(self, event: ToolStarted) -> None:
-        """The tool's own spans, and its requests, stand below this one."""
+        """The tool's own spans, and its requests, are below this one."""
         name = clean(event.tool_name)
         attributes = {
             "gen_ai.operation.name": "execute_tool",

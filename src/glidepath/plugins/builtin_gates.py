@@ -19,12 +19,12 @@ class OpeningGate(Plugin):
     """Only these tools in the first turn of a run, such as the one that makes a plan.
 
     A required gate; with `required=False` an advisory one, which gives way to a stronger advisory gate when the two
-    leave nothing. A child's run is not bound by it: it has an opening of its own.
+    leave nothing. A child's run is not bound by it: it has its own opening.
     """
 
     inheritable_to_child: ClassVar[bool | None] = False
     named: tuple[str, ...]
-    """The tools it was given; a name that looks misspelt is warned about when an agent is made."""
+    """The tools it was given; a misspelled name is reported when an agent is made."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ToolListGate(Plugin):
     """
 
     named: tuple[str, ...]
-    """The names and patterns it was given; a name that looks misspelt is warned about when an agent is made."""
+    """The names and patterns it was given; a misspelled name is reported when an agent is made."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ToolListGate(Plugin):
         self.named = (*(self._allow or ()), *self._deny)
         self._reason = denial_reason
         if self._allow is None and not self._deny:
-            raise ConfigurationError("ToolListGate needs allow=[...] or deny=[...]: without both it says nothing")
+            raise ConfigurationError("ToolListGate needs allow=[...] or deny=[...]: without either it does nothing")
 
     def tool_gate(self, context: GateContext) -> Gate:
         """What is allowed and not denied."""
@@ -89,7 +89,7 @@ class ApprovalGate(Plugin):
     """
 
     named: tuple[str, ...]
-    """The names and patterns it was given; a name that looks misspelt is warned about when an agent is made."""
+    """The names and patterns it was given; a misspelled name is reported when an agent is made."""
 
     def __init__(
         self,
@@ -125,7 +125,9 @@ def _names(owner: str, field: str, given: object) -> tuple[str, ...]:
         raise ConfigurationError(f"{owner}.{field} must be a list of tool names, not {given!r:.100}")
     names = tuple(islice(given, MOST_NAMES + 1))
     if len(names) > MOST_NAMES:
-        raise ConfigurationError(f"{owner}.{field} has more than {MOST_NAMES} names, or no end; pass a list of names")
+        raise ConfigurationError(
+            f"{owner}.{field} has more than {MOST_NAMES} names, or never ends; pass a list of names"
+        )
     for name in names:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"{owner}.{field} must hold names of tools, not {name!r:.100}")

@@ -15,7 +15,7 @@ __all__ = ["ChannelSteering"]
 
 
 class ChannelSteering(Plugin):
-    """A queue that anybody may write to and runs read from: each message reaches exactly one run, once.
+    """A queue that any code may write to and runs read from: each message reaches exactly one run, once.
 
     `send` puts a message in, from any thread. A message without `run_id` goes to the next run that asks; with it, to
     that run only. Runs ask before their first call and after every turn. With `keeps_going` a message that comes while
@@ -30,21 +30,21 @@ class ChannelSteering(Plugin):
         self._lock = Lock()
 
     def send(self, message: str | Message, *, run_id: str | None = None) -> None:
-        """Put a message in; raises `ConfigurationError` for what no model can be told."""
+        """Put a message in; raises `ConfigurationError` for what cannot be sent."""
         try:
             ready = as_message(message)
             codec.decode(codec.encode(ready))
         except (TypeError, ValueError, WireError, RecursionError) as error:
             raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
         if not ready.text.strip() or "\0" in ready.text:
-            raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+            raise ConfigurationError("send() takes a non-empty text without NUL characters")
         if run_id is not None and not isinstance(run_id, str):
             raise ConfigurationError(f"send(run_id=...) takes the id of a run, not {run_id!r:.100}")
         with self._lock:
             self._waiting.append((run_id, ready))
 
     def __len__(self) -> int:
-        """How many messages nobody has taken yet."""
+        """How many messages are still in the queue."""
         return len(self._waiting)
 
     def take_back(self) -> tuple[Message, ...]:
@@ -55,7 +55,7 @@ class ChannelSteering(Plugin):
         return left
 
     def steering(self, context: PollContext) -> Any:
-        """What waits for this run, or for any."""
+        """Messages for this run, or for any."""
         return self._take(context.run_id) if self._waiting else None
 
     def follow_up(self, context: PollContext) -> Any:

@@ -1,4 +1,4 @@
-"""A function as a plugin, for whoever needs one hook and no class."""
+"""A function as a plugin, when one hook is enough."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _name(function: object) -> str | None:
     return snake_case(name) if isinstance(name, str) and name.isidentifier() else None
 
 
-def _awaited(function: Any) -> Any:
-    """An object with an async `__call__`, as something that can be seen to be async."""
+def _awaited(function: Callable[[Any], Any]) -> Any:
+    """An object with an async `__call__`, wrapped so that it is recognized as async."""
     if inspect.iscoroutinefunction(function) or not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return function
 
-    async def call(context: Any) -> Any:
+    async def call(context: object) -> Any:
         return await function(context)
 
     return call

@@ -1,4 +1,4 @@
-"""Which plugin has which hook, in which order: found out once, when a configuration is assembled."""
+"""Which plugin has which hook, in which order: determined once, when a configuration is assembled."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
             if callable(value) and (close := _close(name, HOOKS, 0.8)):
                 raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
             if close := _close(name, _SETTINGS, 0.85):
-                raise ConfigurationError(f"{owner.__name__}.{name} means nothing; did you mean {close!r}?")
+                raise ConfigurationError(f"{owner.__name__}.{name} has no effect; did you mean {close!r}?")
 
 
 def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:
@@ -173,7 +173,7 @@ class Lineup:
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
         self.shapes_turns = not _SHAPES_TURNS.isdisjoint([hook for found in self._capabilities for hook in found])
-        """Some plugin has a say in ordinary turns."""
+        """Some plugin takes part in ordinary turns."""
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
         self._shared = None if own_state else self._bind(self.plugins)
 
@@ -200,7 +200,7 @@ class Lineup:
         return self._bind(own)
 
     def inheritable(self) -> tuple[Plugin, ...]:
-        """What a child's run gets: plugins that guard, unless they say no, and those that say yes."""
+        """What a child's run gets: plugins that guard, unless they opt out, and those that opt in."""
         passed = []
         for plugin, found in zip(self.plugins, self._capabilities, strict=True):
             wanted = plugin.inheritable_to_child
@@ -237,7 +237,7 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
 
 
 def _free_name(plugin: Plugin, taken: Sequence[str]) -> str:
-    """The name of an inherited plugin; a child's own of that name takes nothing away from it."""
+    """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
     name = name_of(plugin)
     while name in taken:
         name = f"inherited.{name}"

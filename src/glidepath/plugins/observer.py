@@ -1,4 +1,4 @@
-"""Showing events to whoever watches a run: isolated, filtered, and never in the run's way."""
+"""Showing events to the observers of a run: isolated, filtered, and without slowing the run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from glidepath._wire import Record
 from glidepath.errors import told
 from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
+from glidepath.spi.direct_observer import DirectObserver
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
@@ -24,15 +25,10 @@ Report: TypeAlias = Callable[[str, str, str, str], None]
 """Told about a failure: plugin, hook, error, effect."""
 
 
-def _nobody(_: type[Event]) -> None:
-    """The usual observer has one method for all kinds of event."""
-
-
 class Sink:
     """The one callable of the configuration that sees every event first; removed when it fails."""
 
     removed = False
-    direct = staticmethod(_nobody)
 
     def __init__(self, tell: Callable[[Event], Any], report: Report) -> None:
         self.tell = tell
@@ -41,6 +37,9 @@ class Sink:
     def wants(self, kind: type[Event]) -> bool:  # noqa: ARG002 - as an observer has it
         """It sees everything."""
         return True
+
+    def direct(self, kind: type[Event]) -> None:
+        """It is never called without protection."""
 
     def fail(self, error: BaseException) -> None:
         """It raised: it is not asked again."""
@@ -78,12 +77,14 @@ class Observer:
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
             self.tell = self._enqueue
-        self.direct: Callable[[type[Event]], Callable[[Event], Any] | None] = getattr(plugin, "_observer_of", _nobody)
-        """What to call for events of a kind: a plugin of the house knows of handlers that cause no events and start
-        no runs."""
+        self._direct = plugin if isinstance(plugin, DirectObserver) and self.tell is self._method else None
+
+    def direct(self, kind: type[Event]) -> Callable[[Event], Any] | None:
+        """What to call for events of this kind without protection; None when there is no such thing."""
+        return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether it asks for this kind of event; without a word, for all but `StreamChunk`."""
+        """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
         return kind is not StreamChunk if self._wanted is None else issubclass(kind, self._wanted)
 
     @property
@@ -92,7 +93,7 @@ class Observer:
         return self._failed >= self.MAX_FAILURES
 
     def fail(self, error: BaseException) -> None:
-        """It raised: reported, and the third time the last."""
+        """It raised: report it, and remove it the third time."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
         self._report(self.name, "event_observer", told(error), effect)
@@ -135,9 +136,12 @@ class Observer:
 
     def finish(self) -> None:
         """Let a plain observer finish what it does in the background."""
-        if self._flush is not None and self._task is None and not self.removed:
+        if self._flush is not None and self._task is None and not self.removed and not self._flushed_already():
             loop = asyncio.get_running_loop()
             self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
+
+    def _flushed_already(self) -> bool:
+        return self._direct is not None and self._direct._flushed()  # noqa: SLF001 - of the house
 
     async def _flushed(self) -> None:
         try:
@@ -169,7 +173,7 @@ class Observer:
             self.stop()
 
     def stop(self) -> None:
-        """Stop what it does now; what is left is offered all the same."""
+        """Stop what it does now; the rest is still offered."""
         task = self._task
         if task is None or task.done():
             return
@@ -181,7 +185,7 @@ class Observer:
             self._begin()
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Where it is still at work."""
+        """Its running tasks."""
         return {task for task in (self._task, self._left) if task is not None and not task.done()}
 
 
@@ -196,7 +200,7 @@ class Farewell(Record):
 async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
-    They go on in order for most of that time. Who is not done by then is shown the last event next, and a moment
+    They continue in order for most of that time. Who is not done by then is shown the last event next, and a moment
     later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()
@@ -230,7 +234,7 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 
 
 class Audience:
-    """Everybody who watches one run. Which of them want a kind of event is found out once for each kind."""
+    """All listeners of one run. Which of them want a kind of event is determined once per kind."""
 
     __slots__ = (
         "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
@@ -261,7 +265,7 @@ class Audience:
         self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
     def tell(self, event: Event) -> None:
-        """Tell everybody who wants it; an event that a listener causes meanwhile waits until all have seen this one."""
+        """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
         direct = self._direct.get(event.__class__)
         if direct is not None and not self._telling:
             if self.outbox is not None:
@@ -316,7 +320,7 @@ class Audience:
                     self._failed(self._owner(tell), error)
 
     def notes(self) -> dict[str, str]:
-        """What they want the journal to keep about the run, by name; who fails has nothing to say."""
+        """What they want the journal to keep about the run, by name; a failing one adds nothing."""
         found: dict[str, str] = {}
         for observer in self.observers:
             if observer.note is None:
@@ -354,8 +358,8 @@ class Audience:
 
 
 def _refuse(answer: object) -> None:
-    """A plain callable that answers with an awaitable: nobody would ever wait for it. Other answers mean nothing."""
+    """A plain callable that answers with an awaitable: nothing would ever await it. Other return values are ignored."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()
-        raise TypeError("it answered with an awaitable; define it with `async def`")
+        raise TypeError("it returned an awaitable; define it with `async def`")

@@ -57,7 +57,7 @@ class ActionWords:
         self._texts: list[str] = []
 
     def take(self, text: str) -> None:
-        """The user has said something."""
+        """Add a message of the user."""
         said = plain(text)
         self._texts.append(phrase(text))
         before: list[str] = ["."]

@@ -42,7 +42,9 @@ class _Leaf(Value, frozen=True):
         return "content" in self.sources
 
 
-def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownText, rules: Rules) -> list[Suspicion]:
+def suspicions(
+    name: str, tool: object, arguments: Mapping[str, Any], known: KnownText, rules: Rules
+) -> list[Suspicion]:
     """What about this call is not accounted for; nothing when all of it is."""
     judged = _judged(name, tool, arguments, rules)
     targets = [leaf for leaf in judged if not leaf.is_content]
@@ -68,7 +70,7 @@ def suspicions(name: str, tool: Any, arguments: Mapping[str, Any], known: KnownT
     return found
 
 
-def _judged(name: str, tool: Any, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
+def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
     """The values that have to come from somewhere: no flags, moments, amounts, or words of the tool's own schema."""
     schema = getattr(tool, "parameters", None)
     schema = schema if isinstance(schema, Mapping) else {}
@@ -90,7 +92,7 @@ def _judged(name: str, tool: Any, arguments: Mapping[str, Any], rules: Rules) ->
     return found
 
 
-def _is_amount(name: str, value: str, given: Any) -> bool:
+def _is_amount(name: str, value: str, given: object) -> bool:
     """A number that says how much or how often. Any other one may be whom or what: a text of digits always is."""
     if _holds_text(given, value) or not _is_number(value):
         return False
@@ -105,7 +107,7 @@ def _is_number(value: str) -> bool:
     return True
 
 
-def _holds_text(given: Any, value: str) -> bool:
+def _holds_text(given: object, value: str) -> bool:
     """True when the value is a text somewhere in there, and not a number."""
     waiting = [given]
     while waiting:
@@ -119,7 +121,7 @@ def _holds_text(given: Any, value: str) -> bool:
     return False
 
 
-def _choices(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[str]:
+def _choices(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozenset[str]:
     """The words that a parameter's schema itself offers, and its default."""
     if not isinstance(part, Mapping) or depth > 4:  # noqa: PLR2004 - deep enough for optional lists of choices
         return frozenset()
@@ -133,7 +135,7 @@ def _choices(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[
     return frozenset(found)
 
 
-def _fields(schema: Mapping[str, Any], part: Any, depth: int = 0) -> frozenset[str]:
+def _fields(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozenset[str]:
     """The names that a parameter's schema itself gives to fields."""
     if not isinstance(part, Mapping) or depth > 4:  # noqa: PLR2004 - as deep as choices
         return frozenset()
@@ -242,7 +244,7 @@ def _copied(leaf: _Leaf, known: KnownText) -> Suspicion | None:
 
 
 def _from(leaf: _Leaf, known: KnownText) -> tuple[str, ...]:
-    """The sources in whose text it stands; all of them when it stands in none as it is."""
+    """The sources whose text contains it; all of them when none does verbatim."""
     found, words = addresses(leaf.value), phrase(leaf.value)
     origins = [
         name

@@ -22,7 +22,7 @@ _CONTENT_NAMES = word_set(
     "summary reason caption answer reply question feedback prompt details markdown html new_string "
     "old_string"
 )
-"""Arguments of these names are what is said, not to whom or about what."""
+"""Arguments of these names are content, not a target."""
 
 
 class Rule(Value, frozen=True):

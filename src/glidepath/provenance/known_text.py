@@ -1,4 +1,4 @@
-"""What a run has read so far, by who said it: the user, trusted tools, and the outside."""
+"""What a run has read so far, by source: the user, trusted tools, and the outside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Chunk(Mutable):
     """The words that say what each of its addresses is."""
 
     def has(self, value: str, said: Sequence[Chunk] = ()) -> bool:
-        """True when the text brings these words or addresses by itself. What stands beside an address may be `said`."""
+        """True when the text brings these words or addresses by itself. What is next to an address may be `said`."""
         found = addresses(value)
         if found:
             return (
@@ -105,7 +105,7 @@ class KnownText:
                 self._take_result(message)
 
     def approve(self, values: Iterable[str]) -> None:
-        """A person has approved a call with these values: they are as good as the user's own."""
+        """A person has approved a call with these values: they count as the user's own."""
         self.user += [Chunk(phrase(value), frozenset(addresses(value))) for value in values]
 
     def _take_words(self, message: UserMessage) -> None:
@@ -142,8 +142,8 @@ class KnownText:
                 self.entries[entry.values, entry.names] = entry
 
 
-def leaves(data: Any, name: str = "") -> list[tuple[str, str]]:
-    """The values in plain data as text, each with the name of the field it stands in; at most `MOST_LEAVES`."""
+def leaves(data: object, name: str = "") -> list[tuple[str, str]]:
+    """The values in plain data as text, each with the name of its field; at most `MOST_LEAVES`."""
     found: list[tuple[str, str]] = []
     waiting = [(name, data)]
     while waiting:
@@ -195,7 +195,7 @@ def _fields(text: str) -> list[tuple[str, str]]:
     return [] if data is None else leaves(data)
 
 
-def _records(data: Any) -> Iterator[Mapping[str, Any]]:
+def _records(data: object) -> Iterator[Mapping[str, Any]]:
     waiting = [data]
     while waiting:
         one = waiting.pop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.messages import Message
@@ -106,14 +106,14 @@ class Provenance(Plugin):
         self._read = []
 
 
-def _only_looks(tool: Any) -> bool:
+def _only_looks(tool: object) -> bool:
     """True for a tool that is `read_only`, or whose effects are calls of other tools, each of which is judged."""
     if getattr(tool, "consequential", False):
         return False
     return bool(getattr(tool, "read_only", False) or getattr(tool, "makes_calls", False))
 
 
-def _checked_words(words: Any) -> Mapping[str, Sequence[str]]:
+def _checked_words(words: object) -> Mapping[str, Sequence[str]]:
     if words is None:
         return {}
     if not isinstance(words, Mapping) or not all(

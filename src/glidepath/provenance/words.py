@@ -37,7 +37,7 @@ _FILES = word_set(
     "bmp c cfg conf cpp css csv doc docx gif go h html ics ini java jpeg jpg js json lock log md mp3 mp4 "
     "odt pdf png ppt pptx py rb rs rst rtf sh sql svg tar tex toml ts tsv txt wav xls xlsx xml yaml yml"
 )
-"""Endings after which a name without a path is taken for a file's."""
+"""Suffixes that make a name without a path count as a file."""
 _COMMON = word_set(
     "a about after all also an and any are as at be but by can could do for from has have he her his how "
     "i if in into is it its just me my no not of on one or our please she so some than that the their "
@@ -59,7 +59,7 @@ def phrase(text: str) -> str:
 
 
 def significant(words: str) -> list[str]:
-    """The words of a phrase that say something."""
+    """The meaningful words of a phrase."""
     return [word for word in words.split() if word not in _COMMON and len(word) > 2]  # noqa: PLR2004
 
 
@@ -69,7 +69,7 @@ def is_moment(text: str) -> bool:
 
 
 def addresses(text: str) -> dict[str, str]:
-    """What can reach somebody or names an account: links, mail addresses, numbers, handles; and how each is written."""
+    """What can reach someone or names an account: links, mail addresses, numbers, handles; and how each is written."""
     found: dict[str, str] = {}
     for match in _ADDRESS.finditer(_searched(text)):
         kind, written = str(match.lastgroup), match.group().rstrip(".,;:!?)]}'\"*_")
@@ -82,7 +82,7 @@ def addresses(text: str) -> dict[str, str]:
 
 
 def besides(text: str) -> list[str]:
-    """The phrases that stand between the addresses of a text, and before and behind them."""
+    """The phrases around the addresses of a text."""
     kept, end, text = [], 0, _searched(text)
     for match in _ADDRESS.finditer(text):
         if match.lastgroup == "host" and _is_file(match.group()):

@@ -1,4 +1,4 @@
-"""Work that a run has let go of: it goes on in a task of its own, and can neither stay for ever nor reach back."""
+"""Work that a run has let go of: it continues in its own task, and can neither run forever nor affect the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
 
 class TaskBound:
-    """What belongs to the task in which it was made, and can be told of another."""
+    """Something bound to the task that made it, which can be moved to another."""
 
     __slots__ = ()
     task: asyncio.Task[Any]
@@ -25,13 +25,13 @@ class TaskBound:
         raise NotImplementedError
 
 
-def request(cancelled: Any) -> None:
+def request(cancelled: BaseException) -> None:
     """Mark a cancellation as a run's: it is taken back before foreign code sees it, and another run in there must know.
 
-    A class of its own would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
+    Its own class would not do: asyncio's timeouts and task groups know no other than `CancelledError`.
     """
     # An attribute, because the exception object is all that travels to the foreign code and back.
-    cancelled.asked_by_a_run = True
+    cancelled.asked_by_a_run = True  # type: ignore[attr-defined]
 
 
 def is_request(cancelled: BaseException | None) -> bool:
@@ -39,11 +39,11 @@ def is_request(cancelled: BaseException | None) -> bool:
     return getattr(cancelled, "asked_by_a_run", False)
 
 
-def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> None:
-    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it goes on.
+def move_scopes(coroutine: object, owner: TaskBound, new: asyncio.Task[Any]) -> None:
+    """Give the timeouts, task groups and runs that a coroutine is inside of the task in which it continues.
 
-    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of whoever
-    called the run, and may do anything by then.
+    They cancel the task in which they were entered: that of the owner, who lets go and stays. It is the task of the
+    run's caller, and may do anything by then.
     """
     old = owner.task
     for scope in scopes(coroutine):
@@ -54,7 +54,7 @@ def move_scopes(coroutine: Any, owner: TaskBound, new: asyncio.Task[Any]) -> Non
             setattr(scope, name, new)
 
 
-def scopes(coroutine: Any) -> Iterator[Any]:
+def scopes(coroutine: object) -> Iterator[Any]:
     """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
     inside: Any = coroutine
     while inside is not None:
@@ -68,7 +68,7 @@ def scopes(coroutine: Any) -> Iterator[Any]:
         inside = _awaited(inside, held)
 
 
-def _awaited(inside: Any, held: list[Any]) -> Any:
+def _awaited(inside: object, held: list[Any]) -> Any:
     """What a coroutine waits for, one step further in; None at the end."""
     for kind, name in _WAITING:
         if isinstance(inside, kind):
@@ -108,12 +108,12 @@ def _cancellations() -> int:
 
 @types.coroutine
 def closable(
-    coroutine: Any, let_go: Callable[[], bool], error: BaseException | None = None
+    coroutine: Coroutine[Any, Any, Any], let_go: Callable[[], bool], error: BaseException | None = None
 ) -> Generator[Any, Any, Any]:
-    """Await a coroutine that is sure to end when its task is cancelled, once nobody waits for it any more.
+    """Await a coroutine that is sure to end when its task is cancelled, once nothing waits for it.
 
-    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it goes
-    on all the same it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
+    `asyncio.run` cancels what is left at the end and waits for it. What was let go is asked once more then; if it keeps
+    running it is closed a second later, so that it cannot keep the event loop from closing. A cancellation that
     it takes back was its own (a timeout), and asks for nothing. `error` is raised in it first.
     """
     ends: asyncio.TimerHandle | None = None
@@ -137,6 +137,7 @@ def closable(
                 if ends is None:
                     # Not at once: code that cleans up after a cancellation is given the time for it.
                     asked, ends = task.cancelling(), loop.call_later(MAX_PATIENCE, task.cancel)
+                # The timer above has rung: this cancellation is its own. A little slack, since timers may ring early.
                 elif loop.time() + 0.01 >= ends.when():
                     coroutine.close()
                     raise

@@ -59,7 +59,7 @@ class Account:
 
     @classmethod
     def of(cls, charge: Charge) -> Account:
-        """Go on from there."""
+        """Continue from there."""
         account = cls()
         account.add(charge.usage, charge.picodollars)
         account.calls = charge.calls
@@ -134,7 +134,7 @@ class Spending(Record, eq=False, kw_only=True):
         )
 
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
-        """A call that somebody else made is paid, under a name of its own."""
+        """Charge a call made for another client, under its own name."""
         self.money += money
         accounts = {**self.other_accounts}
         accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
@@ -149,7 +149,7 @@ class Spending(Record, eq=False, kw_only=True):
         self.child_accounts = accounts
 
     def switch(self, before: str, now: str) -> None:
-        """Another model is in use: each has an account of its own."""
+        """Another model is in use: each has its own account."""
         accounts = {**self.other_accounts, before: self.account}
         self.account = accounts.pop(now) if now in accounts else Account()
         self.other_accounts = accounts
@@ -186,11 +186,11 @@ class Spending(Record, eq=False, kw_only=True):
         self.admitted = True
 
     def trade_first_call(self) -> None:
-        """Its reservation is part of another one now."""
+        """Its reservation is now part of another one."""
         self.first_call = None
 
     def drop_first_call(self) -> None:
-        """It is not made."""
+        """Drop the reservation of the first call: it is not made."""
         if self.first_call is not None:
             self.first_call.cancel()
             self.first_call = None
@@ -208,7 +208,7 @@ class Spending(Record, eq=False, kw_only=True):
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:
-    """Spend by model and child, and how often each tool ran; what a tool spent through children stands with them."""
+    """Spend by model and child, and how often each tool ran; what a tool spent through children is under them."""
     accounts = (
         *[("model", name, account) for name, account in run.spend.other_accounts.items()],
         ("model", run.plan.model_name, run.spend.account),

@@ -1,4 +1,4 @@
-"""The caller's hand on a run: stop it, or ask it to finish up."""
+"""The caller's control over a run: stop it, or ask it to finish up."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ class CancelToken:
                 tell(what, reason)
 
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
-        """Be told no more."""
+        """Stop receiving requests."""
         with _lock:
             self._runs.discard(tell)

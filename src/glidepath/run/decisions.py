@@ -15,9 +15,9 @@ __all__ = ["Decision", "answer", "approve", "deny"]
 class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.
 
-    Three are no person's. `unknown`: a call that had begun when the process died, and may have taken effect. `repeat`:
-    one that had begun and is idempotent; it runs again under the same key, and is unknown where it may not. `ask`: a
-    call from an imported journal, about which a person must be asked whatever its tool says.
+    Three do not come from a person. `unknown`: a call that had begun when the process died, and may have taken effect.
+    `repeat`: one that had begun and is idempotent; it runs again under the same key, and is unknown where it may not.
+    `ask`: a call from an imported journal, about which a person must be asked whatever its tool says.
     """
 
     kind: Literal["approve", "deny", "answer", "unknown", "repeat", "ask"]
@@ -26,7 +26,7 @@ class Decision(Value, frozen=True, kw_only=True):
 
     @property
     def in_doubt(self) -> bool:
-        """True for a call that had begun: its outcome is its result or unknown, and nothing else is said of it."""
+        """True for a call that had begun: its outcome is its result or unknown, and nothing else."""
         return self.kind in ("unknown", "repeat")
 
 
@@ -54,14 +54,14 @@ def deny(reason: str = "") -> Decision:
 def answer(text: str | Mapping[str, Any]) -> Decision:
     """Do not let the call run: this text is its result, as if the tool had returned it.
 
-    A call that waits with a form (`PendingCall.form`) takes a mapping with the form's fields, and goes on with it.
+    A call that waits with a form (`PendingCall.form`) takes a mapping with the form's fields, and continues with it.
     """
     if isinstance(text, Mapping):
         return Decision(kind="answer", arguments=_plain("answer", text))
     return Decision(kind="answer", text=_text("answer(text)", text))
 
 
-def _text(field: str, text: Any) -> str:
+def _text(field: str, text: object) -> str:
     if not isinstance(text, str):
         raise ConfigurationError(f"{field} takes a str, not {text!r:.100}")
     try:

@@ -1,4 +1,4 @@
-"""What brings a run down: soft limits and verdicts, tools that are withdrawn, and what the constraints have said."""
+"""How a run comes to land: soft limits and verdicts, withdrawn tools, and what the constraints reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING: Final[Any] = MappingProxyType({})
 
 
 class Descent(Record, eq=False):
-    """How far the run has come down: told to wind down, in its last turn, condemned, landing."""
+    """How close the run is to its end: told to wind down, in its last turn, condemned, landing."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("landing_calls", "withdrawal", "withdrawn", "notices_told")
     UNTIL_IT_ENDS: ClassVar[tuple[str, ...]] = ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn")
@@ -50,12 +50,12 @@ class Descent(Record, eq=False):
         self.begun = asked or bool(self.withdrawn)
 
     def condemn(self, verdict: Verdict) -> None:
-        """It comes down at the next checkpoint, for this."""
+        """Land at the next checkpoint, for this reason."""
         self.verdict = verdict
         self.begun = True
 
     def condemn_first(self, verdict: Verdict) -> None:
-        """The same, unless it comes down for something else already."""
+        """The same, unless it already lands for another reason."""
         if self.verdict is None:
             self.condemn(verdict)
 

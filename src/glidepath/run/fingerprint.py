@@ -1,4 +1,4 @@
-"""What an agent was like when a leg of a run began, briefly; and what is different now."""
+"""A summary of the agent when a leg of a run began, and what has changed since."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The same for agents that are the same."""
+        """Equal for equal agents."""
         return _digest(canonical(self))
 
 
 _KNOWN: WeakKeyDictionary[Lineup, tuple[Fingerprint, str]] = WeakKeyDictionary()
-"""Made once for each configuration: every one has a line-up of its own."""
+"""Made once for each configuration: every one has its own line-up."""
 
 
 def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
@@ -79,7 +79,7 @@ def _made(plan: Plan) -> Fingerprint:
 
 
 def _guarding(plan: Plan) -> list[str]:
-    """The plugins that have a say; who only observes changes nothing."""
+    """The plugins that can affect a run; pure observers do not count."""
     names = plan.lineup.names()
     return [one for hook in names.__struct_fields__ if hook != "event_observer" for one in getattr(names, hook)]
 
@@ -90,8 +90,8 @@ def _of_tool(tool: Tool) -> str:
     return " ".join([_of_schema(tool.parameters), *marks])
 
 
-def _of_schema(schema: Any) -> str:
-    """The digest of a schema, also of one that is no JSON."""
+def _of_schema(schema: object) -> str:
+    """The digest of a schema, also of one that is not JSON."""
     try:
         return _digest(canonical(schema))
     except Exception:

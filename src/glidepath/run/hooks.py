@@ -16,6 +16,8 @@ from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.run.state import Run
 
 __all__ = ["HookFault", "Opinion", "ToRead", "about", "opinion", "report", "take_all", "to_read"]
@@ -63,7 +65,7 @@ class ToRead(Sequence[Message]):
 
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages for a hook to read; one object stands for the transcript as long as the run lasts."""
+    """Messages for a hook to read; one object represents the transcript for the whole run."""
     if messages is not run.transcript.messages:
         return ToRead(messages)
     return run.transcript.shown or run.transcript.show_hooks(ToRead(messages))
@@ -90,8 +92,8 @@ class Opinion(Record):
     fault: HookFault | None
 
 
-async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: Any) -> Opinion | None:
-    """The next answer but None; None when nobody else has one. Raises `Touchdown` when the run is stopped.
+async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: object) -> Opinion | None:
+    """The next non-None answer, or None when all hooks have been asked. Raises `Touchdown` when the run is stopped.
 
     One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
     child while they are asked.
@@ -128,15 +130,14 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
             await recall(run, hook)
 
 
-async def _awaited(run: Run, answer: Any) -> Any:
-    if not hasattr(answer, "send"):  # a future, or an object with __await__
-        answer = _as_coroutine(answer)
+async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:
+    work: Any = answer if hasattr(answer, "send") else _as_coroutine(answer)  # a future, or has an __await__
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
-    return await interruptible_within(answer, run.watch, run.plan.times.hook)
+    return await interruptible_within(work, run.watch, run.plan.times.hook)
 
 
-async def _as_coroutine(awaitable: Any) -> Any:
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 

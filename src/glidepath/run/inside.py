@@ -95,7 +95,7 @@ class Mailbox(Protocol):
 
 
 class Outbox(Record):
-    """A mailbox that passes everything on: for a loop that is blocked, nobody knows for how long."""
+    """A mailbox that passes everything on: for a loop that is blocked for an unknown time."""
 
     append: Post
 
@@ -119,12 +119,13 @@ class Place(Record, eq=False):
         return cls(run, hook, _ASKED)
 
     def copy(self, mailbox: Mailbox | None = None) -> Place:
-        """The same place for whoever needs it by himself; `mailbox` when its loop is blocked, or about to be."""
+        """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
         return Place(self.run, self.key, self.work, mailbox, self.warned)
 
     @property
     def is_open(self) -> bool:
         """True until the call or hook has ended."""
+        # Read once, then looked at: between two looks it could become None.
         run, work = self.run, self.work  # another thread may close it meanwhile
         return run is not None and work is not None and run.result is None and work.result is None
 
@@ -157,7 +158,7 @@ class Place(Record, eq=False):
             what = "hook" if self.is_hook else "tool call"
             _log.warning(
                 "An agent was started by a task or thread that the %s %r left behind. The %s has ended, so the agent "
-                "runs on its own, outside the limits of that run. Await it inside the %s, or say parent=None.",
+                "runs on its own, outside the limits of that run. Await it inside the %s, or pass parent=None.",
                 what,
                 self.key,
                 what,
@@ -182,9 +183,9 @@ class SideWork(Record, eq=False):
     heard: Mapping[str, tuple[str, ...]] = _NOTHING
     """The untrusted sources that children and programs have read, by call or hook."""
     above: Any = None
-    """The run that has started this one, while this one flies."""
+    """The run that started this one, while this one runs."""
 
-    def belong_to(self, above: Any) -> None:
+    def belong_to(self, above: Run | None) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
         self.above = above
 
@@ -224,11 +225,11 @@ class SideWork(Record, eq=False):
         self.abandoned += (AbandonedWork(call_id=call_id, tool_name=name, kind=kind, reason=reason),)
 
     def doubt(self, calls: Iterable[ToolCall]) -> None:
-        """Nobody knows what these calls have done."""
+        """The outcome of these calls is unknown."""
         self.unknown_effects += tuple(calls)
 
     def wake_by(self, ring: Callable[[], None] | None) -> None:
-        """How to wake the run; None when it does not wait for anything beside it."""
+        """How to wake the run; None when it is not waiting for side work."""
         self.ring = ring
 
 
@@ -277,7 +278,7 @@ async def launch(
 ) -> Any:
     """Start a child of a place, on the run's own loop, and wait for it; `alone` is for a place that has ended.
 
-    It has a task of its own: what interrupts the child must not interrupt this run, and the other way round.
+    It has its own task: what interrupts the child must not interrupt this run, and the other way round.
     """
     if not place.is_open:
         if alone is None:
@@ -287,6 +288,7 @@ async def launch(
     token, let_go = linked(cancel)
     name = f"{place.key}.{len(place.run.work.spawned.get(place.key, ())) + 1}"
     child = _begun(place.loop, fly(token, name), "glidepath-child")
+    # Before the first wait: a place that ends now must know of the child to stop it.
     enlist(place, token, child)
     try:
         result, error = await child
@@ -302,6 +304,7 @@ def _begun(
 ) -> asyncio.Task[Any]:
     """A task for a child. One that is cancelled before its first step never takes it, and is closed."""
     task = loop.create_task(_sheltered(flight), name=name, context=context)
+    # A coroutine that never ran would warn that it was never awaited.
     task.add_done_callback(lambda _: flight.close())
     return task
 
@@ -406,7 +409,7 @@ class _Errand:
             self.outcome.set_exception(error)
 
     def stop(self) -> None:
-        """On the loop of the run: whoever asked for it was cancelled."""
+        """On the loop of the run: the caller was cancelled."""
         if self._task is not None:
             self._task.cancel()
 

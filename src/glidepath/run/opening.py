@@ -37,7 +37,7 @@ def open_state(
     watch: Watch,
     landing_reserve: Amount,
     landing_paid: bool = True,
-    deps: Any = None,
+    deps: object = None,
     stream: Consumer | None = None,
     resumed: Resumption | None = None,
     per_run: PerRun | None = None,
@@ -94,7 +94,7 @@ def _start_clock(run: Run) -> None:
 
 
 def _audience(run: Run) -> Audience | None:
-    """Those who are told, but for the consumer of a stream."""
+    """The listeners, except the consumer of a stream."""
     sink = run.plan.sink
     if not run.hooks.observers and sink is None:
         return None

@@ -16,7 +16,7 @@ __all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "tr
 
 
 def place_here() -> str:
-    """The call or hook that this code runs in; empty when nobody knows."""
+    """The call or hook that this code runs in; empty when unknown."""
     place: Any = INSIDE.get()
     return "" if place is None else str(getattr(place, "key", ""))
 
@@ -33,7 +33,7 @@ def heard_in_programs(run: Run) -> tuple[str, ...]:
 
 
 def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources of a call's result: its own, its children's, and those of children that no call can be blamed for."""
+    """The sources of a call's result: its own, its children's, and those of children that belong to no call."""
     found = dict.fromkeys(own)
     for key, origins in run.work.heard.items():
         if key == call_id or key not in run.transcript.call_ids:

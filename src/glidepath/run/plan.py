@@ -25,13 +25,14 @@ from glidepath.spi import (
     ToolSpec,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Output, Tool
+from glidepath.tools import Tool
+from glidepath.tools.output import Output
 
 __all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
 
 
 class SoftLimit(Protocol):
-    """When to tell the model to come down."""
+    """When to tell the model to finish."""
 
     def soft_limit(self) -> int:
         """The turn count at which the notice is sent, as of now."""
@@ -51,12 +52,12 @@ class Escalation(Protocol):
         ...
 
     def next_cap(self, prev_cap: int, attempt: int) -> int | None:
-        """The cap of the next attempt, or None when there is no progress to be made."""
+        """The cap of the next attempt, or None when a larger cap would not help."""
         ...
 
 
 class Times(Patience, frozen=True, kw_only=True):
-    """Every time limit below the run's own, in seconds; None is none."""
+    """Every time limit below the run's own, in seconds; None means no limit."""
 
     connect: float | None
     tool: float | None
@@ -76,7 +77,7 @@ class Route:
 
 
 class Fallback(Value, frozen=True):
-    """The delivery tool that plain text is taken for: on terminal turns, on every turn (`eager`), or after asking."""
+    """The delivery tool that plain text calls: on terminal turns, on every turn (`eager`), or after asking."""
 
     tool: str
     eager: bool = False
@@ -169,7 +170,7 @@ class Plan(Value, frozen=True, kw_only=True):
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
     own_guards: bool
-    """The application has guards of its own."""
+    """The application has its own guards."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -183,7 +184,7 @@ class Plan(Value, frozen=True, kw_only=True):
     conversation_id: str | None
     sink: Callable[[Any], Any] | None
     cruises: bool = False
-    """Nobody but the model, the ledger and the guards has a say in a turn, as far as the settings go: see `cruise`.
+    """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
 
     It is worked out here: with any of these a turn is not ordinary.
     """
@@ -203,7 +204,7 @@ class Plan(Value, frozen=True, kw_only=True):
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now
-    """The run must come down now: raised anywhere in a turn, caught by the loop."""
+    """The run must end now: raised anywhere in a turn, caught by the loop."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict.cause.reason)

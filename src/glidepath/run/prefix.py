@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["broke_prefix", "kept_prefix"]
 
 SYSTEM_FIRST = frozenset({"anthropic", "google"})
-"""Vendors that take system messages only in front of everything else, wherever they stand in the transcript."""
+"""Vendors that take system messages only in front of everything else, wherever they are in the transcript."""
 _log = logging.getLogger("glidepath")
 _LOST = "%s: the next request cannot use the prompt cache of the last one: %s"
 
 
 def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
-    """Something changed what was sent before: warn of it, once per run for each cause; not before the first request.
+    """Something changed what was sent before: log it, once per run and cause, but not before the first request.
 
     What the runtime does itself, for a window or a budget, is a warning only where a cache was in use: without one
     nothing is lost.

@@ -1,4 +1,4 @@
-"""What was said: the transcript and the model's view of it, the turn that is open, and the answer so far."""
+"""The conversation: the transcript and the model's view of it, the turn that is open, and the answer so far."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class Transcript(Record, eq=False, kw_only=True):
         return later
 
     def untold(self) -> list[Message]:
-        """What waits when the run ends: nobody has seen it."""
+        """What is left when the run ends: nobody has seen it."""
         notices = [UserMessage(text, internal=True, reason=reason) for reason, _, text in self.later]
         return [*self.waiting, *notices]
 
@@ -224,7 +224,7 @@ class Transcript(Record, eq=False, kw_only=True):
         self.weighed_view, self.weighed_messages, self.weighed_characters = view, len(view), characters
 
     def allow_pictures(self, most: int) -> None:
-        """A view may have so many bytes of them from now on."""
+        """A view may have this many bytes of them from now on."""
         self.most_pictures = most
 
     def recount_pictures(self, pictures: int) -> None:
@@ -240,12 +240,12 @@ class Transcript(Record, eq=False, kw_only=True):
         self.mixed = True
 
     def show_hooks(self, shown: Sequence[Message]) -> Sequence[Message]:
-        """One object stands for the transcript as long as the run lasts."""
+        """One object represents the transcript for the whole run."""
         self.shown = shown
         return shown
 
     def stand_in(self, checkpoint: Any) -> None:
-        """A checkpoint stands for the beginning of the transcript; None: nothing does."""
+        """A checkpoint replaces the beginning of the transcript; None: nothing does."""
         self.checkpoint = checkpoint
 
     def judge_checkpoint(self, *, helped: bool) -> None:
@@ -254,7 +254,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
 
 class CurrentTurn(Record, eq=False):
-    """Where the run stands: its state and checkpoint, the reply and the results of the turn, and counts of both."""
+    """The state of the run: its phase and checkpoint, the reply and the results of the turn, and counts of both."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = (
         "iterations",
@@ -289,12 +289,12 @@ class CurrentTurn(Record, eq=False):
     programs: Mapping[str, Program] = _NOTHING
     """Calls of the turn that make calls themselves and have no result yet."""
     program_states: Mapping[str, str] = _NOTHING
-    """What each of them needs to go on."""
+    """What each of them needs to continue."""
 
     # --- state and checkpoint ---------------------------------------------------------------------------------
 
     def enter(self, state: AgentState) -> None:
-        """Go to another state; an illegal step is a defect of ours and is refused."""
+        """Enter another state; an illegal step is a bug and raises."""
         if state is not self.state:
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
@@ -314,7 +314,7 @@ class CurrentTurn(Record, eq=False):
         self.checkpoint = checkpoint
 
     def close(self) -> None:
-        """The batch is over, and with it the turn: nobody has a say in between."""
+        """The batch is over, and with it the turn: nothing happens in between."""
         self.state = AgentState.RUNNING
         self.checkpoint = AFTER_TOOLS
         self.is_open = False
@@ -333,7 +333,7 @@ class CurrentTurn(Record, eq=False):
         self.is_open = True
 
     def end(self) -> None:
-        """The turn is over, or goes on in another process."""
+        """The turn is over, or continues in another process."""
         self.is_open = False
 
     def reopen(self, reply: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
@@ -356,7 +356,7 @@ class CurrentTurn(Record, eq=False):
         self.state = AgentState.WAITING_FOR_TOOL
 
     def take_landing(self, message: AssistantMessage) -> None:
-        """The reply to the landing call, which is no turn."""
+        """The reply to the landing call, which does not count as a turn."""
         self.reply, self.results = message, ()
         self.stop_reason = message.stop_reason
 
@@ -365,7 +365,7 @@ class CurrentTurn(Record, eq=False):
         self.reply = message
 
     def drop_reply(self) -> None:
-        """It was not added to the transcript: its calls are nobody's."""
+        """It was not added to the transcript: its calls are dropped."""
         self.reply = None
 
     def answer(self, results: tuple[ToolResultMessage, ...]) -> None:
@@ -378,7 +378,7 @@ class CurrentTurn(Record, eq=False):
         self.last_error = failed
 
     def stop(self, reason: StopReason) -> None:
-        """The model gave no reply; this is why."""
+        """The model gave no reply, for this reason."""
         self.stop_reason = reason
 
     def mark_error(self, failed: bool) -> None:
@@ -422,18 +422,18 @@ class CurrentTurn(Record, eq=False):
         self.votes = votes
 
     def keep_program(self, program: Program, state: str | None = None) -> None:
-        """A call makes calls itself: how far it has come, and what it needs to go on, where that has changed."""
+        """A call makes calls itself: how far it has come, and what it needs to continue, where that has changed."""
         call_id = program.call.id
         self.programs = {**self.programs, call_id: program}
         if state is not None:
             self.program_states = {**self.program_states, call_id: state}
 
     def correct_states(self, states: Mapping[str, str]) -> None:
-        """What the programs need to go on, as a journal has it."""
+        """What the programs need to continue, as a journal has it."""
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
 
     def forget_program(self, call_id: str) -> None:
-        """It has its result: what was kept of it is not needed, and nothing in it waits any more."""
+        """It has its result: its state is no longer needed."""
         self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
         self.programs = {key: one for key, one in self.programs.items() if key != call_id}
         self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
@@ -470,7 +470,7 @@ class AnswerSoFar(Record, eq=False):
     """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
 
     def keep_text(self, text: str) -> None:
-        """The best text so far, if there is anything in it to see."""
+        """The best text so far, if it shows anything."""
         if visible(text):
             self.text = text
 
@@ -479,7 +479,7 @@ class AnswerSoFar(Record, eq=False):
         self.text = text
 
     def continue_with(self, text: str) -> None:
-        """The answer goes on in the next reply."""
+        """The answer continues in the next reply."""
         self.parts += (text,)
 
     def start_over(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run asks of whoever keeps its journal, and of whoever can be started inside it: one protocol each."""
+"""What a run asks of the keeper of its journal, and of anything that can be started inside it: one protocol each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RunJournal(Protocol):
     """What the tools of the run's servers looked like when it began."""
 
     async def begin(self) -> None:
-        """The run begins, or goes on: its first commit, with the task in it."""
+        """The run begins, or continues: its first commit, with the task in it."""
         ...
 
     async def asking(self, booking: BookedCall) -> None:
@@ -75,7 +75,7 @@ class RunJournal(Protocol):
         ...
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
-        """A call is about to start a child with a journal of its own."""
+        """A call is about to start a child with its own journal."""
         ...
 
     async def end(self, result: RunResult) -> RunResult:

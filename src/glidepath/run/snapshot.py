@@ -1,4 +1,4 @@
-"""Over a pause, a crash or a limit: what a run carries over, and how it goes on from there."""
+"""What a run carries across a pause, a crash or a limit, and how it continues from there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Offspring(Record):
 
 
 class Resumption(Record):
-    """From where a run goes on, and what was decided about its calls that wait, by call id.
+    """From where a run continues, and what was decided about its calls that wait, by call id.
 
     `landing_paid` is False when too little is left for a landing call. `counted` are the calls that were counted
     before the process died and had not begun.
@@ -84,7 +84,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
         return tuple(sorted(value))
@@ -94,7 +94,7 @@ def _copied(value: Any) -> Any:
 
 
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
-    """The run as it stands: its parts, copied. With its `ending` it leaves out what the result tells anyway."""
+    """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter, spend = run.meter, run.spend
     fields = {name: _copied(getattr(getattr(run, part), name)) for part, names in KEPT.items() for name in names}
     number = run.voice.peek_number()
@@ -122,7 +122,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
 
 
 def _on_budget(run: Run) -> bool:
-    """Whether it spends from a budget that somebody must pass again; the journal knows that of its session."""
+    """Whether it spends from a budget that must be passed again on resume; the journal knows the session's."""
     above = run.meter.parent
     return above is not None and (run.terms.carried.session is None or above.parent is not None)
 
@@ -139,12 +139,12 @@ def fallbacks_spent(run: Run) -> dict[str, Charge]:
 
 
 def configured(run: Run) -> str:
-    """The name of the configured model, whichever is in use: a run that goes on begins with it again."""
+    """The name of the configured model, whichever is in use: a run that continues begins with it again."""
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
 
-def _guard_state(state: Any) -> dict[str, Any]:
-    """A copy of what the guards have counted; what is no plain data is none of ours."""
+def _guard_state(state: object) -> dict[str, Any]:
+    """A copy of what the guards have counted; anything but plain data is left out."""
     if type(state) is not dict:
         return {}
     try:
@@ -167,7 +167,7 @@ def snapshot_of(result: RunResult) -> Snapshot:
 
 
 def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
-    """Go on counting where the run stopped. What is above the meter has been charged already, or is another's."""
+    """Continue counting where the run stopped. What is above the meter is charged already, or not ours."""
     meter.turns = max(0, snapshot.turns)  # a journal from elsewhere may say anything, and gives nobody more
     meter.tool_calls = max(0, snapshot.metered_tool_calls)
     meter.descendants = max(0, snapshot.descendants)
@@ -177,7 +177,7 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
 
 
 def restore(run: Run, resumed: Resumption) -> None:
-    """Make a fresh run the one that stopped. One that has ended comes up again: what brought it down is forgotten."""
+    """Make a fresh run the one that stopped. A run that has ended starts again: why it ended is forgotten."""
     snapshot = resumed.snapshot
     ended = snapshot.outcome not in (None, LoopOutcome.PAUSED)
     for part, kind in PARTS.items():
@@ -194,7 +194,7 @@ def restore(run: Run, resumed: Resumption) -> None:
         transcript.tell_later("resumed", "resume", run.plan.texts.fill("resumed"))
 
 
-def _assign(part: Any, name: str, value: Any) -> None:
+def _assign(part: object, name: str, value: Any) -> None:
     """Put a field of a snapshot back, as the run has it."""
     if name in _SETS and value is not None:
         value = frozenset(value)

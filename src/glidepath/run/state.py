@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import inf
-from typing import Any
 
 from glidepath._wire import Record
 from glidepath.events import (
@@ -72,7 +71,7 @@ class Run(Record, eq=False, kw_only=True):
     work: SideWork
     voice: Voice
     cruises: bool = False
-    """Nobody but the model, the ledger and the guards has a say in its turns: see `look_around`."""
+    """Only the model, the ledger and the guards affect its turns: see `look_around`."""
     result: RunResult | None = None
 
     def __repr__(self) -> str:
@@ -80,7 +79,7 @@ class Run(Record, eq=False, kw_only=True):
 
     @property
     def state(self) -> AgentState:
-        """Where it stands."""
+        """Its state."""
         return self.turn.state
 
     @property
@@ -90,7 +89,7 @@ class Run(Record, eq=False, kw_only=True):
 
     @property
     def user(self) -> str | None:
-        """For whom it runs, as the application said."""
+        """The user it runs for, as the application said."""
         per_run = self.terms.per_run
         return None if per_run is None else per_run.user
 
@@ -103,7 +102,7 @@ class Run(Record, eq=False, kw_only=True):
     # --- beginning --------------------------------------------------------------------------------------------
 
     def write_to(self, journal: RunJournal) -> None:
-        """What happens is written down from now on."""
+        """From now on, record what happens in the journal."""
         self.journal = journal
 
     def become(self, run_id: str) -> None:
@@ -147,15 +146,15 @@ class Run(Record, eq=False, kw_only=True):
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def look_around(self) -> None:
-        """Find out once who else has a say in the turns of this run; again when that has changed.
+        """Determine whether anything else can affect the turns of this run; repeat when that changes.
 
-        With none of these a turn is straightforward, and `cruise` may fly it.
+        With none of these a turn is straightforward, and `cruise` may run it.
         """
         counts = self.plan.counter is not None and self.meter.limited
         self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
 
     def use(self, plan: Plan) -> None:
-        """Another model answers from now on: with its prices, its window, its caps, and an account of its own."""
+        """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
         self.look_around()
@@ -172,17 +171,17 @@ class Run(Record, eq=False, kw_only=True):
         """Seconds since the run began."""
         return self.watch.time() - self.terms.started_at
 
-    def emit(self, kind: Callable[..., Event], *fields: Any) -> None:
-        """Say what happened, to whoever listens: the kind of event, then its own fields in their order.
+    def emit(self, kind: Callable[..., Event], *fields: object) -> None:
+        """Report what happened to the listeners: the kind of event, then its own fields in their order.
 
-        What happens in every turn is said on the spot instead: `voice.tell_all` gets the same event, a call earlier.
+        What happens in every turn is emitted on the spot instead: `voice.tell_all` gets the same event, a call earlier.
         """
         voice = self.voice
         if voice.tell_all is not None:
             voice.tell_all(kind(self.run_id, voice.parent_id, voice.next_number(), voice.now(), *fields))
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
-        """Say that a plugin failed and what comes of it; after the last event, nothing is said."""
+        """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
         else:  # nothing is said after the last event
@@ -239,7 +238,7 @@ class Run(Record, eq=False, kw_only=True):
         return False
 
     def admit(self) -> None:
-        """Steering that waited joins the transcript, and then what the runtime has to tell the model."""
+        """Steering that waited joins the transcript, and then the runtime's notices to the model."""
         for message in self.transcript.take_waiting():
             self.admit_one(message)
         for reason, source, text in self.transcript.take_later():
@@ -287,7 +286,7 @@ class Run(Record, eq=False, kw_only=True):
     # --- outside ----------------------------------------------------------------------------------------------
 
     def hear(self, what: str, reason: str) -> None:
-        """A cancel token spoke; from any thread."""
+        """A cancel token was triggered; from any thread."""
         loop = self.watch.loop
         try:
             running = asyncio.get_running_loop()
@@ -327,7 +326,7 @@ class Run(Record, eq=False, kw_only=True):
         return Touchdown(Verdict(state=state, cause=cause, gentle=gentle, cut=cut))
 
     def interrupted_by_hand(self) -> Touchdown:
-        """Ctrl-C arrived inside foreign code: as good as a cancel."""
+        """Ctrl-C arrived inside foreign code: same as a cancel."""
         self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
         return self.interrupted()
 
@@ -338,7 +337,7 @@ class Run(Record, eq=False, kw_only=True):
         self.spend.settle_up(self.meter)
 
     def snapshot(self) -> Snapshot:
-        """What must be carried over for the run to go on from here; the messages apart."""
+        """What must be carried over for the run to continue from here; the messages apart."""
         return take_snapshot(self)
 
     def conclude(self, ending: Ending) -> RunResult:
@@ -373,13 +372,17 @@ class Run(Record, eq=False, kw_only=True):
             unknown_effects=work.unknown_effects,
             undelivered=tuple(transcript.untold()),
             changes=self.terms.changes,
-            limits=self._own_limits(),
-            burn=self.spend.burn(self.terms.started_at, self.watch.time(), self.meter),
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result
 
+    def tell_use(self, result: RunResult) -> RunResult:
+        """The result with what the run may use and had used after each reply."""
+        burn = self.spend.burn(self.terms.started_at, self.watch.time(), self.meter)
+        result.tell_use(self._own_limits(), burn)
+        return result
+
     def conclude_with(self, result: RunResult) -> RunResult:
-        """The result is this one: something was found out after the end."""
+        """The result is this one: something was learned after the end."""
         self.result = result
         return result

@@ -1,4 +1,4 @@
-"""A run whose events are consumed: the same coroutine that `run()` awaits, in a task of its own.
+"""A run whose events are consumed: the same coroutine that `run()` awaits, in its own task.
 
 Events never travel one by one between tasks. The run puts them into its outbox, and whenever it waits, its consumer
 is woken once for all that happened since. The run has its own task so that the time limits of its tools and models
@@ -70,7 +70,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """How the run ended; raises RuntimeError while it is flying."""
+        """How the run ended; raises RuntimeError while it is running."""
         task = self._task
         ended = task is not None and task.done()
         result = self.run.result if self.run is not None and ended else None
@@ -82,7 +82,7 @@ class RunStream(Generic[OutputT]):
 
     @property
     def state(self) -> AgentState:
-        """Where the run stands at this moment: IDLE before it takes off, then as in `RunResult.state` once it ended."""
+        """The state of the run right now: IDLE before it takes off, then as in `RunResult.state` once it ended."""
         if self.run is None:
             ended = self._task is not None and self._task.done()
             return self.result.state if ended else AgentState.IDLE
@@ -138,7 +138,7 @@ class RunStream(Generic[OutputT]):
     # --- consuming --------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Event]:
-        """Not without a loop: raises TypeError, and says how."""
+        """Always raises TypeError, with how to iterate correctly."""
         raise TypeError(
             "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
             "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
@@ -231,7 +231,7 @@ class RunStream(Generic[OutputT]):
         return True
 
     def _taken(self) -> list[Event]:
-        """Take what has come; the run may go on if it waited for that."""
+        """Take what has come; the run may continue if it waited for that."""
         events = self.outbox[:]
         self.outbox.clear()
         if self._room is not None:
@@ -241,7 +241,9 @@ class RunStream(Generic[OutputT]):
     def _ring_for_me(self) -> asyncio.Future[None]:
         bell = self._bell
         if bell is not None and not bell.done():
-            raise RuntimeError("the next event of this stream is waited for already: it has one consumer at a time")
+            raise RuntimeError(
+                "another task is already waiting for the next event: a stream has one consumer at a time"
+            )
         self._bell = bell = Future(loop=get_running_loop())
         return bell
 

@@ -35,7 +35,7 @@ class Switch(Protocol):
     """Looking may take long: it is done on a thread."""
 
     def look(self) -> bool:
-        """True when it is thrown; raises when that cannot be told."""
+        """True when it is thrown; raises when that is unknown."""
         ...
 
     def lookout(self) -> Lookout:
@@ -78,7 +78,7 @@ class Lookout:
         self._waiting: list[asyncio.Future[None]] = []
 
     def look(self) -> None:
-        """Look now; a switch that may block is being looked at from now on, and `told` hears what was seen."""
+        """Look now; a switch that may block is being looked at from now on, and `told` is called with the result."""
         now = _now()
         if not self._switch.may_block:
             self._read_at = now
@@ -96,7 +96,7 @@ class Lookout:
         return self._began is not None or _now() - self._read_at < POLL / 2
 
     def answer(self) -> asyncio.Future[None] | None:
-        """Look; what to wait for until something was seen, not longer than a look may take. None: it was seen."""
+        """Look; returns what to wait for until there is a result, within a time limit. None: there is one."""
         self.look()
         if self._began is None:
             return None
@@ -112,7 +112,7 @@ class Lookout:
         _ring(answered)
 
     def hanging(self) -> bool:
-        """True while a look has not come back."""
+        """True while a look is still pending."""
         return self._began is not None
 
     # --- on a thread ------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Lookout:
         if busy is not None:
             busy.add(self)
 
-    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: Any) -> None:
+    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: set[object] | None) -> None:
         thrown, error = False, None
         try:
             thrown = bool(self._switch.look())
@@ -143,7 +143,7 @@ class Lookout:
         except RuntimeError:  # the loop is closed: nobody is left to tell
             return
 
-    def _came_back(self, busy: Any, thrown: bool, error: BaseException | None) -> None:
+    def _came_back(self, busy: set[object] | None, thrown: bool, error: BaseException | None) -> None:
         if self._thread is not None:
             self._thread.join(JOIN)
         if busy is not None:
@@ -199,7 +199,7 @@ class Sentry:
         self._judge()
 
     def _judge(self) -> None:
-        """Stop the run when a switch is thrown, or could not be read for too long; else let it wait or go on."""
+        """Stop the run when a switch is thrown, or could not be read for too long; else let it wait or continue."""
         watch = self._watch
         now = watch.time() + 1e-9
         for lookout in self._lookouts:
@@ -230,7 +230,7 @@ class Sentry:
                 self._waiting = None
 
     async def close(self, run: Run) -> None:
-        """The run is over. A look that has not come back is waited for, for a moment, and then listed."""
+        """The run is over. A pending look gets a moment, and is then listed as abandoned."""
         self.stop()
         for lookout in self._lookouts:
             if lookout.hanging() and not lookout.told:  # else another run still waits for it
@@ -239,7 +239,7 @@ class Sentry:
                     if answer is not None:
                         await self._watch.wait(answer)
             if lookout.hanging() and not lookout.told:
-                reason = f"looking at the kill switch did not come back: {lookout.why}"
+                reason = f"checking the kill switch hung: {lookout.why}"
                 run.work.abandon("", lookout.name, "thread", reason)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run was given: its session, its own settings, from where it goes on, and its guards."""
+"""What a run was given: its session, its own settings, from where it continues, and its guards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Terms(Record, eq=False, kw_only=True):
     """The application's own, for its tools and hooks; never written anywhere."""
     resumed: Resumption | None = None
     changes: tuple[ConfigurationChange, ...] = ()
-    """What about its agent was different when it went on."""
+    """What about its agent was different when it continued."""
 
     def settle(self, plan: Plan, given: PerRun | None) -> None:
         """What this run alone was given, on top of the agent's settings."""
@@ -59,7 +59,7 @@ class Terms(Record, eq=False, kw_only=True):
             self.tool_choice = given.tool_choice
 
     def take_notes(self, notes: Mapping[str, str]) -> None:
-        """What those who watch want the journal to keep about this run."""
+        """What observers want the journal to keep about this run."""
         per_run = self.per_run or PerRun()
         self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
 
@@ -68,11 +68,11 @@ class Terms(Record, eq=False, kw_only=True):
         self.carried, self.token = carried, token
 
     def note_changes(self, changes: tuple[ConfigurationChange, ...]) -> None:
-        """The agent is not the one that wrote the journal."""
+        """Record that the agent differs from the one that wrote the journal."""
         self.changes = changes
 
     def resume(self, resumed: Resumption) -> None:
-        """It goes on from there; the time it had used counts."""
+        """It continues from there; the time it had used counts."""
         self.resumed = resumed
         self.started_at -= max(0.0, resumed.snapshot.elapsed)
 

@@ -1,4 +1,4 @@
-"""What of a transcript a model never sees: what is for applications only, and notices of earlier runs."""
+"""The parts of a transcript a model never sees: what is for applications only, and notices of earlier runs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ __all__ = ["NEVER_SENT", "hidden", "is_notice", "sendable"]
 
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 _HIDDEN = CustomMessage("hidden")
-"""Stands where the model sees nothing, so that every other message keeps its place."""
+"""A placeholder where the model sees nothing, so that every other message keeps its place."""
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
-    """What a model may see of these."""
+    """The messages a model may see."""
     return [message for message in messages if type(message) not in NEVER_SENT]
 
 
 def is_notice(message: Message) -> bool:
-    """Whether the runtime told the model this: to wind down, to go on, to try something else."""
+    """Whether the runtime told the model this: to wind down, to continue, to try something else."""
     return type(message) is UserMessage and message.internal and message.reason is not None
 
 
 def hidden(
     messages: Sequence[Message], sizes: Sequence[int], stale: frozenset[int]
 ) -> tuple[Sequence[Message], Sequence[int]]:
-    """The messages and their sizes, with nothing where the stale ones stand; the same lists when there is none."""
+    """The messages and their sizes, with nothing where the stale ones are; the same lists when there is none."""
     if not stale:
         return messages, sizes
     messages, sizes = list(messages), list(sizes)

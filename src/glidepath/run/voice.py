@@ -1,4 +1,4 @@
-"""Who hears what happens: observers, a sink, the consumer of a stream. One counter numbers what they hear."""
+"""Delivers events to observers, a sink and the consumer of a stream, numbered by one counter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST = 1 << 62
 
 
 class Consumer(Protocol):
-    """Whoever consumes the events of a run, as `RunStream` does: they wait for it in its `outbox`."""
+    """A consumer of the events of a run, such as `RunStream`: they wait for it in its `outbox`."""
 
     outbox: list[Event]
 
@@ -38,7 +38,7 @@ def counter(number: int) -> Callable[[], int]:
 
 
 class Voice(Record, eq=False, kw_only=True):
-    """How a run says what happened. `tell_all` is None when nobody listens."""
+    """How a run emits events. `tell_all` is None when nobody listens."""
 
     run_id: str
     parent_id: str | None
@@ -59,11 +59,11 @@ class Voice(Record, eq=False, kw_only=True):
 
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
-        """The voice of a run for what is no part of its answer: nobody hears it."""
+        """The voice of a run for anything that is not part of its answer: nobody hears it."""
         return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, next_number=counter(1))
 
     def attend(self, stream: Consumer | None, audience: Audience | None) -> None:
-        """Whoever wants to hear is told from now on."""
+        """From now on the listeners are told."""
         outbox = None if stream is None else stream.outbox
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
@@ -78,7 +78,7 @@ class Voice(Record, eq=False, kw_only=True):
             self.make_chunks = partial(map, StreamChunk, repeat(self.run_id), repeat(self.parent_id))
 
     def rename(self, run_id: str) -> None:
-        """Another id, before anything is said: a replay has that of the run it repeats."""
+        """Another id, before anything is emitted: a replay has that of the run it repeats."""
         self.run_id = run_id
         self.attend(self.stream, self.audience)
 

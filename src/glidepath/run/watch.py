@@ -88,7 +88,7 @@ class Alive(Protocol):
 
 
 class Patience(Value, frozen=True, kw_only=True):
-    """How long a stream may be silent, in seconds; None is for ever. `grain` is how finely that is measured."""
+    """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
 
     first_chunk: float | None
     stall: float | None
@@ -182,7 +182,7 @@ class Watch(TaskBound):
     # --- time -------------------------------------------------------------------------------------------------
 
     def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
-        """Give the coming wait a time limit of its own; None lifts it. Cheap: the timer is moved lazily.
+        """Give the coming wait its own time limit; None lifts it. Cheap: the timer is moved lazily.
 
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
         """
@@ -211,7 +211,7 @@ class Watch(TaskBound):
             self._arm(at)
 
     def _still_alive(self, now: float) -> bool:
-        """Whether what is listened to may go on; looks again in a while."""
+        """Whether what is listened to may continue; looks again in a while."""
         patient, times = self._patient, self._times
         if patient is None or times is None:
             return False
@@ -227,7 +227,7 @@ class Watch(TaskBound):
         return now < ends_at
 
     def land_by(self, at: float) -> None:
-        """The landing has begun: it has until then, and no window opens any more."""
+        """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
         self.deadline_at = min(self.deadline_at, at)
         if self.deadline_at < self._handle_at:
@@ -397,7 +397,7 @@ class Watch(TaskBound):
         return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
 
     async def settle(self) -> None:
-        """Leave no cancellation of foreign code behind in the task, not even one that has not arrived yet."""
+        """Leave no cancellation of foreign code in the task, not even a pending one."""
         if self.disown():
             await self.let_others_hear()
 
@@ -406,7 +406,7 @@ class Watch(TaskBound):
         self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
 
     def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
-        """The run goes on in another task, since whoever had waited for it there has let go of it."""
+        """The run continues in another task, since its former caller has let go of it."""
         if self.task is old:
             self.retract()
             self.task, self.base = new, new.cancelling()
@@ -414,7 +414,7 @@ class Watch(TaskBound):
             self.level, self.own, self.heard = self.base, 0, 0
 
     def forgive(self, *, asked: bool) -> bool:
-        """Foreign code had cancelled itself, and has taken it back: it may go on, unless it was asked to stop, too."""
+        """Foreign code cancelled itself and took it back: it may continue, unless it was also asked to stop."""
         if not asked:
             self._patience_at = inf
         return asked
@@ -448,14 +448,14 @@ class Watch(TaskBound):
             self.wanted = False
 
     async def let_others_hear(self) -> None:
-        """A run that was interrupted gives way once: whoever was cancelled with it hears of it before it does more."""
+        """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
             self.delivered(cancelled)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
-        """Await a future of our own, raced against every interrupt. Raises `CancelledError` when interrupted."""
+        """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
         if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
             await self.settle()
         if self.wanted:

@@ -1,16 +1,16 @@
-"""Whose cancellation is it? Foreign code may cancel the task that it shares with its run; so may the caller.
+"""Attributes cancellations: foreign code may cancel the task that it shares with its run, and so may the caller.
 
 A run drives foreign code inside its caller's task, and asyncio counts cancellations without saying who made them. Code
-that takes its own back (`asyncio.timeout`) is no trouble. Some never does: a `TaskGroup` before Python 3.13 whose task
+that takes its own back (`asyncio.timeout`) is no problem. Some never does: a `TaskGroup` before Python 3.13 whose task
 fails while the group waits for it (python/cpython#116720), timers of some HTTP clients, a plain
 `asyncio.current_task().cancel()`. Such a cancellation says nothing about the caller, who must not pay for it. Three
 moments tell whose it is:
 
 - While foreign code runs, nobody else does: a cancellation made meanwhile is its own (Ctrl-C apart, which asyncio turns
   into a cancellation wherever the program happens to be).
-- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` stands in front of that future
-  and hears it happen, in the context of whoever does it: tasks, timers and callbacks that were made inside a run carry
-  its mark (`INSIDE`).
+- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` sits in front of that future
+  and hears it happen, in the context of the code that does it: tasks, timers and callbacks that were made inside a run
+  carry its mark (`INSIDE`).
 - Whatever cannot be told apart is the caller's, as before.
 """
 
@@ -21,9 +21,15 @@ import signal
 import sys
 from asyncio.runners import Runner
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import FrameType
+
+    from glidepath.run.watch import Watch
 
 __all__ = ["INSIDE", "Ear", "is_by_hand"]
 
@@ -40,7 +46,7 @@ class Ear:
 
     __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback")
 
-    def __init__(self, future: Any, watch: Any, coroutine: Any) -> None:
+    def __init__(self, future: asyncio.Future[Any], watch: Watch, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._asyncio_future_blocking = True
         future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it
         self.add_done_callback = future.add_done_callback
@@ -52,26 +58,28 @@ class Ear:
 
     def done(self) -> bool:
         """Whether the future has its result."""
-        return self._future.done()  # type: ignore[no-any-return]
+        return self._future.done()
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """A future, for whoever asks what a task waits for, as anyio does."""
+        """A future, for code that asks what a task waits for, as anyio does."""
         return asyncio.Future
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else it is asked, such as `cancelled` by anyio's memory streams."""
+        """Any other attribute, such as `cancelled` by anyio's memory streams."""
         return getattr(self._future, name)
 
-    def cancel(self, msg: Any = None) -> bool:
+    def cancel(self, msg: object = None) -> bool:
         """Somebody cancels the task: take note when it is the foreign code itself."""
         watch = self._watch
         late = asyncio.current_task(watch.loop) is watch.task  # it cancelled itself before it waited: that is counted
         if not late and not watch.poking and self._from_inside(sys._getframe(1)):  # noqa: SLF001 - who called `cancel`
             watch.heard += 1
-        return self._future.cancel(msg=msg)  # type: ignore[no-any-return]
+        return self._future.cancel(msg=msg)
 
-    def _from_inside(self, caller: Any) -> bool:
+    def _from_inside(self, caller: FrameType | None) -> bool:
+        if caller is None:
+            return False
         if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
             return self._from_inside(caller.f_back)
         if caller.f_code is _BY_HAND:

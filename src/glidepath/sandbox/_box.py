@@ -149,7 +149,7 @@ def _resident(pid: int) -> int:
 
 
 def _become(job: dict[str, Any], kept: list[int]) -> None:
-    """Give up everything, and become the program."""
+    """Drop all privileges, and become the program."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -196,7 +196,7 @@ def _close_all(first: int, kept: set[int]) -> None:
 
 
 def _drop_capabilities(machine: str) -> None:
-    """Nothing that root may do is left, and nothing brings it back."""
+    """Drop every privilege of root for good."""
     for number in range(64):
         _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)
@@ -256,7 +256,7 @@ def _found(program: str, environment: dict[str, str]) -> str:
 
 
 def _bridge(port: int, path: str) -> None:
-    """In a process of its own: what connects to this port inside is passed on to the proxy outside."""
+    """In its own process: what connects to this port inside is passed on to the proxy outside."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

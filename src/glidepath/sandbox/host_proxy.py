@@ -1,4 +1,4 @@
-"""The way out for a sandbox with a list of hosts: an HTTP proxy of ours, on a socket that only its bridge has.
+"""The way out for a sandbox with a list of hosts: our HTTP proxy, on a socket that only its bridge has.
 
 It connects to listed hosts and to nobody else. Names are resolved here, outside, and a name that leads to this machine
 or to a private network is refused unless it was listed as an address or as `localhost`: a name server could send the
@@ -75,12 +75,12 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def listed(hosts: Sequence[str]) -> tuple[Listed, ...]:
-    """The entries of a list; raises `ConfigurationError` for one that is none."""
+    """The entries of a list; raises `ConfigurationError` for a malformed one."""
     return tuple(Listed(host) for host in hosts)
 
 
 class HostProxy:
-    """Serves one sandbox from `start` to `close`, on threads of its own."""
+    """Serves one sandbox from `start` to `close`, on its own threads."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = listed(hosts)
@@ -236,5 +236,5 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def free_port() -> int:
-    """A port for the bridge; inside it has a network of its own, where every port is free."""
+    """A port for the bridge; inside it has its own network, where every port is free."""
     return 3128 + os.getpid() % 1000

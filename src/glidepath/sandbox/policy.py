@@ -45,7 +45,7 @@ _LEAST_ABI = 6  # Linux 6.12: before that, signals and abstract sockets lead out
 
 
 class SandboxError(ToolError):
-    """No sandbox can be closed here as it was declared; the message says what is missing and what to do."""
+    """The declared sandbox does not work here; the message says what is missing and what to do."""
 
 
 class Sandbox(Value, frozen=True):
@@ -95,7 +95,7 @@ class Sandbox(Value, frozen=True):
         """The policy in a few words, for a person who decides."""
         network = {"none": "no network", "all": "the whole network"}.get(str(self.network))
         reach = network or f"network: {', '.join(self.hosts)}"
-        return f"sandboxed: {reach}, writes only in {', '.join(self.writable) or 'a folder of its own'}"
+        return f"sandboxed: {reach}, writes only in {', '.join(self.writable) or 'its own folder'}"
 
     def mechanism(self) -> str:
         """The first of `by` that works here and can do all this; raises `SandboxError` when none does."""
@@ -110,7 +110,7 @@ class Sandbox(Value, frozen=True):
                 return name
             reasons.append(f"{name}: {missing}")
         raise SandboxError(
-            f"no sandbox can be closed here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
+            f"no sandbox works here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
             "without a sandbox by naming it: Sandbox(by=['bubblewrap', 'landlock', 'none'])"
         )
 
@@ -122,7 +122,7 @@ class Sandbox(Value, frozen=True):
             return "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
         for place in self.readable:
             if place not in self.writable and any(Path(place).is_relative_to(above) for above in self.writable):
-                return f"{place} is to be read only, inside a folder that may be written: that needs bubblewrap"
+                return f"{place} is read-only inside a writable folder: that needs bubblewrap"
         return ""
 
     def enter(
@@ -287,7 +287,7 @@ def _through_proxy(job: dict[str, Any], port: int) -> None:
 
 
 def _environment(sandbox: Sandbox, home: str) -> dict[str, str]:
-    """Nothing of ours but what was named: no keys, no tokens."""
+    """Nothing of ours except what was named: no keys, no tokens."""
     found = {"PATH": PROGRAMS, "HOME": home or "/", "LANG": "C.UTF-8", "TERM": "dumb"}
     for name in sandbox.env:
         if name in os.environ:  # what was named in code, by whoever declared the sandbox
@@ -350,7 +350,7 @@ def landlock_abi() -> int:
 
 
 def why_not(mechanism: str) -> str:
-    """Why a mechanism cannot be used here; empty when it can. It is tried out, and the answer is remembered."""
+    """Why a mechanism cannot be used here; empty when it can. It is tested once, and the answer is cached."""
     known = _TRIED.get(mechanism)
     if known is None:
         known = _TRIED[mechanism] = _tried(mechanism)
@@ -382,7 +382,7 @@ def _tried(mechanism: str) -> str:
                 check=False,
             )
     except (OSError, subprocess.SubprocessError, SandboxError) as error:
-        return f"it cannot be tried out: {error}"
+        return f"it cannot be tested: {error}"
     finally:
         del _TRIED[mechanism]
     if done.returncode == 7:  # noqa: PLR2004
@@ -392,7 +392,7 @@ def _tried(mechanism: str) -> str:
 
 
 def _missing(mechanism: str) -> str:
-    """What is not there at all, without trying."""
+    """What is missing, known without trying."""
     if sys.platform != "linux":
         return f"it needs Linux, and this is {sys.platform}"
     if platform.machine() not in KNOWN_MACHINES:
@@ -400,7 +400,7 @@ def _missing(mechanism: str) -> str:
     if mechanism == "bubblewrap":
         return "" if shutil.which("bwrap", path=PROGRAMS) else "bubblewrap is not installed"
     abi = landlock_abi()
-    return "" if abi >= _LEAST_ABI else f"this kernel has Landlock version {abi}, and version {_LEAST_ABI} is needed"
+    return "" if abi >= _LEAST_ABI else f"this kernel has Landlock version {abi}, but version {_LEAST_ABI} is needed"
 
 
 # --- checks -----------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def _paths(field: str, given: object) -> tuple[str, ...]:
         if not os.path.exists(path):  # noqa: PTH110
             raise ConfigurationError(f"Sandbox.{field}: {text!r:.120} does not exist; make it first")
         if field == "write" and (path in _NEVER_WRITTEN or path.startswith(_NOTHING_WRITTEN_IN)):
-            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is a part of the system; name a folder of your own")
+            raise ConfigurationError(f"Sandbox.write: {text!r:.120} is part of the system; name your own folder")
         if field == "read" and path in ("/", "/proc", "/sys", "/dev"):
             raise ConfigurationError(f"Sandbox.read: {text!r:.120} is the whole system; name what the program needs")
         found.append(path)
@@ -480,5 +480,5 @@ def _check(sandbox: Sandbox) -> None:
         raise ConfigurationError(f"Sandbox.by={list(sandbox.by)!r:.80} must name some of {', '.join(MECHANISMS)}")
     if "none" in sandbox.by[:-1]:
         raise ConfigurationError(
-            f"Sandbox.by={list(sandbox.by)!r:.80}: 'none' must be the last, since what follows it is never tried"
+            f"Sandbox.by={list(sandbox.by)!r:.80}: 'none' must come last: anything after it is never tried"
         )

@@ -1,7 +1,7 @@
 """The filter for system calls that every sandboxed program gets: a seccomp program, made here, loaded by the launcher.
 
 Refused is what no tool needs and what has been a way out of sandboxes: mounts, namespaces, tracing, keys, kernel
-modules, sockets of other families, and typing into somebody's terminal.
+modules, sockets of other families, and typing into a terminal.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ def app(
     token: str | Mapping[str, str] | None = None,
     **options: Any,
 ) -> Starlette:
-    """An ASGI application that serves these agents; mount it in one of yours, or hand it to uvicorn.
+    """An ASGI application that serves these agents; mount it in your own, or pass it to uvicorn.
 
     `token` is one secret that may do everything, or a mapping of secrets to what they may do (`"view"`, `"control"`,
-    or `"control:NAME"`, whose name is journalled with every action). Without one, a random token is made:
+    or `"control:NAME"`, whose name is journaled with every action). Without one, a random token is made:
     `application.state.token`. The options are the fields of `glidepath.serve.application.ServeOptions`.
     """
     try:

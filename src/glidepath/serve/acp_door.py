@@ -49,7 +49,7 @@ class EditorAgent:
         self._always: dict[str, set[str]] = {}
 
     def on_connect(self, conn: Any) -> None:
-        """Whom to talk to."""
+        """Remember the client."""
         self._editor = conn
 
     # --- sessions ---------------------------------------------------------------------------------------------
@@ -83,7 +83,9 @@ class EditorAgent:
     ) -> schema.NewSessionResponse:
         """Begin a session. Servers of the editor are refused: an agent brings its own."""
         if mcp_servers:
-            raise acp.RequestError.invalid_params({"mcpServers": "this agent brings its own tools: configure none"})
+            raise acp.RequestError.invalid_params(
+                {"mcpServers": "this agent brings its own tools: do not configure any"}
+            )
         session = Session()
         self._sessions[session.id] = session if self._store is None else session.id
         self._folders[session.id] = cwd
@@ -97,7 +99,7 @@ class EditorAgent:
         additional_directories: Any = None,  # noqa: ARG002
         **_: Any,
     ) -> schema.LoadSessionResponse:
-        """Take up a session that a store keeps, and show what was said in it."""
+        """Load a stored session, and show what was said in it."""
         if self._store is None:
             raise acp.RequestError.invalid_params({"sessionId": "this agent keeps no sessions: start it with --store"})
         from glidepath.sessions.archive import read_journal
@@ -132,14 +134,14 @@ class EditorAgent:
         return schema.ListSessionsResponse(sessions=found, next_cursor=page.cursor)
 
     async def close_session(self, session_id: str, **_: Any) -> None:
-        """Stop what flies in it, and forget it."""
+        """Stop what is running in it, and forget it."""
         await self.cancel(session_id)
         self._sessions.pop(session_id, None)
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> schema.PromptResponse:
-        """Fly one run to its end, asking for permission where it pauses."""
+        """Execute one run to its end, asking for permission where it pauses."""
         session = self._sessions.get(session_id)
         if session is None:
             raise acp.RequestError.resource_not_found(f"there is no session {session_id!r:.80}: begin one first")

@@ -1,6 +1,6 @@
 """The door for AG-UI front ends: a thread is a session, a run that waits for a person ends with interrupts.
 
-`POST /agui` flies the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
+`POST /agui` runs the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
 that name. Tools of the front end are refused: an agent brings its own. How the run ended is in the last event's
 metadata.
 """
@@ -99,7 +99,7 @@ class AguiDoor:
         if asked is None and len(self.hub.agents) == 1:
             return next(iter(self.hub.agents))
         if not isinstance(asked, str):
-            raise Refused(404, "no_agent", f"say which agent: POST /agui/NAME with one of {', '.join(self.hub.agents)}")
+            raise Refused(404, "no_agent", f"name an agent: POST /agui/NAME with one of {', '.join(self.hub.agents)}")
         self.hub.agent(asked)
         return asked
 
@@ -126,7 +126,9 @@ class AguiDoor:
         decisions = {entry.interrupt_id: _decision(entry) for entry in given.resume or ()}
         waiting = await self.actions.undecided(found.run_id)
         if missing := waiting - set(decisions):
-            raise Refused(409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request, too")
+            raise Refused(
+                409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request as well"
+            )
         for call_id in sorted(decisions, key=waiting.__contains__):  # one that does not wait is refused before the rest
             await self.actions.decide(found.run_id, decisions[call_id], who)
         return feed, after
@@ -376,4 +378,4 @@ def _part(part: Any) -> TextBlock | ImageBlock:
             return inline_image(kind, source.value)
         except ValueError as error:
             raise Refused(400, "bad_messages", str(error)) from None
-    raise Refused(400, "bad_messages", f"a part of type {part.type!r:.40} is not taken: send text or images")
+    raise Refused(400, "bad_messages", f"a part of type {part.type!r:.40} is not supported: send text or images")

@@ -59,8 +59,8 @@ _DISCONNECTS = ("land", "continue")
 class ServeOptions(Settings, frozen=True, kw_only=True):
     """How a server behaves.
 
-    `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
-    last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
+    `max_runs` run at once, more are refused with 429. `on_disconnect` is what happens to a run without a store when
+    its last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
     localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
     `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
     left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.
@@ -93,7 +93,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
-        """The error for an option that is none."""
+        """The error for an unknown option."""
         return ConfigurationError(f"serve has no option {name!r}; there are {', '.join(cls.__struct_fields__)}")
 
 
@@ -173,7 +173,7 @@ class DeckServer:
         self.kills = KillActions(self.actions)
 
     async def open(self) -> None:
-        """Be ready; take up what was lost, when that is wanted."""
+        """Get ready; resume lost runs if asked to."""
         await self.hub.open()
         self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
         if self.options.resume_lost and self.hub.store is not None:
@@ -285,11 +285,11 @@ class DeckServer:
         return await self.reader.records(request.path_params["id"], after, limit)
 
     async def at(self, request: Request) -> dict[str, Any]:
-        """How it stood after a turn."""
+        """Its state after a turn."""
         return await self.reader.at(request.path_params["id"], _number(request, "turn", 0, 0, MOST))
 
     async def approvals(self, _: Request) -> dict[str, Any]:
-        """What waits for a person."""
+        """Calls that are waiting for a person."""
         return {"approvals": await self.reader.approvals()}
 
     async def budgets(self, _: Request) -> dict[str, Any]:
@@ -338,7 +338,7 @@ class DeckServer:
     async def start(self, _: Request, body: StartBody, who: Visitor) -> dict[str, Any]:
         """Start a run."""
         if not body.prompt.strip() or "\0" in body.prompt:
-            raise Refused(400, "bad_prompt", "prompt must be a text that is not empty and has no NUL character")
+            raise Refused(400, "bad_prompt", "prompt must be a non-empty str and has no NUL character")
         if len(body.prompt) > MAX_PROMPT:
             raise Refused(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
         feed = await self.hub.start(
@@ -353,7 +353,7 @@ class DeckServer:
     # --- looking after the process ----------------------------------------------------------------------------
 
     async def openapi(self, _: Request) -> dict[str, Any]:
-        """What there is to ask."""
+        """The OpenAPI page."""
         return openapi_page(self.options.prefix)
 
     async def metrics(self, _: Request) -> Response:
@@ -362,8 +362,8 @@ class DeckServer:
             await self.hub.measures.settle()
         hub = self.hub
         figures = {
-            "glidepath_serve_runs_in_flight": ("gauge", "Runs that fly in this process", len(hub.flights)),
-            "glidepath_serve_runs_most": ("gauge", "Runs that may fly at once", hub.max_runs),
+            "glidepath_serve_runs_in_flight": ("gauge", "Runs in this process", len(hub.flights)),
+            "glidepath_serve_runs_most": ("gauge", "Runs allowed at once", hub.max_runs),
             "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
             "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),
         }
@@ -375,7 +375,7 @@ class DeckServer:
         return {"status": "ok"}
 
     async def ready(self, _: Request) -> dict[str, Any]:
-        """It can work: the store answers."""
+        """Ready to work: the store answers."""
         if self.hub.store is not None:
             try:
                 await self.reader.cards(limit=1)
@@ -455,7 +455,7 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
         try:
             body = read(await request.body() or b"{}")
         except (WireError, ValueError, RecursionError) as error:
-            raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+            raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
         check_reason(getattr(body, "reason", ""))
 
         async def act(request: Request) -> Any:

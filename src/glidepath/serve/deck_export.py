@@ -22,7 +22,7 @@ _SCRIPT = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
 _LINKS = re.compile(r"<link[^>]*>")
 _MOST_TURNS, _PAGE = 300, 1000
-MISSING = "the flight deck's page is not built: run `make deck` in the checkout (needs Node 20 or newer)"
+MISSING = "the flight deck's page is not built: run `make deck` in the checkout (needs Node.js 20.19 or later)"
 
 
 async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:

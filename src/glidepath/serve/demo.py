@@ -278,7 +278,7 @@ def demo_agents() -> dict[str, Agent[Any]]:
 
 
 class DemoFleet:
-    """Flies the demo: every agent once, then again every now and then, as long as somebody may be looking."""
+    """Runs the demo: every agent once, then again every now and then, as long as somebody may be looking."""
 
     def __init__(self, hub: Hub, *, again: float = AGAIN, rounds: int | None = None) -> None:
         self._hub = hub

@@ -1,4 +1,4 @@
-"""Event logs: every event of every run, numbered without gaps, written before anybody is shown it.
+"""Event logs: every event of every run, numbered without gaps, written before anyone sees it.
 
 A log outlives the server's process. Numbers of a run only ever rise by one, so that a reader who comes back with the
 last number it has seen misses nothing and sees nothing twice, whichever process answers.
@@ -69,11 +69,11 @@ class EventLog(Protocol):
         ...
 
     async def prune(self, older_than: float) -> None:
-        """Forget the events of runs that wrote none for so many seconds."""
+        """Forget the events of runs that wrote none for this many seconds."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
@@ -114,7 +114,7 @@ class MemoryLog:
         """Nothing is open."""
 
     async def prune(self, older_than: float) -> None:
-        """There are never more than so many runs."""
+        """There are never more than this many runs."""
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -151,7 +151,7 @@ class FolderLog:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise StoreError(
-                f"events cannot be written to {self.folder} ({why}); make room, or make it a folder to write to",
+                f"events cannot be written to {self.folder} ({why}); free some space, or make the folder writable",
                 kind="unavailable",
             ) from None
 
@@ -222,7 +222,7 @@ class FolderLog:
             os.close(file)
 
     async def prune(self, older_than: float) -> None:
-        """Remove the files of runs that wrote nothing for so many seconds."""
+        """Remove the files of runs that wrote nothing for this many seconds."""
         before = time.time() - older_than
         for path in list(self.folder.glob("*.jsonl")) if self.folder.is_dir() else []:
             with suppress(OSError):
@@ -250,16 +250,17 @@ def _mend(file: int, size: int) -> None:
 def log_for(store: Any) -> EventLog:
     """The log that belongs to a store: beside an embedded one, a table of PostgreSQL, else in memory.
 
-    A store that redacts has its log in memory: events would otherwise be on disk as they were said.
+    A store that redacts has its log in memory: events would otherwise be on disk verbatim.
     """
     from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+    from glidepath.sessions.event_files import events_folder
     from glidepath.sessions.redaction import redactor_of
 
     if store is None or redactor_of(store) is not None:
         return MemoryLog()
-    if isinstance(store, SegmentStore | SqliteStore):
-        path = Path(store.path)
-        return FolderLog(path.with_name(f"{path.name}-events"))
+    folder = events_folder(store) if isinstance(store, SegmentStore | SqliteStore) else None
+    if folder is not None:
+        return FolderLog(folder)
     if isinstance(store, PostgresStore):
         from glidepath.serve.postgres_log import PostgresLog
 

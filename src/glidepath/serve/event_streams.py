@@ -1,4 +1,4 @@
-"""Server-sent events: the events of one run, and the changes of the list, for as long as somebody reads."""
+"""Server-sent events: the events of one run, and the changes of the list, as long as there is a reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEAT = b": \n\n"
 
 
 def told(kind: str, value: object, number: int | None = None) -> bytes:
-    """A message that is no event of a run."""
+    """A message that is not an event of a run."""
     mark = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (mark, kind.encode(), _wire.encode(value))
 

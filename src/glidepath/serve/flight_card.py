@@ -60,7 +60,7 @@ def _line(text: str) -> str:
 
 
 def state_of(outcome: str | None) -> str:
-    """Where a run stands that nobody flies, by the outcome that its journal has."""
+    """The state of a run that no process runs, by the outcome that its journal has."""
     if outcome is None:
         return "lost"
     return "paused" if outcome == LoopOutcome.PAUSED.value else "ended"
@@ -93,7 +93,7 @@ def pending_items(result: RunResult, agent: str, asked: Mapping[str, float]) -> 
 
 
 class FlightCard:
-    """Listens to the events of one run and knows how it stands."""
+    """Listens to the events of one run and knows its state."""
 
     def __init__(self, run_id: str, session_id: str, agent: str = "", parent: str | None = None) -> None:
         self.run_id, self.session_id, self.agent, self.parent = run_id, session_id, agent, parent
@@ -254,7 +254,7 @@ class FlightCard:
 
     @property
     def text(self) -> str:
-        """The answer; while it flies, what the model has written so far."""
+        """The answer; while it runs, what the model has written so far."""
         return "".join(self._parts) if self.result is None else self.result.text
 
     @property
@@ -265,7 +265,7 @@ class FlightCard:
         return None if self.money is None else f"{dollars(self.money):f}"
 
     def gauges(self, now: float, meter: Any = None) -> tuple[Gauge, ...]:
-        """One for each limit, and for tokens, money and turns in any case; `meter` knows reserves while it flies."""
+        """One for each limit, and for tokens, money and turns in any case; `meter` knows reserves while it runs."""
         limits, found = self.limits, []
         tokens, money = self._reserved
         keep = (0, 0) if meter is None else (meter.held_tokens, meter.held_money)

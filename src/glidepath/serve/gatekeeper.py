@@ -1,4 +1,4 @@
-"""Who may come in: host, origin, token, role, content type and size are checked before any route is asked.
+"""Access control: host, origin, token, role, content type and size are checked before any route.
 
 Every answer leaves with headers that keep a browser from doing anything but showing our own page.
 """
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
+from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.refusals import Refused
 
 __all__ = ["CSP", "Gatekeeper", "Visitor", "allowed_hosts", "checked_tokens", "is_loopback"]
@@ -30,7 +31,7 @@ BODY_SECONDS = 10.0  # in which a body must have arrived
 LEAST_TOKEN = 16  # characters
 ROLES = ("view", "control")
 OPEN = frozenset({"/healthz", "/readyz"})
-"""Paths that need neither a token nor a known host: for whoever looks after the process."""
+"""Paths that need neither a token nor a known host: health checks for the operator."""
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
@@ -49,7 +50,7 @@ _READ = ("GET", "HEAD")
 
 
 class Visitor(Value, frozen=True):
-    """Who asks: what the token is called, and what it may do."""
+    """The caller: the name of the token, and what it may do."""
 
     name: str
     role: str
@@ -117,7 +118,7 @@ class Gatekeeper:
         self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let it pass, or answer with what is wrong."""
+        """Let it pass, or answer with the error."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})
@@ -149,6 +150,9 @@ class Gatekeeper:
                     return
                 if scope["method"] not in _READ:
                     receive = await self._body(scope, receive)
+                    with in_trace_of_caller(_headers(scope)):
+                        await self.app(scope, receive, sent)
+                    return
             await self.app(scope, receive, sent)
         except Refused as refused:
             if began:
@@ -162,7 +166,7 @@ class Gatekeeper:
         hosts = headers.get("host", [])
         if len(hosts) != 1 or _host(hosts[0]) not in self._hosts:
             raise Refused(
-                421, "wrong_host", "this server does not answer under that host name; start it with --allowed-host NAME"
+                421, "wrong_host", "this server does not answer to that host name; start it with --allowed-host NAME"
             )
         origin, site = headers.get("origin", [None])[-1], headers.get("sec-fetch-site", [None])[-1]
         if origin is not None and not self._same_origin(origin, hosts[0]):
@@ -176,7 +180,7 @@ class Gatekeeper:
             return
         visitor = self._visitor(headers)
         if visitor.role != "control" and scope["method"] not in _READ:
-            raise Refused(403, "view_only", "this token may only look; use a token with the role control")
+            raise Refused(403, "view_only", "this token is read-only; use a token with the role control")
         scope.setdefault("state", {})["visitor"] = visitor
 
     def _same_origin(self, origin: str, host: str) -> bool:

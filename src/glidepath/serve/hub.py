@@ -1,4 +1,4 @@
-"""The hub: drives the runs of this server, whoever watches or does not, and finds the feed of any run.
+"""The hub: drives the runs of this server, watched or not, and finds the feed of any run.
 
 A run belongs to the hub, not to the request that started it: a client that goes away changes nothing. What the hub
 knows about a run is folded from its events; with a store, everything can be found again after the process has died.
@@ -55,7 +55,7 @@ class ChildEvents(Plugin):
         self._breakers = hub.breakers
 
     def event_observer(self, event: Event) -> None:
-        """Pass it on when it is a child's; wake whoever reads it when it is not."""
+        """Pass it on when it is a child's; wake its readers when it is not."""
         if event.parent_id is not None:
             self._tell(event)
             return
@@ -81,7 +81,7 @@ class Flight(Record, eq=False, kw_only=True):
 
 
 class Hub:
-    """Everything that flies in this process, and where to find what does not."""
+    """Everything that runs in this process, and where to find what does not."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Hub:
         """Of sessions that no store keeps."""
         self.closing = False
         """The server is shutting down: nothing starts any more, and streams end."""
-        self.switches = Switchboard(store, log)
+        self.switches = Switchboard(store)
         """The kill switches that hold runs back."""
         self.recorded = 0
         """Events that were logged so far."""
@@ -143,7 +143,7 @@ class Hub:
                 await agent.__aenter__()
 
     async def ground(self) -> None:
-        """Stop what flies, for a resume with a store, wait for it a few seconds, and let readers end; start nothing."""
+        """Stop the runs (a store lets you resume them), wait a few seconds, let readers end; start nothing."""
         if self.closing:
             return
         self.closing = True
@@ -157,7 +157,7 @@ class Hub:
             feed.wake()
 
     async def close(self) -> None:
-        """Ground everything, and let go of files and connections."""
+        """Ground everything, and close files and connections."""
         await self.ground()
         if self._loop is not None:
             for agent in {id(one): one for one in self.agents.values()}.values():
@@ -270,7 +270,7 @@ class Hub:
         return Flight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
 
     async def _launch(self, flight: Flight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
-        """Fly it in a task of its own, and wait until it has taken off."""
+        """Run it in its own task, and wait until it has taken off."""
         await self.open()
         self._starting.add(flight)
         if session is not None:
@@ -296,7 +296,7 @@ class Hub:
                         flight.started.set_result(feed)
             flight.result = stream.result
             if not flight.started.done():
-                raise Refused(409, "already_done", "this run is done: there is nothing to resume; start a new one")
+                raise Refused(409, "already_done", "this run is done and cannot be resumed; start a new one")
         except BaseException as error:
             self._failed(flight, error)
             if not isinstance(error, Exception):
@@ -325,7 +325,7 @@ class Hub:
         return feed
 
     async def _look_again(self, flight: Flight, session_id: str) -> None:
-        """A kill switch that was thrown since the run was admitted: from here on whoever throws it sees the run."""
+        """A kill switch that was thrown since the run was admitted: from here on, throwing it finds the run."""
         try:
             held = await self.switches.held(session_id)
         except StoreError as error:
@@ -429,12 +429,12 @@ class Hub:
                     self.stamps.pop(run_id, None)
 
     def changed(self, run_id: str) -> None:
-        """A run's card is not what it was."""
+        """A run's card has changed."""
         self.changes += 1
         self.stamps[run_id] = self.changes
 
     def flight_in(self, session_id: str) -> Flight | None:
-        """What flies in a session, in this process."""
+        """What is running in a session, in this process."""
         return self.flights.get(self._latest.get(session_id, ""))
 
     def latest(self, session_id: str) -> str | None:
@@ -446,7 +446,7 @@ class Hub:
         return self._results.get(run_id)
 
     def below(self, run_id: str) -> list[RunFeed]:
-        """The feeds of a run's children, and of theirs, as far as they are at hand."""
+        """The feeds of a run's children, and of theirs, as far as they are in memory."""
         found: list[RunFeed] = []
         left = [run_id]
         while left:
@@ -484,11 +484,11 @@ class Hub:
         await asyncio.sleep(self.disconnect_grace)
         flight = self.flights.get(feed.run_id)
         if flight is not None and not feed.readers:
-            flight.token.wind_down("its reader has gone, and there is no store to keep it (on_disconnect=land)")
+            flight.token.wind_down("its reader has gone and there is no store to keep it (on_disconnect=land)")
 
 
 def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
-    """The agent as the hub flies it: watched, with the server's store, and under its name on the server."""
+    """The agent as the hub runs it: watched, with the server's store, and under its name on the server."""
     return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
 
 

@@ -44,13 +44,13 @@ class KillActions:
 
     async def _one_run(self, body: KillBody, who: Visitor, began: float) -> DoneAnswer:
         if not body.id:
-            raise Refused(400, "no_id", "say which run to stop: pass its id")
+            raise Refused(400, "no_id", "name the run to stop: pass its id")
         if body.active:
             return await self.actions.stop(body.id, ReasonBody(reason=body.reason), who)
         found = await self.reader.find(body.id)
         if self.hub.store is not None:
             await self.actions.stored(self.hub.store.flag(found.session_id, None))
-        return self.actions.done(found, began, "the stop is taken back: the run can be resumed")
+        return self.actions.done(found, began, "the stop is withdrawn: the run can be resumed")
 
     async def _tenant(self, name: str | None) -> str:
         """The tenant of this name; raises `Refused`."""
@@ -66,7 +66,7 @@ class KillActions:
         return name
 
     async def _throw(self, tenant: str | None, reason: str, who: Visitor) -> str:
-        """First hold back what would start, then stop what flies or waits: nothing slips through between the two."""
+        """First block new starts, then stop running and queued runs: nothing slips through in between."""
         why = said(reason, who, "kill switch")
         await self.switches.throw(tenant, why, who.name)
         stopped = 0
@@ -102,7 +102,7 @@ class KillActions:
         return "runs can start again"
 
     async def _elsewhere(self, tenant: str | None) -> set[str]:
-        """The sessions of runs that wait in the fleet or fly in other processes: a tenant's, or all on this store."""
+        """The sessions of runs queued in the fleet or running in other processes: a tenant's, or all on this store."""
         found: set[str] = set()
         ledger = await self.switches.ledger()
         if ledger is not None:

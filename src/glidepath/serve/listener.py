@@ -1,4 +1,4 @@
-"""The socket: uvicorn, with connections that dawdle closed."""
+"""The socket: uvicorn, with slow connections closed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeckListener(uvicorn.Server):
     """Grounds the runs before it waits for connections to end, so that readers see how their runs ended."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop what flies, then the server."""
+        """Stop the runs, then the server."""
         application: Any = self.config.app
         await application.state.hub.ground()
         await super().shutdown(sockets)

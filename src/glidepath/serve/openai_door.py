@@ -143,7 +143,7 @@ class OpenAIDoor:
         found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE))
         flight = self.hub.flights.get(found.run_id)
         if flight is None or found.feed is None:
-            raise Refused(409, "not_in_flight", "this response is not being made here: nothing was cancelled")
+            raise Refused(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
         token: CancelToken = flight.token
         token.cancel("cancelled by an OpenAI client")
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
@@ -152,7 +152,7 @@ class OpenAIDoor:
     # --- chat completions -------------------------------------------------------------------------------------
 
     async def chat(self, request: Request) -> Any:
-        """Start a run on the messages of the request: a session of its own each time, as in that API."""
+        """Start a run on the messages of the request: its own session each time, as in that API."""
         body = await _parsed(request, ChatBody)
         _no_tools(body.tools)
         if body.n not in (None, 1):
@@ -184,7 +184,7 @@ class OpenAIDoor:
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows what becomes of the run")
+                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows how the run continues")
             result = reading.result()
         finally:
             for task in (reading, leaving):
@@ -226,7 +226,7 @@ class _Response:
         self.items: list[dict[str, Any]] = []
 
     def in_progress(self) -> dict[str, Any]:
-        """As long as the run flies."""
+        """As long as the run lasts."""
         return {
             "id": RESPONSE + self.feed.run_id,
             "object": "response",
@@ -273,7 +273,7 @@ class _Response:
         }
 
     async def events(self, feed: RunFeed) -> AsyncIterator[bytes]:
-        """The stream: every turn that says something is a message of its own."""
+        """The stream: every turn that says something is its own message."""
         yield self._event("response.created", response=self.in_progress())
         yield self._event("response.in_progress", response=self.in_progress())
         written: list[str] = []
@@ -423,7 +423,7 @@ def _failure(result: RunResult[Any]) -> dict[str, Any]:
 
 def _cut_off(feed: RunFeed) -> dict[str, Any]:
     """The error of a stream that ends before its run, because the server does."""
-    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows what became of it"
+    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows how it ended"
     return {"error": _error("lost", why)}
 
 
@@ -439,7 +439,7 @@ async def _parsed(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
     except (WireError, ValueError, RecursionError) as error:
-        raise Refused(400, "bad_body", f"the body is not what this path takes: {error}"[:300]) from None
+        raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:

@@ -17,7 +17,7 @@ def read_messages(given: Any) -> tuple[str, list[Message]]:
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     if not isinstance(given, Sequence) or not given:
-        raise Refused(400, "bad_input", "input must be a text or a list of messages that is not empty")
+        raise Refused(400, "bad_input", "input must be text or a non-empty list of messages")
     instructions: list[str] = []
     messages: list[Message] = []
     for place, one in enumerate(given):

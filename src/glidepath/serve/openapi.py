@@ -125,7 +125,7 @@ _ACTS = {
     "resume": ("ReasonBody", "Continue a run that was lost, paused, stopped or limited"),
     "fork": ("ForkBody", "A new session from a turn of this one"),
     "limits": ("LimitsBody", "Continue under other limits"),
-    "settle": ("SettleBody", "Say what became of a call whose outcome is unknown"),
+    "settle": ("SettleBody", "Settle a call whose outcome is unknown"),
 }
 
 
@@ -144,9 +144,7 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
         paths[f"/api/runs/{{id}}/{verb}"] = {"post": _act(summary, body, _ref("DoneAnswer"), parameters=[_ID])}
     paths["/api/kill"] = {"post": _act("Throw a kill switch, or release it", "KillBody", _ref("DoneAnswer"))}
     for path in ("/healthz", "/readyz"):
-        paths[path] = {
-            "get": {**_read(f"{path[1:]}: for whoever looks after the process", "", {}, _ANY), "security": []}
-        }
+        paths[path] = {"get": {**_read(f"{path[1:]}: a health check for the operator", "", {}, _ANY), "security": []}}
     paths["/metrics"] = {"get": _read("Figures for Prometheus", "", {}, _TEXT, "text/plain")}
     paths["/openapi.json"] = {"get": _read("This page", "", {}, _ANY)}
     paths |= _doors()
@@ -175,7 +173,7 @@ def _doors() -> dict[str, Any]:
         "/v1/models": {"get": _read("The agents, as models", "", {}, _object({"object": _TEXT, "data": _ANY}))},
         "/v1/models/{id}": {"get": _read("One agent, as a model", "/{id}", {}, _object({"id": _TEXT}))},
         "/v1/responses": {"post": _act("Start a run, as OpenAI's Responses API", "ResponsesBody", _ANY)},
-        "/v1/responses/{id}": {"get": _read("How a response stands", "/{id}", {}, _object({"id": _TEXT}))},
+        "/v1/responses/{id}": {"get": _read("The state of a response", "/{id}", {}, _object({"id": _TEXT}))},
         "/v1/responses/{id}/cancel": {"post": _act("Stop the run of a response", None, _ANY, parameters=response)},
         "/v1/chat/completions": {"post": _act("Start a run, as OpenAI's chat completions", "ChatBody", _ANY)},
         "/agui": {"post": _act("Start or resume a run, as AG-UI", "RunAgentInput", _TEXT)},

@@ -103,7 +103,7 @@ class PostgresLog:
         self._last.pop(run_id, None)
 
     async def prune(self, older_than: float) -> None:
-        """Forget the events of runs that wrote none for so many seconds."""
+        """Forget the events of runs that wrote none for this many seconds."""
         await self._do(lambda connection: connection.execute(_PRUNE, older_than))
 
     async def close(self) -> None:

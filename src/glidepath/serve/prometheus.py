@@ -66,7 +66,7 @@ class PrometheusCounter:
 
 
 class PrometheusHistogram:
-    """How often a figure was at most so much."""
+    """How often a value was at most this."""
 
     def __init__(self, name: str, unit: str, description: str, buckets: Sequence[float]) -> None:
         self.name = f"{_name(name)}{_UNITS.get(unit, '')}"
@@ -100,7 +100,7 @@ class PrometheusHistogram:
 
 
 class PrometheusGauge:
-    """A figure that is asked for when somebody looks."""
+    """A value that is read on request."""
 
     def __init__(self, name: str, unit: str, description: str, asked: Sequence[Callable[..., Any]]) -> None:
         self.name = f"{_name(name)}{_UNITS.get(unit, '')}"

@@ -1,4 +1,4 @@
-"""Events retold from a journal: for runs of other programs, whose events nobody kept.
+"""Events retold from a journal: for runs of other programs, whose events were not kept.
 
 What a journal says in order becomes events in order, so that the same record always has the same number: a reader can
 come back, and a run in another process can be followed while its journal grows. Streamed pieces and the like are not in
@@ -152,7 +152,7 @@ class RetoldLog:
         """Nothing is written: the journal is another program's."""
 
     async def head(self, run_id: str) -> LogHead | None:  # noqa: ARG002 - as a log has it
-        """Whoever has this log knows its run."""
+        """The holder of this log knows its run."""
         return None
 
     async def count(self, run_id: str) -> int:  # noqa: ARG002
@@ -174,5 +174,5 @@ class RetoldLog:
 
 
 async def retold_feed(head: LogHead, reread: Reread) -> RunFeed:
-    """The feed of a run that only its journal tells of."""
+    """The feed of a run that only has a journal."""
     return await RunFeed(head, RetoldLog(reread)).recall()

@@ -1,6 +1,6 @@
 """What a person does to a run: land, stop, steer, decide, resume, fork, other limits, settle.
 
-Every action is journalled with its reason and who asked for it, and answers with what the run's events say came of
+Every action is journaled with its reason and who asked for it, and answers with what the run's events say came of
 it. What cannot be done is refused before anything has changed.
 """
 
@@ -43,7 +43,7 @@ _MAX_TEXT = 100_000
 
 
 class RunActions:
-    """Does it, and says what happened."""
+    """Does it, and reports what happened."""
 
     def __init__(self, hub: Hub, reader: StoreReader) -> None:
         self.hub = hub
@@ -63,7 +63,7 @@ class RunActions:
         if flight is None:
             self._reachable(found, card, "land")
             await self.remark(found, None, "land", reason, who, obey=True)
-            return self.done(found, began, "asked to land; it runs in another process and hears of it in a second")
+            return self.done(found, began, "asked to land; it runs in another process, which notices within a second")
         await self.remark(found, flight, "land", body.reason, who)
         flight.token.wind_down(reason)
         feed = _fed(flight)
@@ -82,7 +82,7 @@ class RunActions:
         await self.remark(found, flight, "stop", body.reason, who)
         if flight is None:
             await self.stored(self.store.flag(found.session_id, reason))
-            return self.done(found, began, "asked to stop; it runs in another process and hears of it in a second")
+            return self.done(found, began, "asked to stop; it runs in another process, which notices within a second")
         flight.token.cancel(reason)
         feed = _fed(flight)
         await _until(feed, lambda: feed.finished)
@@ -140,7 +140,7 @@ class RunActions:
             raise Refused(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
         known = await self._decisions(found)
         if body.id in known:
-            raise Refused(409, "decided", f"call {body.id!r:.80} was decided already ({known[body.id].kind})")
+            raise Refused(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
         try:
             check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
@@ -151,7 +151,7 @@ class RunActions:
         if left or card.agent not in self.hub.agents:
             await self._note_decision(found, body.id, made)
             await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
-            what = f"noted: {left} more to decide" if left else "noted: whoever resumes the run obeys it"
+            what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
             return self.done(found, began, what)
         await self.hub.admit(card.agent, found.session_id)
         await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
@@ -168,10 +168,10 @@ class RunActions:
     async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":
-            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it waits for a decision")
+            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
         result, _ = await self.reader.result(found, card)
         if result is None:
-            raise Refused(409, "run_lost", "how this run paused cannot be read any more")
+            raise Refused(409, "run_lost", "the record of this pause can no longer be read")
         return card, result
 
     async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
@@ -201,7 +201,7 @@ class RunActions:
     def _resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.state == "running":
-            raise Refused(409, "in_flight", "this run is in flight already")
+            raise Refused(409, "in_flight", "this run is already running")
         if not card.resumable:
             raise Refused(409, "already_done", "this run is done: start another one in its session, or fork it")
         return card
@@ -267,7 +267,7 @@ class RunActions:
         return self.done(await self.reader.find(forked.session_id), began, what)
 
     async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
-        """What a person found out about a call whose outcome is unknown; the model is told when the run continues."""
+        """What a person learned about a call with an unknown outcome; the model is told when the run continues."""
         began, found = time.perf_counter(), await self.reader.find(name)
         detail = await self.reader.detail(name)
         call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
@@ -291,7 +291,7 @@ class RunActions:
     async def remark(
         self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
-        """Journal what was done, why, and who: by the run itself where it flies here, else in the session's inbox."""
+        """Journal what was done, why, and who: by the run if it is in this process, else in the session's inbox."""
         if self.store is None or (found.entry is None and flight is None):
             return
         control = control_of(action, reason, who, **more)
@@ -333,7 +333,7 @@ _PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other a
 
 
 def check_reason(reason: str) -> None:
-    """Raises `Refused` for a reason that cannot be journalled: before anything is done."""
+    """Raises `Refused` for a reason that cannot be journaled: before anything is done."""
     if len(reason) > MAX_REASON:
         raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
     if "\0" in reason:
@@ -367,14 +367,14 @@ def _decision(body: DecideBody) -> Decision:
 
 def _text(field: str, text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise Refused(400, f"bad_{field}", f"{field} must be a text that is not empty and has no NUL character")
+        raise Refused(400, f"bad_{field}", f"{field} must be a non-empty str and has no NUL character")
     if len(text) > _MAX_TEXT:
         raise Refused(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
     return text
 
 
 def _names(waiting: Mapping[str, Any]) -> str:
-    return f"those that wait are {', '.join(waiting)}" if waiting else "none does"
+    return f"those waiting are {', '.join(waiting)}" if waiting else "none does"
 
 
 def _fed(flight: Flight) -> RunFeed:

@@ -1,4 +1,4 @@
-"""The events of one run on their way out: numbered, written to the log, then shown to whoever reads.
+"""The events of one run on their way out: numbered, written to the log, then shown to the readers.
 
 Readers have no queues. Each has the number of the last event it was sent, and is woken once for all that came since;
 a slow one just comes back later. Nothing a reader does or does not do reaches the run.
@@ -44,7 +44,7 @@ def event_line(event: Event) -> bytes:
 
 
 def _one_line(line: bytes) -> bytes:
-    """The same JSON without the signs that some readers take for the end of a line."""
+    """The same JSON without the signs that some readers treat as line ends."""
     for sign, escaped in ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085")):
         line = line.replace(sign, escaped)
     return line
@@ -65,7 +65,7 @@ def frame(number: int, line: bytes) -> bytes:
 
 
 class RunFeed:
-    """One run's events. `live` while its run flies here; `last` is the number of the last event."""
+    """One run's events. `live` while its run is in this process; `last` is the number of the last event."""
 
     def __init__(self, head: LogHead, log: EventLog) -> None:
         self.head = head
@@ -78,7 +78,7 @@ class RunFeed:
         self.incoming: list[Event] = []
         self.readers = 0
         self.meter: Any = None
-        """The meter of the run, while it flies."""
+        """The meter of the run, while it runs."""
         self.stale = False
         """The log has events of this run that were not folded yet."""
         self._ring: deque[bytes] = deque(maxlen=RING)

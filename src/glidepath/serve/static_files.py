@@ -14,8 +14,8 @@ __all__ = ["MISSING", "STATIC", "static_file"]
 STATIC = Path(__file__).parent / "static"
 """Where the built page is."""
 MISSING = (
-    "The flight deck's page is not built here. In a checkout run `make deck` (needs Node 20 or newer); a wheel has it. "
-    "The API works all the same: GET /openapi.json."
+    "The flight deck's page is not built here. In a checkout run `make deck` (needs Node.js 20.19 or later); "
+    "a wheel has it. The API works anyway: GET /openapi.json."
 )
 _HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")
 _TYPES = {

@@ -73,7 +73,7 @@ class StoreReader:
     async def find(self, name: str) -> FoundRun:
         """The run with this id, or the last one of the session with this id; raises `Refused`."""
         if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
-            raise Refused(404, "unknown_run", "there is no such run: the id is not one")
+            raise Refused(404, "unknown_run", "there is no such run: malformed id")
         feed = await self.hub.feed(name)
         if feed is None and (run_id := self.hub.latest(name)) is not None:
             feed = await self.hub.feed(run_id)
@@ -89,7 +89,7 @@ class StoreReader:
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
 
     async def _retold(self, run_id: str, entry: Entry) -> RunFeed | None:
-        """The feed of a run whose events nobody kept, from its journal."""
+        """The feed of a run whose events were not kept, from its journal."""
         if not entry.head:
             return None
         feed = self._told.get(run_id)
@@ -105,7 +105,7 @@ class StoreReader:
         return feed
 
     async def keep_telling(self, feed: RunFeed) -> None:
-        """While somebody reads a run that does not fly here: look for what its journal or its log has more."""
+        """While somebody reads a run of another process: look for what its journal or its log has more."""
         while feed.readers and not feed.live:
             await asyncio.sleep(LOOK)
             before = feed.last
@@ -190,7 +190,7 @@ class StoreReader:
         cursor: str | None = None,
         limit: int = 50,
     ) -> tuple[list[RunCard], str | None]:
-        """A page of cards, the newest first; raises `Refused` for a question that makes no sense."""
+        """A page of cards, the newest first; raises `Refused` for an invalid query."""
         if state is not None and state not in _STATES:
             raise Refused(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
         if self.store is None:
@@ -253,7 +253,7 @@ class StoreReader:
         try:
             start = int(cursor or 0)
         except ValueError:
-            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not one that a page gave") from None
+            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not from an earlier page") from None
         page = cards[max(0, start) : max(0, start) + limit]
         return page, str(start + limit) if start + limit < len(cards) else None
 
@@ -319,7 +319,7 @@ class StoreReader:
         return (None, None) if folded is None else (folded.result, folded)
 
     async def controls(self, found: FoundRun) -> list[dict[str, Any]]:
-        """What people did to the runs of a session: by its journal, and what waits in its inbox."""
+        """What people did to the runs of a session: by its journal, and what is in its inbox."""
         if self.store is None or found.entry is None:
             return []
         journal = await self.journal(found.session_id)
@@ -398,7 +398,7 @@ class StoreReader:
         return {"records": page, "total": total}
 
     async def at(self, name: str, turn: int) -> dict[str, Any]:
-        """How a run stood after a turn, by its journal."""
+        """The state of a run after a turn, from its journal."""
         found = await self.find(name)
         journal = await self.journal(found.session_id)
         if journal is None:

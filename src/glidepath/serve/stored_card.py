@@ -38,7 +38,7 @@ def spent_until(snapshot: Any) -> tuple[UsageShape, str | None]:
 
 
 def entry_state(entry: Entry, now: float) -> str:
-    """Where the last run of a session stands, by its summary and its lease."""
+    """The state of a session's last run, from its summary and lease."""
     outcome = entry.summary.get("outcome")
     if isinstance(outcome, str):
         return state_of(outcome)
@@ -128,7 +128,7 @@ def accounted_fields(card: RunCard, result: RunResult[Any] | None, folded: Folde
 
 
 def unknown_effects(result: RunResult[Any] | None, folded: Folded | None) -> tuple[Mapping[str, Any], ...]:
-    """Calls that may have taken effect: nobody knows."""
+    """Calls that may have taken effect."""
     calls = [] if result is None else list(result.unknown_effects)
     found: list[dict[str, Any]] = [
         {"call_id": one.id, "tool": one.name, "arguments": one.arguments, "since": None} for one in calls

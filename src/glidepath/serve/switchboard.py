@@ -1,8 +1,8 @@
 """The kill switches of a server: kept with its store, so that a restart, another server or a worker finds them thrown.
 
 In a fleet's PostgreSQL they are the fleet's own, and its workers obey them. Beside an embedded store they are a file
-in the folder of its event log, which only grows: who threw and released them, when and why. Without a store, or where
-the log is in memory, they last as long as the process.
+in the folder of its event log, which only grows: who threw and released them, when and why. Without a store they last
+as long as the process.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.serve.event_log import EventLog, FolderLog
+from glidepath.serve.event_log import FolderLog, log_for
 from glidepath.serve.shapes import SwitchShape
+from glidepath.sessions.redaction import RedactingStore, redactor_of
 
 __all__ = ["Switchboard"]
 
@@ -39,8 +40,13 @@ class SwitchLine(Value, frozen=True, kw_only=True, omit_defaults=True):
 class Switchboard:
     """Throws, releases and looks at kill switches; raises `StoreError` when that cannot be kept or read."""
 
-    def __init__(self, store: Any, log: EventLog) -> None:
+    def __init__(self, store: Any) -> None:
         self.store = store
+        self._hide = redactor_of(store)
+        self._kept = store
+        while isinstance(self._kept, RedactingStore):  # what it keeps elsewhere, a switch is kept beside
+            self._kept = self._kept.store
+        log = log_for(self._kept)
         self._path = log.folder / FILE if isinstance(log, FolderLog) else None
         self._lines: list[SwitchLine] = []
         self._stamp: tuple[int, int] | None = None
@@ -51,10 +57,10 @@ class Switchboard:
         if self._ledger is None:
             from glidepath.sessions import PostgresStore
 
-            if isinstance(self.store, PostgresStore) and (make or await self.store.asked(_HERE)):
+            if isinstance(self._kept, PostgresStore) and (make or await self._kept.asked(_HERE)):
                 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
-                self._ledger = FleetLedger(self.store.dsn, connections=2)
+                self._ledger = FleetLedger(self._kept.dsn, connections=2)
         return self._ledger
 
     async def thrown(self) -> list[SwitchShape]:
@@ -82,6 +88,7 @@ class Switchboard:
 
     async def throw(self, tenant: str | None, reason: str, who: str) -> None:
         """Throw the switch of a tenant, or of everything."""
+        reason = self._shown(reason)
         ledger = await self.ledger(make=True)
         if ledger is not None:
             from glidepath.engines.dbos.kill_switches import throw
@@ -102,6 +109,7 @@ class Switchboard:
 
     async def release(self, tenant: str | None, reason: str, who: str) -> bool:
         """Release a switch and take back the stops that nobody has obeyed yet; False when it was not thrown."""
+        reason = self._shown(reason)
         ledger = await self.ledger()
         if ledger is not None:
             from glidepath.engines.dbos.kill_switches import release
@@ -116,8 +124,11 @@ class Switchboard:
                 await self.store.flag(session, None)
         return True
 
+    def _shown(self, reason: str) -> str:
+        return reason if self._hide is None else self._hide.text(reason)
+
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._ledger is not None:
             await self._ledger.close()
 

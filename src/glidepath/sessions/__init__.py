@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath.sessions.session import Session, Totals
+from glidepath.sessions.session import Session
+from glidepath.stability import withdrawn
 
 if TYPE_CHECKING:
     from glidepath.sessions.memory import MemoryStore
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.segments import SegmentStore
     from glidepath.sessions.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "SegmentStore", "Session", "SqliteStore", "Totals"]
+__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "SegmentStore", "Session", "SqliteStore"]
 
 _HOMES = {
     "MemoryStore": "memory",
@@ -22,9 +23,12 @@ _HOMES = {
 }
 
 
+_withdrawn = withdrawn(__name__, session=("Totals",))
+
+
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _HOMES:
         return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'glidepath.sessions' has no attribute {name!r}")
+    return _withdrawn(name)

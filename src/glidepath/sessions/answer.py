@@ -1,4 +1,4 @@
-"""The answer of a store, within a time limit. A store that is silent must not hold its run for ever."""
+"""The answer of a store, within a time limit. A silent store must not block its run forever."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def as_store_error(error: BaseException) -> StoreError:
 async def heard(
     later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
 ) -> T:
-    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for so long.
+    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for this long.
 
-    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` takes back
-    what was done all the same, when nobody waits for the answer any more.
+    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` undoes what
+    was done anyway, when nobody waits for the answer any more.
     """
     loop = asyncio.get_running_loop()
     over, bell = False, loop.create_future()
@@ -72,7 +72,9 @@ async def called(method: Callable[..., Awaitable[T]], *arguments: object, **opti
     return await method(*arguments, **options)
 
 
-async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
+async def _take_back(
+    work: asyncio.Task[Any], later: Awaitable[object], undo: Callable[..., Awaitable[object]] | None
+) -> None:
     if work.cancelled():  # before it began
         close = getattr(later, "close", None)
         if close is not None:
@@ -82,7 +84,7 @@ async def _take_back(work: asyncio.Task[Any], later: Any, undo: Any) -> None:
             await heard(called(undo, work.result()[0]), FAREWELL)
 
 
-async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
+async def _contained(later: Awaitable[T], over: Callable[[], bool]) -> tuple[Any, BaseException | None]:
     """The answer, or what was raised: SystemExit and KeyboardInterrupt, too, stay in here."""
     try:
         return await closable(later if type(later) is CoroutineType else _awaited(later), over), None
@@ -90,5 +92,5 @@ async def _contained(later: Any, over: Any) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-async def _awaited(later: Any) -> Any:
+async def _awaited(later: Awaitable[T]) -> Any:
     return await later

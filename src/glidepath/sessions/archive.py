@@ -1,4 +1,4 @@
-"""Looking at journals and carrying them elsewhere: list, show, stop, export, import."""
+"""Inspecting and moving journals: list, show, stop, export, import."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     except StoreError as error:
         if error.kind != "damaged":
             raise
-        what = f"the journal of session {session_id!r} is damaged: {error}. `repair` keeps what is whole"
+        what = f"the journal of session {session_id!r} is damaged: {error}. `repair` keeps the intact part"
         raise StoreError(what, kind="damaged") from None
 
 

@@ -2,13 +2,13 @@
 
 A base has the state between two runs, and the messages since the base before it; the newest one names all others. To
 read a session is then to read its bases and what was written after the last: the messages, each once, and a few
-commits. Whatever does not fit is no base: the whole journal is read instead.
+commits. What does not fit is not used as a base: the whole journal is read instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
@@ -26,6 +26,9 @@ from glidepath.sessions.recollection import recalled, remember
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import Totals
 from glidepath.spi.sessions import Commit, Entry, SessionStore
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import Excerpts
 
 __all__ = ["SPAN", "Base", "folded_state", "next_base"]
 
@@ -115,14 +118,14 @@ def _written(message: object) -> bytes:
 
 
 async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
-    """The state at the end of a journal with so many commits, read from its last base where there is one."""
+    """The state at the end of a journal with this many commits, read from its last base where there is one."""
     found = await recalled(store, session_id)
     if found is not None:
         return found
-    pick: Any = getattr(store, "pick", None)
-    if pick is not None and head >= SPAN:
+    parts: Any = store if getattr(store, "pick", None) is not None else None
+    if parts is not None and head >= SPAN:
         try:
-            found = await _from_base(store, session_id)
+            found = await _from_base(parts, session_id)
         except StoreError as error:
             if error.kind != "damaged":
                 raise  # else the whole journal says what is wrong
@@ -138,7 +141,7 @@ def _flagged(folded: Folded, entry: Entry) -> Folded:
     return folded
 
 
-async def _from_base(store: Any, session_id: str) -> Folded | None:
+async def _from_base(store: Excerpts, session_id: str) -> Folded | None:
     entry, _ = await store.load(session_id, since=_NOTHING)
     refuse_unfinished(entry)
     number = entry.summary.get("base")

@@ -1,4 +1,4 @@
-"""The bookkeeping of wallets, the same in every store: what may be held, what is used, what the dead leave behind.
+"""The bookkeeping of wallets, the same in every store: what may be held, what is used, what dead runs leave behind.
 
 A store reads a few rows into a `Book`, lets one of the functions here change them, and writes back what has changed,
 all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is done here can be
@@ -132,7 +132,7 @@ class Book:
 
 
 def period_of(per: str | None, now: float) -> str:
-    """The period that is running: a day or a month of UTC; the same for ever when there is none."""
+    """The period that is running: a day or a month of UTC; the same forever when there is none."""
     if per is None:
         return ""
     return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
@@ -328,7 +328,7 @@ def _close(book: Book, row: HoldRow, total: Pair) -> None:
 
 
 def forgotten(row: HoldRow, now: float) -> bool:
-    """True for a hold of which nobody needs to know any more: it was written off long ago, or ended holding nothing."""
+    """True for a hold that is no longer needed: it was written off long ago, or ended holding nothing."""
     if row.ended:
         return row.ended < now - KEPT
     return now >= row.expires and row.grant == row.spent
@@ -391,7 +391,7 @@ def _known(book: Book, name: str) -> WalletRow:
 
 
 def overruled(book: Book, name: str, most: tuple[int | None, int | None]) -> None:
-    """An operator sets limits, or gives programs their say again."""
+    """An operator sets limits, or lets programs set them again."""
     row = _known(book, name)
     for resource, limit in enumerate(most):
         if limit is not None and row.most[resource] is None:
@@ -425,7 +425,7 @@ def gone(book: Book, name: str, *, parent: bool) -> None:
 
 
 def all_used(row: PeriodRow) -> PeriodRow:
-    """An account as another store takes it in: whoever holds something of it settles where it was held."""
+    """An account as another store takes it in: holds are settled where they were made."""
     return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
 
 
@@ -443,7 +443,7 @@ def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodR
 
 
 def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
-    """A wallet as everybody can see it."""
+    """A wallet as shown to users."""
     period = period_of(row.per, now)
     mine = {account.period: account for account in accounts if account.name == row.name}
     current = mine.get(period) or PeriodRow(name=row.name, period=period)

@@ -25,7 +25,7 @@ _EMPTY = Snapshot(run_id="")
 
 
 class Capture:
-    """Remembers the state that is in the journal, and says what is new."""
+    """Remembers the state in the journal, and reports what is new."""
 
     __slots__ = ("_known", "_print")
 
@@ -226,11 +226,6 @@ def followed(old: list[Any], new: list[Any]) -> list[Any]:
     raise AssertionError  # with all dropped, nothing is left that could differ
 
 
-def _same_names(item: object, last: object) -> bool:
-    """True for a list of texts that is like the last one: the copy we have will do, since nobody changes it."""
-    return item.__class__ is list and item == last and all(type(name) is str for name in item)
-
-
 def _copied(value: object) -> Any:
     """A copy that goes all the way down; what guards keep is small."""
     if value.__class__ is dict:
@@ -247,12 +242,11 @@ def _last_reply(run: Run) -> str | None:
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
-    """Children are only added; each has a journal of its own, so that its transcript is left out here."""
+    """Children are only added; each has its own journal, so that its transcript is left out here."""
     return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 
 def bare(result: RunResult) -> RunResult:
-    """A result without its transcript."""
-    return replace(
-        result, messages=(), new_messages=(), snapshot=None, children=tuple(map(bare, result.children)), output=None
-    )
+    """A result without its transcript, and without what the journal tells turn by turn."""
+    children = tuple(map(bare, result.children))
+    return replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)

@@ -55,8 +55,8 @@ def card(summary: Mapping[str, Any]) -> Card:
     )
 
 
-def summary_in(text: Any) -> dict[str, Any]:
-    """The summary that is written here; an empty one where there is none, whatever else stands there."""
+def summary_in(text: bytes | str) -> dict[str, Any]:
+    """The summary that is written here; an empty one where there is none, whatever else is there."""
     try:
         found = loads(text)
     except (WireError, ValueError, TypeError, RecursionError):
@@ -96,9 +96,9 @@ def _dollars(value: object) -> float | None:
 
 
 def checked_tags(tags: object) -> tuple[str, ...]:
-    """These tags, sorted, each once; raises `ConfigurationError` naming the one that cannot be."""
+    """These tags, sorted, each once; raises `ConfigurationError` naming the invalid one."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
-        raise ConfigurationError(f"tags must be several words, such as ['billing', 'team:a'], not {tags!r:.80}")
+        raise ConfigurationError(f"tags must be a list of words, such as ['billing', 'team:a'], not {tags!r:.80}")
     found = sorted({checked_tag(tag) for tag in tags})
     if len(found) > _MAX_TAGS:
         raise ConfigurationError(f"tags: a session has at most {_MAX_TAGS}, not {len(found)}; remove some")
@@ -169,7 +169,7 @@ def _start(cursor: str | None) -> tuple[float, str] | None:
             return float.fromhex(time), session_id
     except (ValueError, OverflowError):
         pass
-    raise ConfigurationError(f"cursor {cursor!r:.80} is not one that a page gave; leave it out to begin with the first")
+    raise ConfigurationError(f"cursor {cursor!r:.80} is not from an earlier page; leave it out to begin with the first")
 
 
 # --- without SQL ---------------------------------------------------------------------------------------------------

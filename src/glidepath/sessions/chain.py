@@ -50,6 +50,7 @@ _encode = _wire.encoder(enc_hook=_readable)
 
 def chained(before: bytes, number: int, body: bytes) -> bytes:
     """The hash of a commit."""
+    # Keyed with the hash before it: a commit cannot be moved to another place or another journal.
     return blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()
 
 
@@ -62,7 +63,7 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
 
 
 def plain_payload(payload: object) -> Any:
-    """A payload as whoever reads the journal finds it."""
+    """A payload as a reader of the journal finds it."""
     return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
 

@@ -40,7 +40,7 @@ def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
 
 
 def apply(old: Any, patch: Any) -> Any:
-    """What the patch makes of `old`; raises ValueError or TypeError when it is none, or does not fit."""
+    """What the patch makes of `old`; raises ValueError or TypeError when it is not a patch, or does not fit."""
     kind, *rest = patch
     if kind == "=":
         return rest[0]
@@ -53,4 +53,4 @@ def apply(old: Any, patch: Any) -> Any:
     if kind == "[":
         dropped, added = rest
         return [*(old or [])[dropped:], *added]
-    raise ValueError(f"{kind!r} is no patch")
+    raise ValueError(f"{kind!r} is not a patch")

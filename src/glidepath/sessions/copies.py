@@ -14,7 +14,7 @@ class CanFork:
     """A store whose sessions can be forked: `await store.fork("trip", at=7)`."""
 
     async def fork(self, session: str, *, at: int | None = None, name: str | None = None) -> Fork:
-        """A new session from this one as it was after turn `at`, the last one by default; this one stays as it is.
+        """A new session from this one as it was after turn `at`, the last one by default; this one does not change.
 
         Raises `ConfigurationError` for a turn that is not there, and `StoreError`.
         """
@@ -24,7 +24,7 @@ class CanFork:
         return await fork(store, session, at=at, name=name)
 
     async def rewind(self, session: str, *, at: int) -> Fork:
-        """Take a session back to turn `at` under its own id; what it was is kept as the session `origin`."""
+        """Rewind a session to turn `at`; its old state is kept as the session `origin`."""
         from glidepath.sessions.forking import rewind
 
         store: Any = self

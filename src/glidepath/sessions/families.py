@@ -1,4 +1,4 @@
-"""Families: a session, the children it started and theirs; copied as one, under whatever id, all of it or nothing."""
+"""Families: a session, the children it started and theirs; copied as a whole, under any id, or not at all."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FamilyMember(Value, frozen=True, kw_only=True):
 
 
 async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
-    """The sessions that belong to this one, itself apart: its children and theirs; of a team, what its members flew."""
+    """The sessions that belong to this one: its children and theirs; for a team, the runs of its members."""
     mine = f"{session_id}/"
     found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
     if session_id.startswith(TEAM):
@@ -72,7 +72,7 @@ def refuse_unfinished(entry: Entry) -> None:
 
 
 def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
-    """The same commits with other session ids in them, chained anew; `root` leaves out who started the session.
+    """The same commits with other session ids in them, chained again; `root` leaves out who started the session.
 
     Only what glidepath itself wrote as the id of a session is changed, never what a model, a tool or a person said.
     """
@@ -87,6 +87,7 @@ def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -
                 continue
             payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
             records.append((record.sequence, record.time, record.kind, payload))
+        # Every hash after a change is another one, so the whole chain is made anew.
         body = _wire.encode(records)
         before = chained(before, commit.number, body)
         made.append(Commit(commit.number, body, before))
@@ -109,7 +110,7 @@ def _rename_field(told: object, rename: _Rename, _root: bool = False) -> None:
         told["session_id"] = rename(told["session_id"])
 
 
-def _rename_opened(told: Any, rename: _Rename, root: bool) -> None:
+def _rename_opened(told: dict[str, Any], rename: _Rename, root: bool) -> None:
     _rename_field(told, rename)
     _rename_field(told.get("parent"), rename)
     if root:
@@ -126,13 +127,13 @@ def _rename_result(told: object, rename: _Rename, _root: bool = False) -> None:
             _rename_result(child, rename)
 
 
-def _rename_state(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_state(told: dict[str, Any], rename: _Rename, _root: bool = False) -> None:
     patch = _listed(told.get("children"))
     for child in _listed(patch[-1] if patch else None):
         _rename_result(child, rename)
 
 
-def _rename_keys(told: Any, rename: _Rename, _root: bool = False) -> None:
+def _rename_keys(told: dict[str, Any], rename: _Rename, _root: bool = False) -> None:
     for name in list(told):
         told[rename(name)] = told.pop(name)
 
@@ -177,6 +178,7 @@ async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> 
     """
     root = members[0]
     await _clear(store, root.session_id)
+    # The root first, and its last commit at the very end: until then its summary says that it is not whole.
     first = await _begun(store, root)
     try:
         await _refuse_taken(store, members)
@@ -189,6 +191,7 @@ async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> 
         await _finished(store, first)
     except StoreError as error:
         await store.release(first.lease)
+        # Only then: after any other error the part that is there is cleared when the copy is made again.
         if error.kind == "conflict":
             await store.remove(root.session_id)
         raise
@@ -207,12 +210,12 @@ async def _refuse_taken(store: SessionStore, members: Sequence[FamilyMember]) ->
     for entry in await family_of(store, members[0].session_id):
         if entry.session_id in names:
             raise StoreError(
-                f"session {entry.session_id!r} is in this store already; choose another id", kind="conflict"
+                f"session {entry.session_id!r} is already in this store; choose another id", kind="conflict"
             )
 
 
 async def _clear(store: SessionStore, session_id: str) -> None:
-    """Make room where a copy was begun and not finished."""
+    """Clear an unfinished copy."""
     try:
         entry, _ = await store.load(session_id)
     except StoreError as error:
@@ -222,14 +225,14 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     if entry.summary.get(IMPORTING) or not entry.head:
         await remove_sessions(store, [session_id])
         return
-    raise StoreError(f"session {session_id!r} is in this store already; import it under another id", kind="conflict")
+    raise StoreError(f"session {session_id!r} is already in this store; import it under another id", kind="conflict")
 
 
 async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:
     lease = await store.claim(member.session_id, this_owner())
     try:
         if lease.head:
-            raise StoreError(f"session {member.session_id!r} is in this store already", kind="conflict")
+            raise StoreError(f"session {member.session_id!r} is already in this store", kind="conflict")
         first = {IMPORTING: True, "parent": member.summary.get("parent")}
         for commit in member.commits:
             await _written(store, lease, commit, first)

@@ -1,4 +1,4 @@
-"""Finding, labelling and removing sessions among many, in any store: with its catalog, or without one."""
+"""Finding, labeling and removing sessions among many, in any store: with its catalog, or without one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, checked_title, families, page_of
+from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery, SessionStore
 
@@ -36,7 +37,7 @@ def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     known = SessionQuery.__struct_fields__
     for name in fields:
         if name not in known:
-            raise ConfigurationError(f"{name} is not something to find sessions by; use one of {', '.join(known)}")
+            raise ConfigurationError(f"{name} is not a search field; use one of {', '.join(known)}")
     return SessionQuery(**fields) if query is None else replace(query, **fields)
 
 
@@ -57,7 +58,7 @@ async def each_session(
 async def annotate(
     store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
 ) -> None:
-    """Set the title, the tags, or both of a session; raises `ConfigurationError` for what they cannot be.
+    """Set the title, the tags, or both of a session; raises `ConfigurationError` for invalid ones.
 
     A store without a catalog cannot keep them: `StoreError`.
     """
@@ -72,20 +73,25 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Forget these sessions with their children; answers with the ids of all that are gone.
+    """Delete these sessions with their children, and the events a server has kept of them; returns the ids of all.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
     names = [*session_ids]
-    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+    for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
         flown = f"{team.removeprefix(TEAM)}/"
         names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
     catalog: Any = getattr(store, "remove_many", None)
-    if catalog is not None:
-        return await catalog(names)  # type: ignore[no-any-return]
+    gone: list[str] = await (_remove_one_by_one(store, names) if catalog is None else catalog(names))
+    await forget_events(store, gone)
+    return gone
+
+
+async def _remove_one_by_one(store: SessionStore, names: Sequence[str]) -> list[str]:
     entries = {entry.session_id: entry for entry in await store.entries()}
     below = families(entries.values())
-    now, gone = time.time(), []
+    now = time.time()
+    gone: list[str] = []
     for session_id in dict.fromkeys(names):
         family = [one for one in (session_id, *below.get(session_id, ())) if one in entries]
         if all(free(entries[one].owner, entries[one].expires, now) for one in family):
@@ -109,7 +115,7 @@ async def expired(
 async def prune(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> list[str]:
-    """Remove sessions whose last run ended so many seconds ago in one of these states; their children, too.
+    """Remove sessions whose last run ended at least this many seconds ago in one of these states; their children, too.
 
     `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
     the ids of all that are gone.
@@ -126,7 +132,7 @@ async def prune(
     return gone
 
 
-def _expiries(older_than: Any, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
     """What to ask for; raises `ConfigurationError`."""
     number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is

@@ -57,7 +57,7 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or went on (`resumed`) with what a person had decided.
+    """A run began, or continued (`resumed`) with what a person had decided.
 
     `pins`: the digest of every tool that a server has offered it, by server and name.
     """
@@ -91,7 +91,7 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Imported(Value, frozen=True, kw_only=True):
-    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps nobody's decisions."""
+    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps no decisions."""
 
     session_id: str
 
@@ -110,7 +110,7 @@ class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forked(Value, frozen=True, kw_only=True):
-    """What is before this is a copy of another session up to one of its turns. From here on it is a run of its own.
+    """What is before this is a copy of another session up to one of its turns. From here on it is its own run.
 
     Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
     `effects` are the calls that the original made after that turn.
@@ -155,7 +155,7 @@ class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Child(Value, frozen=True, kw_only=True):
-    """A call started a child, which has a journal of its own; or a hook did, which has a name instead of an id."""
+    """A call started a child, which has its own journal; or a hook did, which has a name instead of an id."""
 
     call_id: str
     session_id: str
@@ -213,7 +213,7 @@ class Folded:
         self.imported = False
         """Some of it was taken in from a file."""
         self.foreign = False
-        """The last batch was: whoever wrote its calls, no model of ours asked for them."""
+        """The last batch was: somebody else wrote its calls, no model of ours asked for them."""
         self.forked: Forked | None = None
         """Where it was copied from, when it was."""
         self.repaired: Quarantine | None = None
@@ -227,7 +227,7 @@ class Folded:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The last run as it stood; None when there was none."""
+        """The last run's state; None when there was none."""
         if not self.fields:
             return None
         try:
@@ -260,10 +260,13 @@ class Folded:
 
     def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
         """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
+        # A reservation holds until the next commit: by then the call is over, or reserves anew.
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
-            self.children = [child for child in self.children if not child.of_hook]  # the run has gone on: all is told
+            self.children = [
+                child for child in self.children if not child.of_hook
+            ]  # the run has continued: all is told
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
@@ -278,10 +281,10 @@ class Folded:
                 raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
-        """Its hash fits, so that nobody has changed it: a later release wrote it, or it is a defect."""
+        """Its hash fits, so it was not changed: a later release wrote it, or it is a bug."""
         writer = "" if self.began is None else self.began.version
         if is_newer(writer):
-            said = f"{what} was written by glidepath {writer}, and this is {VERSION}: use a newer glidepath"
+            said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
             return StoreError(said, kind="newer")
         return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 
@@ -294,9 +297,10 @@ class Folded:
         self.session.id = self.opened.session_id
 
     def on_begin(self, data: bytes) -> None:
-        """A run begins, or goes on."""
+        """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
         self.began = began = decoded(data, Began)
+        # A new run of the session starts with nothing; one that goes on keeps what it had.
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
@@ -341,12 +345,14 @@ class Folded:
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
+        # They describe a transcript that is no more.
         self.bases, self.based = [], 0
         self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
     def on_intend(self, data: bytes) -> None:
         """A call may take effect from here on."""
         intent = decoded(data, Intent)
+        # The last one counts: a call that is repeated after a crash has two.
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
@@ -362,6 +368,7 @@ class Folded:
     def on_place(self, data: bytes) -> None:
         """Results that are known join the transcript."""
         for call_id in _wire.decode(data, list[str]):
+            # The result was written when it came, and now only its place: it is on disk once.
             self.add(self.results[call_id])
 
     def on_state(self, data: bytes) -> None:
@@ -369,6 +376,7 @@ class Folded:
         changed = _wire.decode(data, dict[str, Any])
         for name, patch in changed.items():
             if name == "text" and patch is True:
+                # The answer is nearly always the last reply, which is in the journal: only that fact was written.
                 self.fields["text"] = next(m.text for m in reversed(self.messages) if type(m) is AssistantMessage)
             else:
                 self.fields[name] = apply(self.fields.get(name), patch)
@@ -378,7 +386,7 @@ class Folded:
         untick(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserve(self, data: bytes) -> None:
-        """A model call may cost so much."""
+        """What a model call may cost."""
         self.reserved = decoded(data, Reserved)
 
     def on_spawn(self, data: bytes) -> None:
@@ -418,15 +426,16 @@ class Folded:
         self.taken = _wire.decode(data, int)
 
     def on_control(self, data: bytes) -> None:
-        """A person did something: land, stop, steer, decide, and so on. What came of it is in other records."""
+        """A person did something: land, stop, steer, decide, and so on. The result is in other records."""
         self.controls.append(_wire.decode(data, dict[str, Any]))
 
     def on_decide(self, data: bytes) -> None:
-        """A person decided while nobody waited for it."""
+        """A person decided while no run was waiting for it."""
+        # What was decided first stands: a second person may have answered the same question.
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
     def on_fork(self, data: bytes) -> None:
-        """All before this is a copy: what had begun is not repeated, and the run goes on under an id of its own."""
+        """All before this is a copy: what had begun is not repeated, and the run continues under its own id."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
         self.foreign, self.taken = True, 0  # its inbox is its own
@@ -446,7 +455,7 @@ class Folded:
         self.redacted = self.redacted.union(_wire.decode(data, list[str]))
 
     def on_quarantine(self, data: bytes) -> None:
-        """What was open is closed: nobody knows how far it got. How the run had stood is known no longer."""
+        """What was open is closed: how far it got is unknown, and so is the state of the run."""
         self.repaired = decoded(data, Quarantine)
         self._new_batch()
         self.decisions, self.result = {}, None
@@ -460,6 +469,7 @@ class Folded:
 
     def _told(self, result: RunResult) -> RunResult:
         """A result with its transcript, which the journal has only once."""
+        # Written with the result it would be on disk twice, and grow with every run of a session.
         messages = tuple(self.messages)
         return _wire.replace(result, messages=messages, new_messages=messages[self.fields.get("first_new", 0) :])
 

@@ -1,12 +1,12 @@
-"""Forks: a new session from any turn of another, which stays as it is; and rewinding, a fork that takes the name."""
+"""Forks: a new session from any turn of another, which does not change; and rewinding, which keeps the name."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
@@ -24,6 +24,9 @@ from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import checked_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 from glidepath.texts import Texts
+
+if TYPE_CHECKING:
+    from glidepath.sessions.chain import JournalRecord
 
 __all__ = ["Fork", "fork", "rewind", "turns"]
 
@@ -46,7 +49,7 @@ class Fork(Value, frozen=True, kw_only=True):
 
 
 class _Place(Value, frozen=True):
-    """Where a journal is cut: so many commits are kept, and the turn ended there."""
+    """Where a journal is cut: how many commits are kept, and the turn that ended there."""
 
     kept: int
     at: int
@@ -77,7 +80,7 @@ async def fork(
     place = _find(journal, at)
     new = checked_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
-        raise ConfigurationError(f"name {new!r} is the session's own: choose another, or rewind it")
+        raise ConfigurationError(f"{new!r} is the session's own name: choose another, or rewind it")
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
     mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)
@@ -104,7 +107,7 @@ async def rewind(
     texts: Texts | None = None,
     harmless: Collection[str] = (),
 ) -> Fork:
-    """Take a session back to the end of turn `at`, under its own id. All it was is kept as `origin`, a session as well.
+    """Take a session back to the end of turn `at`, under its own id. Its old state is kept as the session `origin`.
 
     Raises what `fork` raises, and `StoreError` of kind `busy` while a run is in flight in it.
     """
@@ -113,6 +116,7 @@ async def rewind(
         entry, commits = await store.load(session_id)
         begun = entry.summary.get(REWINDING)
         if begun:  # an earlier one did not come to its end
+            # It continues as it was asked for then: half of the work may be done for that turn.
             old, at, taken = str(begun["origin"]), int(begun["at"]), int(begun.get("mail", 0))
             journal = await read_journal(store, old)  # this one may have been cut already
         else:
@@ -120,9 +124,11 @@ async def rewind(
             taken = journal.folded.taken
         place = _find(journal, at)
         if not begun:
+            # The copy first: what is cut off below is nowhere else.
             old = (await fork(store, session_id, texts=texts)).session_id
             note = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
             begun = {"origin": old, "at": at, "mail": taken}
+            # On disk before anything is removed: a process that dies now leaves a session that refuses to run.
             later = store.append(lease, note, summary={**entry.summary, REWINDING: begun})
             if later is not None:
                 await later
@@ -135,6 +141,7 @@ async def rewind(
     except BaseException:
         await store.release(lease)
         raise
+    # Claimed again: a cut ends the lease, so that nobody writes on with the old head.
     lease = await store.claim(session_id, this_owner(), create=False)
     try:
         items = [*mark, ("mail", taken)] if taken else mark  # what was said after that turn is not said again
@@ -198,7 +205,7 @@ def _find(journal: StoredJournal, at: object) -> _Place:
     return _Place(kept, at, whole=True) if kept else _Place(len(journal.commits), at, whole=False)
 
 
-def _is_reply(record: Any) -> bool:
+def _is_reply(record: JournalRecord) -> bool:
     return type(codec.decode(bytes(record.payload))) is AssistantMessage
 
 
@@ -211,6 +218,7 @@ def _mark(
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
     effects = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
     items: list[tuple[str, Any]] = [
         ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))
@@ -228,7 +236,7 @@ def _mark(
 
 
 def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
-    """The run of the copy, which stands still between two turns: resume goes on with it, a new prompt leaves it."""
+    """The run of the copy, which has stopped between two turns: resume continues it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
     cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
@@ -306,8 +314,8 @@ async def _started(store: SessionStore, session_id: str, commits: Iterable[Commi
     return [one for one in found if one in roots or one.startswith(below)]
 
 
-async def _child(store: SessionStore, session_id: str, rename: Any) -> FamilyMember:
-    """A child as it stands, for the family of the copy."""
+async def _child(store: SessionStore, session_id: str, rename: Callable[[str], str]) -> FamilyMember:
+    """A child's current state, for the family of the copy."""
     entry, commits = await store.load(session_id)
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
     folded = fold(whole, session_id)

@@ -1,8 +1,8 @@
 """Frames: how a segment file is written. The one place that knows their bytes.
 
-A frame is a header and a payload, each under a checksum of its own. The header's checksum starts from the number of
+A frame is a header and a payload, each under its own checksum. The header's checksum starts from the number of
 its store and its segment, so that a frame in a strange place is not taken for one. A frame says where the frame before
-it of the same session is: whoever has the last one finds them all.
+it of the same session is: the last one leads to all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Kind(IntEnum):
     REMOVE = 6  # the session is gone
     FENCE = 7  # written by whoever takes a session over, into the segment of its owner
     MEND = 8  # the bytes in this range are what is left of a fence whose writer died
-    COPY = 9  # a commit that was written anew; it counts through the cut that links to the last of them
+    COPY = 9  # a commit that was written again; it counts through the cut that links to the last of them
     FLAG = 10  # a stop is asked for, or taken back
     LABEL = 11  # what a person called the session
     NOTE = 12  # something for the run, from anywhere

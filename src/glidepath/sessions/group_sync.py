@@ -1,4 +1,4 @@
-"""One wait for the disk for everybody who waits: a thread that syncs as long as somebody asks."""
+"""One disk sync for all waiters: a thread that syncs as long as there are requests."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class GroupSync:
                 self._sync()
             except BaseException as raised:
                 error = raised
+            # All of them, also with an error: after a failed sync nobody knows which of the writes reached the disk.
             for answer in asked:
                 answer(error)
 
@@ -65,7 +66,7 @@ class GroupSync:
         if isinstance(error, StoreError):
             raise error
         if error is not None:
-            raise StoreError(f"the disk did not take it: {error}") from error
+            raise StoreError(f"the disk rejected the write: {error}") from error
 
     def stop(self) -> None:
         """Finish what is asked and end the thread."""

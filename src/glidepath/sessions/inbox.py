@@ -34,8 +34,8 @@ async def send(store: object, session_id: str, message: str | Message, *, note_i
     """Send a message to a session, wherever its run is; the number of the note.
 
     A run in flight reads it within a second and tells its model after the turn; it does not end before it has. While
-    nothing flies, the message waits for the next run, or for the resume. With a `note_id` of yours it is sent once,
-    however often you try. Raises `StoreError` (`missing`) when there is no such session.
+    nothing is running, the message waits for the next run, or for the resume. With a `note_id` of yours it is sent
+    once, however often you try. Raises `StoreError` (`missing`) when there is no such session.
     """
     try:
         ready = as_message(message)
@@ -44,7 +44,7 @@ async def send(store: object, session_id: str, message: str | Message, *, note_i
     except (TypeError, ValueError, WireError, RecursionError) as error:
         raise ConfigurationError(f"send() takes a text or a user message: {error}") from None
     if not ready.text.strip() or "\0" in ready.text:
-        raise ConfigurationError("send() takes a text that is not empty and has no NUL character")
+        raise ConfigurationError("send() takes a non-empty text without NUL characters")
     redactor = redactor_of(store)
     if redactor is not None:  # what is kept is what the run will read
         body = _wire.encode(redactor.record("message", ready))
@@ -52,7 +52,7 @@ async def send(store: object, session_id: str, message: str | Message, *, note_i
 
 
 async def decide(store: object, session_id: str, decisions: _DECISIONS, *, note_id: str | None = None) -> int:
-    """Decide about calls of a paused run, by call id; whoever resumes it finds the decisions. The number of the note.
+    """Decide about calls of a paused run, by call id; resuming it picks up the decisions. The number of the note.
 
     A decision about a call that does not wait any more changes nothing: the first one was obeyed.
     """
@@ -154,7 +154,7 @@ class SessionMailbox:
         return items
 
     def put_back(self, run: Run, result: RunResult) -> RunResult:
-        """The run ends with messages that its model has not seen: they wait in the inbox again, for whoever comes."""
+        """The run ends with messages that its model has not seen: they wait in the inbox again, for the next run."""
         self.closed = True
         left = [self._delivered[id(one)] for one in run.transcript.waiting if id(one) in self._delivered]
         if not left:

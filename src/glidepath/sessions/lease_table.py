@@ -1,7 +1,7 @@
 """The table of leases: until when each session of a segment store is held. Renewing one is a write of 24 bytes.
 
 Every session has two cells, for tokens that are even and odd: an owner that was replaced and wakes up late renews its
-own cell, never that of whoever came after it. It is read and written as a file and not mapped into memory: a mapped
+own cell, never that of its successor. It is read and written as a file and not mapped into memory: a mapped
 file that somebody truncates kills the process that looks at it.
 """
 
@@ -87,7 +87,7 @@ class LeaseTable:
 
 
 def private_file(path: str) -> int:
-    """A file of our own, open, made with mode 0600 whatever the umask."""
+    """Our own file, open, made with mode 0600 whatever the umask."""
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
     try:
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -98,7 +98,7 @@ def private_file(path: str) -> int:
 
 
 def replaced(fd: int, path: str) -> bool:
-    """True when this open file is not the one at this path any more."""
+    """True when this open file is no longer the one at this path."""
     try:
         there, ours = os.stat(path), os.fstat(fd)  # noqa: PTH116 - asked with every heartbeat
     except OSError:

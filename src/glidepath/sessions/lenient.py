@@ -47,7 +47,7 @@ _all_known = _wire.decoder(list[Message])
 
 
 def decoded(data: bytes, kind: object) -> Any:
-    """Read JSON as `kind`, leniently; raises `WireError` for what is no such thing at all."""
+    """Read JSON as `kind`, leniently; raises `WireError` for anything else."""
     try:
         return _wire.decode(data, kind)
     except WireError:
@@ -82,7 +82,7 @@ def messages_of(written: Sequence[_wire.Raw]) -> list[Any]:
         return [message_of(bytes(one)) for one in written]
 
 
-def _mended(data: Any, kind: Any) -> Any:
+def _mended(data: object, kind: Any) -> Any:
     """The data, with every unknown value replaced or left out."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -99,7 +99,7 @@ def _mended(data: Any, kind: Any) -> Any:
     return _fields(data, kind) if isinstance(data, dict) and _is(kind, _wire.Struct) else data
 
 
-def _is(kind: Any, of: Any) -> bool:
+def _is(kind: object, of: type | UnionType) -> bool:
     return isinstance(kind, type) and issubclass(kind, of)
 
 

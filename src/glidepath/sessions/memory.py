@@ -57,6 +57,7 @@ class MemoryStore(CanFork, MemoryWallets):
             if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             expires = now + self._lease
+            # The token grows with every claim, so that the writes of whoever held it before are refused.
             shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
             return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash, None, len(shelf.notes))
 
@@ -151,6 +152,7 @@ class MemoryStore(CanFork, MemoryWallets):
         with self._lock:
             shelf = self._held(lease)
             shelf.commits = [commit for commit in shelf.commits if commit.number <= head]
+            # A new token: the lease in hand knows a head that is gone.
             shelf.entry = replace(shelf.entry, head=head, hash=hash_, token=lease.token + 1, owner=None, expires=GONE)
 
     async def remove(self, session_id: str) -> None:
@@ -194,7 +196,7 @@ class MemoryStore(CanFork, MemoryWallets):
             )
 
     async def close(self) -> None:
-        """Nothing to let go of: what is in memory stays until the store is dropped."""
+        """Nothing to close: memory is freed with the store."""
 
 
 def busy(entry: Entry) -> StoreError:

@@ -1,4 +1,4 @@
-"""Carrying sessions from one store to another, as they are: every commit, every hash, every summary."""
+"""Copying sessions from one store to another unchanged: every commit, hash and summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Migrated", "migrate"]
 
 
 class Migrated(Value, frozen=True, kw_only=True):
-    """What a migration has carried over, and what it has left, with the reason for each."""
+    """What a migration copied, and what it left behind, with the reason for each."""
 
     moved: tuple[str, ...] = ()
     left: Mapping[str, str] = {}
@@ -35,7 +35,7 @@ class Keeps(Protocol):
 
 
 async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
-    """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be carried over again.
+    """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be copied again.
 
     A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
     One whose copy was cut short cannot be resumed in `target` until it is carried over again.
@@ -72,7 +72,7 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
             await annotate(target, session_id, title=listed.title, tags=listed.tags)
         there, found = await target.load(session_id)
         if (there.head, list(found)) != (entry.head, list(commits)):
-            raise StoreError(f"session {session_id!r} came out differently in the other store", kind="damaged")
+            raise StoreError(f"session {session_id!r} differs in the other store after the copy", kind="damaged")
     finally:
         if lease is not None:
             await source.release(lease)
@@ -86,7 +86,7 @@ async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
     try:
         count = len(await source.wallets())
         if count and (old is None or new is None):
-            what = f"{count} wallets cannot be carried over between these stores: they are in the old one only"
+            what = f"{count} wallets cannot be copied between these stores: they stay in the old one"
             raise StoreError(what, kind="unavailable")
         if count and old is not None and new is not None:
             await new.take_wallets(*await old.wallet_rows())
@@ -102,7 +102,7 @@ def _desk_of(store: object) -> WalletDesk | None:
 
 
 async def _hold(source: SessionStore, session_id: str) -> Lease | None:
-    """Nobody writes the session meanwhile; None when nobody can write the store at all."""
+    """Keep others from writing the session; None when the store is read-only."""
     try:
         return await source.claim(session_id, this_owner(), create=False)
     except StoreError as error:

@@ -1,8 +1,8 @@
-"""The segment that one process writes: appended to, never changed, and nobody else's but for fences.
+"""The segment that one process writes: append-only, and written by others only for fences.
 
-What makes this safe among processes is the order of a file's appends. The system decides it, whoever writes: whatever
-was put into this file by others before our frame lies in front of it. So the place where our frame begins tells whether
-anybody has fenced us, without a lock and without a word about memory.
+What makes this safe among processes is the order of a file's appends. The system decides it, no matter who writes:
+whatever was put into this file by others before our frame lies in front of it. So the place where our frame begins
+tells whether anybody has fenced us, without a lock and without a word about memory.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class OwnSegment:
             flags |= os.O_CREAT | os.O_EXCL
         self.fd = os.open(self.path, flags, 0o600)
         if new:
+            # A journal holds what people said: nobody else on this machine may read it.
             os.fchmod(self.fd, 0o600)  # whatever the umask
         self.end = os.fstat(self.fd).st_size
         if not is_free(self.fd, wait=new):
@@ -77,6 +78,7 @@ class OwnSegment:
         """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""
         try:
             written = os.write(self.fd, frames)
+            # The position after an O_APPEND write is where this write ended, whoever else has written.
             end = os.lseek(self.fd, 0, os.SEEK_CUR)
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end
@@ -94,7 +96,7 @@ class OwnSegment:
     def _between(self, before: int, start: int) -> Intrusion:
         if start < before:
             self.torn = True
-            raise StoreError(f"{self.path} was cut short by somebody else", kind="damaged")
+            raise StoreError(f"{self.path} was truncated by another program", kind="damaged")
         return self._intrusion(os.pread(self.fd, start - before, before), before)
 
     def _intrusion(self, data: bytes, before: int) -> Intrusion:
@@ -104,7 +106,8 @@ class OwnSegment:
         return Intrusion(fences, rubbish)
 
     def mend(self, start: int, end: int) -> None:
-        """Say that this range, which others have left behind, is nothing."""
+        """Mark this range, left by others, as void."""
+        # Nothing in a segment is ever overwritten, so the hole is declared and not filled.
         self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
 
     def look(self) -> Intrusion | None:

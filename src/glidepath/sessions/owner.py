@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
-SHORT = 6.0  # a lease of fewer seconds is written anew with every heartbeat, not with every sixth
+SHORT = 6.0  # a lease of fewer seconds is written again with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
 
@@ -43,13 +43,13 @@ def _process(pid: int, namespace: str) -> str:
 
 
 def _birth(pid: int) -> str:
-    """When a process was started, so that a number used again is not taken for the old owner; empty if unknown."""
+    """When a process was started, so that a reused process id is not mistaken for the old owner; empty if unknown."""
     stat = _read(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
 
 
 def this_owner() -> str:
-    """A name for whoever asks in this process; different at every call."""
+    """A name for the caller in this process; different at every call."""
     return f"{_process(os.getpid(), _namespace())}{_SEPARATOR}{os.urandom(4).hex()}"
 
 
@@ -59,7 +59,7 @@ def of_this_process(owner: str | None) -> bool:
 
 
 def alive(owner: str | None) -> bool:
-    """False when the owner is a process of this host that is dead; True when it lives, or nobody here can know."""
+    """False when the owner is a process of this host that is dead; True when it lives, or that is unknown."""
     parts = (owner or "").split(_SEPARATOR)
     if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True

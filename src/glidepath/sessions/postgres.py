@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
@@ -20,6 +20,9 @@ from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, rea
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
 __all__ = ["PostgresStore", "make_tables"]
 
@@ -83,11 +86,11 @@ gone AS (DELETE FROM glidepath_commits c USING moved WHERE c.session = moved.key
 SELECT count(*) FROM moved
 """  # noqa: S608 - constants of ours
 _held: set[str] = set()
-"""The owners of all leases that this process has: any other one of this process is left over, and nobody's."""
+"""The owners of all leases that this process has: any other one of this process is a leftover without an owner."""
 
 
 class _Line:
-    """The connections of one event loop, while somebody there uses them."""
+    """The connections of one event loop, while they are in use."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
@@ -127,9 +130,9 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return self._dsn
 
     async def asked(self, query: str, *arguments: object) -> Any:
-        """One value from the same database, for what stands beside the journals there."""
+        """One value from the same database, for data beside the journals there."""
 
-        async def work(connection: Any) -> Any:
+        async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchval(query, *arguments)
 
         return await self._do(work)
@@ -138,7 +141,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return os.getpid(), id(asyncio.get_running_loop())
 
     def _enter(self) -> _Line:
-        """The line of this loop, made at once: whoever comes next finds it."""
+        """The line of this loop, made at once: the next caller finds it."""
         line = self._lines.get(self._place())
         if line is None or line.pool.loop is not asyncio.get_running_loop():
             pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
@@ -154,7 +157,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await line.pool.close()
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection; while the database restarts, again: `work` must be safe to do twice."""
+        """Do it on a connection; and again while the database restarts: `work` must be safe to repeat."""
         line = self._enter()
 
         async def once() -> T:
@@ -169,7 +172,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """A connection for what may not be done twice: it is waited for, and what fails on it fails."""
+        """A connection for what may not be done twice: wait for it, and do not retry."""
         line = self._enter()
         try:
             with explained("the session store", self._timeout):
@@ -180,7 +183,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        """One in which rows are locked: whoever stands still in it holds them no longer than `timeout`."""
+        """One in which rows are locked: a stalled one holds them no longer than `timeout`."""
         async with self._connection() as connection, connection.transaction():
             most = max(1, int(self._timeout * 1000))
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
@@ -193,7 +196,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def _let_go(self, line: _Line) -> None:
         await self._leave(line)
 
-    async def _prepare(self, connection: Any) -> None:
+    async def _prepare(self, connection: PostgresConnection) -> None:
         await connection.execute(_DURABLE)
         if self._ready:
             return
@@ -210,7 +213,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         """Become the owner."""
         expected = self._expected(session_id)
 
-        async def work(connection: Any) -> Lease:
+        async def work(connection: PostgresConnection) -> Lease:
             dead = None
             while True:
                 query = _MAKE if create else _CLAIM
@@ -242,13 +245,13 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
         """The owner of a session that could not be claimed, when it is dead; raises `StoreError` when it is not."""
         if expected is not None and entry.token != expected:
-            raise StoreError(f"session {entry.session_id!r} was another worker's meanwhile", kind="fenced")
+            raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
             raise busy(entry)
         return entry.owner
 
     async def _lease_over(self, lease: Lease) -> None:
-        """A lease is over, given back or not."""
+        """A lease has ended, released or not."""
         _held.discard(lease.owner)
         line = self._lines.get(self._place())
         if line is not None and line.leases:
@@ -328,7 +331,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         number, hash_ = commit.number, commit.hash
         values = (lease.key, number, hash_, self._lease, lease.owner, summary, lease.token, commit.body)
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             if await connection.execute(_APPEND, *values) == "INSERT 0 1":
                 return
             query = "SELECT hash FROM glidepath_commits WHERE session = $1 AND number = $2"
@@ -338,7 +341,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
         await self._do(work)
 
-    async def _refused(self, connection: Any, lease: Lease, number: int) -> StoreError:
+    async def _refused(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
         row = await connection.fetchrow("SELECT token, head FROM glidepath_sessions WHERE key = $1", lease.key)
         if row is None:
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
@@ -377,7 +380,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             if not await connection.fetchval(_CUT, lease.key, lease.token, head, hash_):
                 raise await self._refused(connection, lease, head)
 
@@ -387,7 +390,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
@@ -407,14 +410,14 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         if line is not None:
             await line.pool.close()
 
-    def _read(self, row: object) -> Entry:
+    def _read(self, row: PostgresRow) -> Entry:
         return _entry(row)
 
     def __repr__(self) -> str:
         return "<PostgresStore>"
 
 
-async def make_tables(connection: Any) -> None:
+async def make_tables(connection: PostgresConnection) -> None:
     """Make the tables that are missing."""
     for name, tables in {"glidepath_commits": _TABLES, **_SIDE_TABLES}.items():
         if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
@@ -432,13 +435,13 @@ def _heard_of(task: asyncio.Task[Any]) -> None:
         task.exception()  # whoever waited for it has it; when nobody did, it is nobody's concern
 
 
-def _sign(lease: Lease, row: Any) -> Sign:
+def _sign(lease: Lease, row: PostgresRow | None) -> Sign:
     if row is None or row["token"] != lease.token:
         return Sign(session_id=lease.session_id, lost=True)
     return Sign(session_id=lease.session_id, stop=row["flag"], mail=row["mail"])
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: PostgresRow) -> Entry:
     return Entry(
         session_id=row["id"],
         head=row["head"],

@@ -1,16 +1,19 @@
-"""The catalog of a PostgreSQL store: a side table that triggers keep in step, whoever writes sessions."""
+"""The catalog of a PostgreSQL store: a side table that triggers keep in step, no matter who writes sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import LAST, UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import alive
 from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
 __all__ = ["PostgresCatalog", "prepare"]
 
@@ -71,7 +74,7 @@ _ENGINE = ("workflow_status", "workflow_input", "workflow_output", "operation_ou
 _BATCH = 500
 
 
-async def prepare(connection: Any) -> bool:
+async def prepare(connection: PostgresConnection) -> bool:
     """Make the table where it is missing; False when this user may not, and there is none."""
     import asyncpg
 
@@ -159,11 +162,11 @@ class PostgresCatalog:
         """All sessions."""
         raise NotImplementedError
 
-    def _read(self, row: object) -> Entry:
+    def _read(self, row: PostgresRow) -> Entry:
         raise NotImplementedError
 
 
-async def _remove(connection: Any, names: Sequence[str]) -> list[str]:
+async def _remove(connection: PostgresConnection, names: Sequence[str]) -> list[str]:
     fleet = await connection.fetchval("SELECT to_regclass('glidepath_fleet_runs') IS NOT NULL")
     rows = await connection.fetch(_FAMILY, list(names))
     locked = await connection.fetch(
@@ -184,10 +187,12 @@ async def _remove(connection: Any, names: Sequence[str]) -> list[str]:
     await connection.execute("DELETE FROM glidepath_sessions WHERE key = ANY($1)", list(gone))
     if fleet:
         await _remove_from_fleet(connection, list(gone.values()))
+    if await connection.fetchval("SELECT to_regclass('glidepath_event_runs') IS NOT NULL"):  # a server's
+        await connection.execute("DELETE FROM glidepath_event_runs WHERE session = ANY($1)", list(gone.values()))
     return list(gone.values())
 
 
-async def _remove_from_fleet(connection: Any, ids: Sequence[str]) -> None:
+async def _remove_from_fleet(connection: PostgresConnection, ids: Sequence[str]) -> None:
     rows = await connection.fetch("DELETE FROM glidepath_fleet_runs WHERE session = ANY($1) RETURNING session", ids)
     flown = [row["session"] for row in rows]
     for table in _ENGINE if flown else ():

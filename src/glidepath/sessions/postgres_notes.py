@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Note
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection
 
 __all__ = ["MAIL", "NOTES_TABLES", "post_note", "read_notes"]
 
@@ -37,7 +40,7 @@ SELECT n.number, n.id, n.kind, n.body, n.posted FROM glidepath_sessions s
 _UNIQUE = "23505"
 
 
-async def post_note(connection: Any, session_id: str, note: Note) -> int:
+async def post_note(connection: PostgresConnection, session_id: str, note: Note) -> int:
     """Write a note, once; its number."""
     while True:
         try:
@@ -46,12 +49,12 @@ async def post_note(connection: Any, session_id: str, note: Note) -> int:
             if getattr(error, "sqlstate", None) == _UNIQUE:  # posted at the same moment: it is known now
                 continue
             raise
-        if row["key"] is None:
+        if row is None or row["key"] is None:
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return int(row["number"])
 
 
-async def read_notes(connection: Any, session_id: str, after: int) -> list[Note]:
+async def read_notes(connection: PostgresConnection, session_id: str, after: int) -> list[Note]:
     """The notes above a number."""
     rows = await connection.fetch(_READ, session_id, after)
     if not rows:

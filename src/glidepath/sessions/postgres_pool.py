@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
 
-__all__ = ["ConnectionPool", "driver", "explained", "ridden_out"]
+__all__ = ["ConnectionPool", "PostgresConnection", "PostgresRow", "driver", "explained", "ridden_out"]
 
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
@@ -19,8 +19,60 @@ _FULL_HOUSE = "53300"  # too many connections
 _PASSING = ("08", "57P0", _FULL_HOUSE, "40001", "40P01")  # what begins so is over soon: the server comes, or goes
 
 
+class PostgresRow(Protocol):
+    """A row of an answer: its columns by name, by place, or all in order. asyncpg has no types of its own."""
+
+    def __getitem__(self, column: str | int, /) -> Any: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class PostgresConnection(Protocol):
+    """What the stores and the ledger of a fleet ask of a connection."""
+
+    async def execute(self, query: str, *values: object) -> str:
+        """Do it; answers with what was done, such as `UPDATE 1`."""
+        ...
+
+    async def executemany(self, query: str, rows: Iterable[Sequence[object]]) -> None:
+        """Do it once for each row of values."""
+        ...
+
+    async def fetch(self, query: str, *values: object) -> Sequence[PostgresRow]:
+        """Every row of the answer."""
+        ...
+
+    async def fetchrow(self, query: str, *values: object) -> PostgresRow | None:
+        """The first row; None when there is none."""
+        ...
+
+    async def fetchval(self, query: str, *values: object) -> Any:
+        """The first column of the first row."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """All that is done inside, or nothing."""
+        ...
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Whether it is of no use any more."""
+        ...
+
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - as asyncpg has it
+        """Say goodbye to the server, within this many seconds."""
+        ...
+
+    def terminate(self) -> None:
+        """Cut the line."""
+        ...
+
+
 class PassingError(StoreError):
-    """The database was not there just now: the same statement may be tried again."""
+    """The database was briefly unavailable: the statement may be retried."""
 
 
 def driver() -> Any:
@@ -57,7 +109,7 @@ def explained(what: str, seconds: float) -> Iterator[None]:
 
 
 async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:
-    """Do it, again and again while the database restarts; it must be safe to do twice.
+    """Do it, and retry while the database restarts; it must be safe to repeat.
 
     A database that was never reached is not waited for, unless it only has too many visitors.
     """
@@ -103,7 +155,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self, *, known: Callable[[], bool] | None = None) -> AsyncIterator[Any]:
-        """A connection of one's own, for a while; raises `TimeoutError` when all are taken for too long.
+        """A connection for one caller, for a while; raises `TimeoutError` when all are taken for too long.
 
         With `known`, a database that is known and restarts is waited for.
         """
@@ -111,7 +163,7 @@ class ConnectionPool:
             async with asyncio.timeout(self._timeout):
                 await self._places.acquire()
         except TimeoutError:
-            raise TimeoutError(f"all connections were taken for {self._timeout:g} s") from None
+            raise TimeoutError(f"all connections were in use for {self._timeout:g} s") from None
         try:
             connection = self._waiting() or await self._connected(known)
             try:
@@ -153,7 +205,7 @@ class ConnectionPool:
             )
         except ValueError:  # what it says may hold the password
             raise StoreError(
-                "the address of the session store cannot be read: it must be such as postgresql://user@host:5432/db"
+                "malformed address of the session store: expected something like postgresql://user@host:5432/db"
             ) from None
         if self._prepare is not None:
             try:
@@ -163,7 +215,7 @@ class ConnectionPool:
                 raise
         return connection
 
-    async def _give_back(self, connection: Any) -> None:
+    async def _give_back(self, connection: PostgresConnection) -> None:
         if self._closed or connection.is_in_transaction():
             await _close(connection, self._timeout)
         elif not connection.is_closed():
@@ -176,7 +228,7 @@ class ConnectionPool:
         await asyncio.gather(*[_close(connection, self._timeout) for connection in idle])
 
 
-async def _close(connection: Any, seconds: float) -> None:
+async def _close(connection: PostgresConnection, seconds: float) -> None:
     with suppress(Exception):
         await connection.close(timeout=seconds)
     if not connection.is_closed():

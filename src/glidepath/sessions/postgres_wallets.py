@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.errors import StoreError
@@ -17,6 +17,9 @@ from glidepath.sessions.books import Book, HoldRow
 from glidepath.sessions.postgres_pool import ridden_out
 from glidepath.sessions.sqlite_wallets import hold_row, of_hold, of_period, of_wallet, period_row, wallet_row
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection
 
 __all__ = ["PostgresWallets"]
 
@@ -83,7 +86,7 @@ class _Job(Record):
     done: asyncio.Future[Any]
 
     def fail(self, error: Exception) -> None:
-        """Let whoever waits hear of it."""
+        """Tell those who wait."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -139,7 +142,7 @@ class PostgresWallets(WalletDesk):
         if line is not None:
             await self._let_go(line)
 
-    async def _prepare_wallets(self, connection: Any) -> None:
+    async def _prepare_wallets(self, connection: PostgresConnection) -> None:
         if self._wallets_ready:
             return
         if not await connection.fetchval("SELECT to_regclass('glidepath_wallet_holds') IS NOT NULL"):
@@ -163,7 +166,7 @@ class PostgresWallets(WalletDesk):
         return await done  # type: ignore[no-any-return]
 
     async def _serve(self, here: tuple[int, int]) -> None:
-        """One transaction after the other, until nobody waits."""
+        """One transaction after the other, until the queue is empty."""
         waiting = self._waiting[here]
         jobs: list[_Job] = []
         try:
@@ -205,7 +208,7 @@ class PostgresWallets(WalletDesk):
         return done
 
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
-        async def work(connection: Any, _: bool) -> tuple[float, Sequence[HoldRow]]:
+        async def work(connection: PostgresConnection, _: bool) -> tuple[float, Sequence[HoldRow]]:
             now = await connection.fetchval(f"SELECT {_NOW}")
             await connection.execute(_FORGET, now - books.KEPT, now)
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
@@ -214,7 +217,7 @@ class PostgresWallets(WalletDesk):
         return await self._repeatedly(work)
 
     async def _remove_wallet(self, name: str) -> None:
-        async def work(connection: Any, again: bool) -> None:
+        async def work(connection: PostgresConnection, again: bool) -> None:
             await connection.execute("SELECT 1 FROM glidepath_wallet_periods WHERE name = $1 FOR UPDATE", name)
             book = await _read(connection, Rows(wallets=(name,), whole=True))
             if again and name not in book.wallets:
@@ -227,8 +230,10 @@ class PostgresWallets(WalletDesk):
         await self._repeatedly(work)
 
 
-async def _worked(connection: Any, jobs: list[_Job], *, again: bool) -> list[tuple[_Job, Any, StoreError | None]]:
-    """What came of each job: its answer, or why it was refused."""
+async def _worked(
+    connection: PostgresConnection, jobs: list[_Job], *, again: bool
+) -> list[tuple[_Job, Any, StoreError | None]]:
+    """The result of each job: its answer, or why it was refused."""
     book = await _read(connection, _together(jobs))
     book.again = again
     answers: list[tuple[_Job, Any, StoreError | None]] = []
@@ -241,15 +246,15 @@ async def _worked(connection: Any, jobs: list[_Job], *, again: bool) -> list[tup
     return answers
 
 
-async def _read(connection: Any, rows: Rows) -> Book:
-    """The rows, locked: holds first, then accounts by name, for everybody in this order."""
+async def _read(connection: PostgresConnection, rows: Rows) -> Book:
+    """The rows, locked: holds first, then accounts by name, always in this order."""
     book = Book(0.0)
     if rows.keys:
         found = await connection.fetch(_HOLDS, list(rows.keys))
         new = [*{*rows.keys}.difference([row["key"] for row in found])]
         if new:  # what is not there cannot be locked: the last draw of a dead leg may be about to be written
             await connection.execute(_NEW_HOLDS, ADVISORY, new)
-            found += await connection.fetch(_HOLDS, new)
+            found = [*found, *await connection.fetch(_HOLDS, new)]
         for row in found:
             book.holds[row["key"]] = hold_row(row)
     if rows.everything:
@@ -270,7 +275,7 @@ async def _read(connection: Any, rows: Rows) -> Book:
     return book
 
 
-async def _accounts(connection: Any, rows: Rows, book: Book) -> Any:
+async def _accounts(connection: PostgresConnection, rows: Rows, book: Book) -> Any:
     places = {*book.line(rows.line)}.union(*[hold.line for hold in book.holds.values()])
     if not places:
         return ()
@@ -282,7 +287,7 @@ async def _accounts(connection: Any, rows: Rows, book: Book) -> Any:
     return found
 
 
-async def _write(connection: Any, book: Book) -> None:
+async def _write(connection: PostgresConnection, book: Book) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
             await connection.execute(_PUT_WALLET, *of_wallet(wallet))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.sessions.answer import LAST_WORDS, called, heard
@@ -16,7 +16,7 @@ BEAT = 0.5  # seconds between two looks at the stop flags
 
 
 class Pulsing(Protocol):
-    """Whoever holds a lease that must be looked after."""
+    """The holder of a lease that must be renewed."""
 
     lease: Lease
 
@@ -25,12 +25,12 @@ class Pulsing(Protocol):
         ...
 
     async def hear(self, sign: Sign) -> None:
-        """What the store has to say about the lease; may raise anything."""
+        """What the store reports about the lease; may raise anything."""
         ...
 
 
 class Pulse:
-    """Looks after the leases of its members, all of them with one question to the store."""
+    """Renews the leases of its members, all with one request to the store."""
 
     def __init__(self, store: SessionStore, home: dict[int, Pulse]) -> None:
         self.store = store
@@ -40,7 +40,7 @@ class Pulse:
         self._asking: asyncio.Future[None] | None = None
 
     def join(self, member: Pulsing) -> None:
-        """Look after this one, too, until it leaves."""
+        """Also renew this one, until it leaves."""
         self._members[id(member)] = member
         if self._task is None:
             self._home[id(self.store)] = self
@@ -49,6 +49,7 @@ class Pulse:
     async def leave(self, member: Pulsing) -> None:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)
+        # The answer to a question in flight may still be about this lease; a store that is silent is not waited for.
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=LAST_WORDS)
         task = self._task
@@ -96,7 +97,8 @@ async def _told(member: Pulsing, sign: Sign) -> None:
 _PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKeyDictionary()
 
 
-def pulse_of(store: Any) -> Pulse:
+def pulse_of(store: SessionStore) -> Pulse:
     """The heartbeat of this store's runs on this event loop."""
+    # By loop: a task cannot look after leases of runs on another one.
     here = _PULSES.setdefault(asyncio.get_running_loop(), {})
     return here.get(id(store)) or Pulse(store, here)

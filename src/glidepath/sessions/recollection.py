@@ -74,7 +74,7 @@ async def recalled(store: Any, session_id: str) -> Folded | None:
 
 
 def _taken(store: object, session_id: str) -> _Known | None:
-    """What is remembered; whoever takes it has it alone."""
+    """What is remembered; taking it removes it."""
     with suppress(TypeError):
         shelf = _REMEMBERED.get(store)
         return None if shelf is None else shelf.pop(session_id, None)

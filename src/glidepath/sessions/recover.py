@@ -47,6 +47,7 @@ def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
 
 def begun_calls(folded: Folded) -> tuple[ToolCall, ...]:
     """The calls of the last reply that had begun and have no result: they may have taken effect."""
+    # The intent is on disk before the call starts, so whatever has none cannot have begun.
     begun = folded.intents.keys() - folded.results.keys()
     return tuple([call for call in (*open_calls(folded), *inner_calls(folded.snapshot)) if call.id in begun])
 
@@ -86,6 +87,7 @@ def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
     """The state with the model call that was in flight paid for, at its worst case."""
     if reserved is None:
         return snapshot
+    # Flagged as estimated: the provider never said what it was.
     usage = Usage(reserved.input, reserved.tokens - reserved.input, estimated=True)
     snapshot = replace(
         snapshot, tokens=snapshot.tokens + reserved.tokens, picodollars=snapshot.picodollars + reserved.money
@@ -102,7 +104,7 @@ def _more(spent: Charge, usage: Usage, money: int) -> Charge:
 
 
 def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
-    """What becomes of the calls without a result.
+    """What happens to the calls without a result.
 
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
     """
@@ -114,6 +116,7 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
         elif intent is None:
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
+        # Both must say so: the tool may have been changed between the two processes.
         elif intent.idempotent and tool is not None and tool.idempotent:
             decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
         else:
@@ -145,6 +148,7 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
     counted = 0
     for call in open_calls(folded):
         begun = call.id in folded.intents
+        # The limit counts calls that are queued; the result counts those that ran.
         counted += not begun and call.id in folded.queued
         if begun:
             unknown.append(call)

@@ -1,4 +1,4 @@
-"""Redaction: a hook that rewrites text before it is written, and the store that makes everybody use it.
+"""Redaction: a hook that rewrites text before it is written, and the store that enforces it.
 
 What a person, a model or a tool said goes through the hook: texts, arguments, results, reasons. Names, ids and kinds,
 which the journal is read by, do not. When the hook fails nothing is written, and the run comes down.
@@ -7,7 +7,7 @@ which the journal is read by, do not. When the hook fails nothing is written, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, replace
@@ -15,6 +15,9 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.messages import REDACTED
 from glidepath.sessions.chain import link, plain_payload, read
 from glidepath.spi.sessions import Commit, Note
+
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["Hook", "RedactingStore", "Redactor", "redacted_commits", "redactor_of"]
 
@@ -62,7 +65,7 @@ class Redactor:
         self._calls: dict[str, None] = {}
 
     def text(self, text: str) -> str:
-        """What is written instead; raises `StoreError` when the hook cannot say."""
+        """What is written instead; raises `StoreError` when the hook fails."""
         if not text:
             return text
         try:
@@ -82,23 +85,23 @@ class Redactor:
             found.append(("redacted", list(self._calls)))
         return found
 
-    def record(self, kind: str, payload: Any) -> Any:
+    def record(self, kind: str, payload: object) -> Any:
         """The payload of one record, as plain data."""
         data = plain_payload(payload)
         if kind == "state" and isinstance(data, dict):
-            data.pop("program_states", None)  # nobody can look inside: such a call cannot go on from the journal
+            data.pop("program_states", None)  # nobody can look inside: such a call cannot continue from the journal
             return {name: self._patch(name, patch) for name, patch in data.items()}
         return self._walk(data)
 
     def summary(self, summary: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """A summary, whose task is what somebody said."""
+        """A summary, whose task is user text."""
         if summary is None or not isinstance(summary.get("task"), str):
             return summary
         return {**summary, "task": self.text(summary["task"])}
 
     # --- all the way down -------------------------------------------------------------------------------------
 
-    def _walk(self, data: Any, name: str = "") -> Any:
+    def _walk(self, data: object, name: str = "") -> Any:
         if isinstance(data, str):
             return data if name in _NAMES else self.text(data)
         if isinstance(data, list):
@@ -118,7 +121,7 @@ class Redactor:
                 self._calls[call_id] = None
         return found
 
-    def _deep(self, data: Any, names: int = 0) -> Any:
+    def _deep(self, data: object, names: int = 0) -> Any:
         """Content, keys and all; the first levels of keys may be names."""
         if isinstance(data, str):
             return self.text(data)
@@ -128,7 +131,7 @@ class Redactor:
             return {key if names > 0 else self.text(key): self._deep(one, names - 1) for key, one in data.items()}
         return data
 
-    def _patch(self, name: str, patch: Any, names: int = _GUARD_KEYS) -> Any:
+    def _patch(self, name: str, patch: object, names: int = _GUARD_KEYS) -> Any:
         """A change of one field of the state."""
         if not isinstance(patch, list) or not patch:
             return patch
@@ -146,14 +149,14 @@ class Redactor:
         return [sign, *rest[:-1], kept]
 
 
-def redactor_of(store: Any) -> Redactor | None:
+def redactor_of(store: object) -> Redactor | None:
     """The redactor of a store that has one."""
     hook = getattr(store, "redact", None)
     return None if hook is None else Redactor(hook)
 
 
 def redacted_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tuple[Commit, ...], list[str]]:
-    """Commits that were written elsewhere, put through the hook and chained anew, and the calls it changed."""
+    """Commits that were written elsewhere, put through the hook and chained again, and the calls it changed."""
     made: list[Commit] = []
     calls: dict[str, None] = {}
     before = b""
@@ -172,17 +175,17 @@ class RedactingStore:
     """A store whose content goes through `hook` before it is written: `RedactingStore(SqliteStore(path), hide)`.
 
     `hook` gets every text that a person, a model or a tool said, and returns what is kept of it. It must be a plain
-    function, and the same for the same text. When it raises, or returns something else than a str, nothing is written
+    function, and the same for the same text. When it raises, or returns anything other than a str, nothing is written
     and the run ends FAILED. A call whose stored arguments it changed is never run from the journal: after a crash its
     outcome is unknown, and an approval must bring the arguments.
     """
 
-    def __init__(self, store: Any, hook: Hook) -> None:
+    def __init__(self, store: SessionStore, hook: Hook) -> None:
         if not callable(getattr(store, "append", None)):
             raise ConfigurationError(f"RedactingStore takes a session store, not {store!r:.80}")
         if not callable(hook):
             raise ConfigurationError(f"RedactingStore takes a function of a str, not {hook!r:.80}")
-        self.store = store
+        self.store: Any = store  # with whatever it has beside journals: a catalog, an inbox, wallets
         self.redact = hook
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Repairing a damaged journal: what is whole stays, what verifies behind the damage is kept as evidence."""
+"""Repairing a damaged journal: the intact part stays, what verifies after the damage is kept as evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Repaired", "repair", "repair_notice", "unknown_calls"]
 
 
 class Repaired(Value, frozen=True, kw_only=True):
-    """What a repair kept and what it had to drop, and why. `quarantined` commits are kept, and not believed.
+    """What a repair kept and what it had to drop, and why. `quarantined` commits are kept but not trusted.
 
     `effects` are calls that may have taken effect in what was dropped.
     """
@@ -41,7 +41,7 @@ async def repair(store: SessionStore, session_id: str, *, texts: Texts | None = 
 
     A commit is dropped when it, or one before it, does not fit the chain or cannot be read. Dropped commits that
     verify against the stored hash of the one before them go into a quarantine record, and the session is marked:
-    `resume` asks for `accept_repair=True` before it goes on. From then on every call that was open, and every call
+    `resume` asks for `accept_repair=True` before it continues. From then on every call that was open, and every call
     that the quarantined commits name, is known by its result or reported as unknown; none of them runs again. A call
     of which nothing is left but the damage itself cannot be reported: that is why a person is asked.
 
@@ -149,7 +149,7 @@ def _closing(
     if folded.opened is None:
         items.append(("opened", Opened(schema=SCHEMA, session_id=folded.session.id)))
     items += [("message", answer) for answer in answers]
-    calls = told_effects(effects) if effects else "which ones is not known."
+    calls = told_effects(effects) if effects else "which ones is unknown."
     items += [
         ("quarantine", quarantine),
         ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),

@@ -1,4 +1,4 @@
-"""The scribe: writes one run's journal while the run flies. Intent before the effect, result after it.
+"""The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
 A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
 a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
@@ -30,8 +30,11 @@ from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glidepath.ledger import Meter
     from glidepath.run import Run
+    from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
@@ -95,12 +98,13 @@ class Scribe(JournalWriter):
         self.keep_alive()
 
     async def begin(self) -> None:
-        """The run begins, or goes on: its first commit, with the task in it."""
+        """The run begins, or continues: its first commit, with the task in it."""
         run = self._run
         plan = run.plan
         now, digest = fingerprint(plan)
         if not self.number:
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
+            # First of all: whoever reads the journal learns the schema before the first record that needs it.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -133,7 +137,7 @@ class Scribe(JournalWriter):
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: Any) -> None:
+    async def asking(self, booking: BookedCall) -> None:
         """A model call is about to start."""
         run, reservation = self._run, booking.reservation
         reserved = Reserved(
@@ -147,7 +151,7 @@ class Scribe(JournalWriter):
         if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
             raise run.interrupted()
 
-    async def grown(self, booking: object) -> bool:
+    async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         try:
             await self.asking(booking)
@@ -185,18 +189,20 @@ class Scribe(JournalWriter):
         self._filed.pop(call_id, None)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
-        """A call is about to start a child with a journal of its own."""
+        """A call is about to start a child with its own journal."""
+        # Before the child does anything: a crash must not leave effects that no journal leads to.
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
     def follow(self, session_id: str, meter: Meter) -> None:
-        """A child flies: what it spends is in the figures of this run from now on."""
+        """A child is running: what it spends is in the figures of this run from now on."""
         self.kin[session_id] = meter
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
         kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
@@ -217,9 +223,9 @@ class Scribe(JournalWriter):
             await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
 
     def stop(self, reason: str) -> None:
-        """Somebody asked for a stop in the store."""
+        """A stop was requested through the store."""
         self.stopped = True
-        reason = reason or "a stop was asked for in the store"
+        reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
     def _failed(self, result: RunResult, error: StoreError) -> RunResult:
@@ -246,7 +252,13 @@ class Scribe(JournalWriter):
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def _write(
-        self, first: Items, last_items: Items, *, summary: Any = None, last: bool = False, guards: bool = True
+        self,
+        first: Items,
+        last_items: Items,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        last: bool = False,
+        guards: bool = True,
     ) -> None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
@@ -274,6 +286,7 @@ class Scribe(JournalWriter):
             self.time = now = self._now()
             later = self.add(items, now, summary, last=last)
         except KeyboardInterrupt as error:
+            # Nothing may follow a commit of unknown fate: the chain would have two ends.
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
@@ -293,7 +306,7 @@ class Scribe(JournalWriter):
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
-        charged = {name: one if type(one) is Used else _used(one) for name, one in self.kin.items()}
+        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))
@@ -304,15 +317,17 @@ class Scribe(JournalWriter):
     def _tick(self) -> tuple[Any, ...]:
         return tick(self._run)
 
-    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
+        # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
         if self.durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
+        # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
         durability = "full" if last and self.durability == "async" else self.durability
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
     def _break(self, error: BaseException) -> None:
-        """The store failed: nothing more is written, and the run comes down."""
+        """The store failed: nothing more is written, and the run ends."""
         self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:
@@ -332,8 +347,9 @@ class Scribe(JournalWriter):
                 await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
-        """Wait until it is written, whoever interrupts the run meanwhile: half a commit is no use to anybody."""
+        """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
+        # A child writes through this scribe from a task that the watch of this run does not own.
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
             return
@@ -395,7 +411,7 @@ class Scribe(JournalWriter):
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: it is another's, or somebody in another process wants something."""
+        """What the store says about the session: another process owns it, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile
@@ -413,7 +429,7 @@ class Scribe(JournalWriter):
             self.stop(sign.stop)
 
 
-def _used(meter: Any) -> Used:
+def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 

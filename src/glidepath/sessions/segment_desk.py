@@ -44,7 +44,7 @@ class Held(Record):
     """The index knows this summary."""
     released: bool = False
     renew: float = GONE
-    """When the lease is written anew."""
+    """When the lease is written again."""
     stirred: int = -1
     """What the table's counter was when the index was last asked about it."""
     flag: str | None = None
@@ -66,7 +66,7 @@ class SegmentDesk:
         self.held: dict[int, Held] = {}
         self.dirty: dict[int, Held] = {}
         self.strays: set[tuple[int, int]] = set()
-        """Where frames are that do not count: segment and session. Whoever makes the index anew meets them, too."""
+        """Where frames are that do not count: segment and session. Rebuilding the index meets them, too."""
         self.own: OwnSegment | None = None
         self.leaving: frozenset[int] = frozenset()
         """Segments that are being emptied: nothing more is written to them."""
@@ -127,7 +127,7 @@ class SegmentDesk:
         return own
 
     def _retire(self, old: OwnSegment) -> None:
-        """Nothing more is written to this one: the index gets to know all of it."""
+        """Nothing more is written to this one: the index learns all of it."""
         found = old.look()
         if found is not None:
             self.heed(found)
@@ -161,14 +161,14 @@ class SegmentDesk:
         return own.number, start
 
     def heed(self, others: Intrusion) -> None:
-        """Whoever fenced one of our sessions has it now."""
+        """The process that fenced one of our sessions has it now."""
         for fence in others.fences:
             held = self.held.get(fence.key)
             if held is not None and held.token < fence.token:
                 del self.held[fence.key]
 
     def fence(self, row: Row, number: int, token: int) -> None:
-        """Put a fence into the segment of whoever holds this session: nothing it writes behind it counts."""
+        """Put a fence into the segment of this session's holder: nothing it writes behind it counts."""
         path = segment_path(self.path, number)
         frame = packed(salt_of(self.folder.store, number), Kind.FENCE, row.key, token)
         try:
@@ -231,7 +231,7 @@ class SegmentDesk:
             self.flushed = self.own.end
 
     def flush_if_due(self, *, now: bool = False) -> None:
-        """Tell the index in a transaction of its own, when there is much to tell; never fails."""
+        """Tell the index in its own transaction, when there is much to tell; never fails."""
         own = self.own
         if own is None or not self.dirty or not (now or own.end - self.flushed >= FLUSH):
             return
@@ -240,7 +240,7 @@ class SegmentDesk:
                 self.flush()
 
     def renewed(self) -> SegmentIndex:
-        """The index; opened again when another process has made it anew."""
+        """The index; opened again when another process has made it again."""
         if self.index.replaced():
             self.index.close()
             self.index = self.folder.index(PATIENCE)
@@ -249,7 +249,7 @@ class SegmentDesk:
         return self.index
 
     def _renew_leases(self) -> None:
-        """Somebody removed the table: ours are written anew."""
+        """The table was removed: write our leases again."""
         old, self.leases = self.leases, LeaseTable(f"{self.path}/leases", writable=True)
         old.close()
         for held in self.held.values():
@@ -310,7 +310,7 @@ class SegmentDesk:
         return (None, GONE) if expires == GONE else (row.owner, expires)
 
     def evict(self, row: Row) -> Row:
-        """Take a session from whoever holds it, or held it last; the row as of now. Inside a transaction."""
+        """Take a session from its holder, or its last holder; the row as of now. Inside a transaction."""
         if row.writer == self.me:
             self.flush([row.key])
             self.held.pop(row.key, None)
@@ -338,11 +338,11 @@ class SegmentDesk:
         return other.store != self.folder.store
 
     def gone(self) -> bool:
-        """True when the files that we write are not those of this path any more."""
+        """True when the files that we write are no longer those at this path."""
         return self.own is not None and self.own.replaced()
 
     def retire(self) -> None:
-        """Nobody holds anything: our segment is free for whoever writes next. Never fails."""
+        """Nobody holds anything: our segment is free for the next writer. Never fails."""
         own = self.own
         if own is not None and not self.gone():
             with suppress(Exception), self.transaction():
@@ -381,6 +381,6 @@ def overlaid(row: Row, held: Held) -> Row:
 
 
 def code_is_locked(error: BaseException) -> bool:
-    """True when somebody else is at work on the index."""
+    """True when another process is working on the index."""
     code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
     return code in (5, 6) or getattr(error, "kind", "") == "locked"

@@ -1,4 +1,4 @@
-"""The folder of a segment store: what is in it, who may use it, and how its index is made anew."""
+"""The folder of a segment store: its contents, who may use it, and how its index is rebuilt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions.frames import HEADER_SIZE, frame_at, salt_of
 from glidepath.sessions.lease_table import private_file
-from glidepath.sessions.own_segment import disk_error, segment_path
+from glidepath.sessions.own_segment import disk_error
 from glidepath.sessions.segment_catchup import discover
 from glidepath.sessions.segment_index import LAYOUT, Foreign, SegmentIndex
 from glidepath.sessions.sqlite_says import code_of
@@ -98,7 +98,7 @@ class SegmentFolder:
             names = [entry.name for entry in folder.iterdir()]
             strange = sorted(name for name in names if name not in _OURS and not name.startswith(_BEGIN))
             if strange:
-                what = f"{self.path} is a folder of something else ({strange[0]!r:.80}): choose another folder"
+                what = f"{self.path} is not the folder of a store ({strange[0]!r:.80}): choose another folder"
                 raise StoreError(what, kind="damaged")
         _made_folder(folder)
         _made_folder(folder / "segments")
@@ -140,7 +140,7 @@ class SegmentFolder:
 
     @contextmanager
     def locked(self, *, alone: bool = False) -> Iterator[None]:
-        """Nobody makes the index anew meanwhile; `alone`: nobody changes it. Raises `StoreError` (`locked`)."""
+        """Keep others from rebuilding the index; `alone`: from changing it. Raises `StoreError` (`locked`)."""
         if not self.writable:
             yield
             return
@@ -158,7 +158,7 @@ class SegmentFolder:
     # --- the index --------------------------------------------------------------------------------------------
 
     def index(self, wait: int) -> SegmentIndex:
-        """The index, made anew when it is lost, damaged or that of something else."""
+        """The index, rebuilt when it is lost, damaged or foreign."""
         if not self.writable:
             return self.view()
         import sqlite3
@@ -203,7 +203,7 @@ class SegmentFolder:
             return made
 
     def lose_index(self) -> None:
-        """Put the index aside; whoever opens the store makes a new one."""
+        """Put the index aside; the next process to open the store makes a new one."""
         path = f"{self.path}/index.db"
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}.lost")  # noqa: PTH105
@@ -220,10 +220,6 @@ class SegmentFolder:
                 found.db.execute("UPDATE segments SET writer = coalesce(writer, '') WHERE number = ?", (number,))
             discover(found)
         return found
-
-    def has_segment(self, number: int) -> bool:
-        """True when this segment's file is there."""
-        return os.path.exists(segment_path(self.path, number))  # noqa: PTH110
 
     def leave(self) -> None:
         """Close the lock."""

@@ -1,7 +1,7 @@
 """The index of a segment store: names, owners, summaries, and where the last frame of each session is.
 
 It is a small SQLite file that is written in groups. Everything in it is in the segments, too: what it does not know yet
-is read from their ends, and when it is lost it is made anew.
+is read from their ends, and when it is lost it is made again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
 from glidepath.sessions.cards import card, summary_in
@@ -103,7 +103,7 @@ def split(tags: str) -> tuple[str, ...]:
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
-    """The file is the index of something else, or not an index: make it anew."""
+    """The file is a foreign index, or not an index: rebuild it."""
 
 
 class SegmentIndex:
@@ -157,7 +157,7 @@ class SegmentIndex:
         self._prepare(db)
         return db
 
-    def _check(self, db: Any) -> None:
+    def _check(self, db: sqlite3.Connection) -> None:
         owner = db.execute("PRAGMA application_id").fetchone()[0]
         if owner != APPLICATION or db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
             raise Foreign
@@ -165,8 +165,8 @@ class SegmentIndex:
         if found is None or found[0] != self.store:
             raise Foreign
 
-    def _prepare(self, db: Any) -> None:
-        """Make the tables of a new file. Whoever does this holds the folder's lock alone, or finds them made."""
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Make the tables of a new file. The caller holds the folder's lock alone, or finds them made."""
         if db.execute("PRAGMA page_count").fetchone()[0] > 1:
             self._check(db)
         else:
@@ -256,12 +256,12 @@ class SegmentIndex:
         self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
-        """Note where some commits are: number, segment and place. Whoever looks for one near it need not go far."""
+        """Note where some commits are: number, segment and place. Looking for one near it is then short."""
         rows = [(key, *mark) for mark in marks]
         self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
 
     def unmark(self, key: int, after: int = 0) -> None:
-        """Commits after this one are not there any more, or elsewhere."""
+        """Commits after this one are gone, or elsewhere."""
         self.db.execute("DELETE FROM marks WHERE key = ? AND number > ?", (key, after))
 
     def mark_at(self, key: int, number: int) -> tuple[int, int, int] | None:
@@ -321,12 +321,12 @@ class SegmentIndex:
     # --- segments ---------------------------------------------------------------------------------------------
 
     def segment_of(self, writer: str | None) -> int:
-        """The segment that this store object writes now; 0 when it writes none any more."""
+        """The segment that this store object writes now; 0 when it writes none."""
         row = self.db.execute("SELECT max(number) FROM segments WHERE writer = ?", (writer,)).fetchone()
         return row[0] or 0
 
     def written(self) -> list[int]:
-        """The segments that somebody may be writing."""
+        """The segments that may have a writer."""
         return [row[0] for row in self.db.execute("SELECT number FROM segments WHERE writer IS NOT NULL")]
 
     def known(self, number: int) -> tuple[str | None, int]:
@@ -360,16 +360,16 @@ class SegmentIndex:
         return sorted(int(name[1]) for name in names if name is not None)
 
     def strange(self) -> list[int]:
-        """Segments in the folder that the index has never heard of."""
+        """Segments in the folder that the index does not know."""
         known = {row[0] for row in self.db.execute("SELECT number FROM segments")}
         return [number for number in self.files() if number not in known]
 
     def close_segment(self, number: int, known: int, size: int) -> None:
-        """Note that nobody writes this segment any more; what is torn at its end stays."""
+        """Note that this segment has no writer; a torn end stays."""
         self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
 
     def empty_segments(self) -> list[int]:
-        """Segments that no session needs, and whose news of removed sessions nobody needs either."""
+        """Segments that no session needs, and whose removal records are not needed either."""
         return [
             row[0]
             for row in self.db.execute(

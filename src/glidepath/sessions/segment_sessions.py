@@ -61,10 +61,10 @@ class PendingClaim(Record):
 def claim_sessions(
     desk: SegmentDesk, asked: Sequence[PendingClaim], now: float, seconds: float
 ) -> Sequence[Lease | StoreError]:
-    """Claim these, in one transaction: a lease for each, or why it cannot be had.
+    """Claim these, in one transaction: a lease for each, or why not.
 
-    The frames come after the transaction: a token in a frame was given out for good. Whoever dies in between has
-    written nothing with it.
+    The frames come after the transaction: a token in a frame was given out for good. A process that dies in
+    between has written nothing with it.
     """
     _must_be_writable(desk)
     desk.segment()
@@ -76,14 +76,14 @@ def claim_sessions(
             except StoreError as error:
                 found.append(error)
             except UnicodeEncodeError:
-                what = f"{one.session_id!r:.80} is no valid Unicode: it cannot be in a store"
+                what = f"{one.session_id!r:.80} is not valid Unicode: it cannot be in a store"
                 found.append(StoreError(what, kind="missing"))
     _write_claims(desk, [one for one in found if isinstance(one, Held)], now)
     return [_lease_of(one, now + seconds) if isinstance(one, Held) else one for one in found]
 
 
 def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -> Held:
-    """One claim, in the index; raises `StoreError` when the session cannot be had."""
+    """One claim, in the index; raises `StoreError` when the session is not available."""
     row = desk.index.named(asked.session_id)
     if row is not None:
         row = _had(desk, row, now)
@@ -91,6 +91,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row = desk.index.made(asked.session_id, now)
     else:
         raise _missing(desk, asked.session_id)
+    # In the index first: two processes that claim at once are told apart by its lock.
     row.token += 1
     row.owner, row.writer, row.released = asked.owner, desk.me, 0
     row.expires = now + seconds
@@ -108,11 +109,12 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
 
 
 def _had(desk: SegmentDesk, row: Row, now: float) -> Row:
-    """The session as of now, taken from whoever had it; raises `StoreError` (`busy`) when that one lives."""
+    """The session as of now, taken from its holder; raises `StoreError` (`busy`) when that one lives."""
     held = desk.dirty.get(row.key)
     owner, expires = desk.holder(row if held is None else overlaid(row, held))
     if not free(owner, expires, now):
         raise busy(_entry(row, owner, expires))
+    # Whoever had it may live and only be slow: it looks into the index at its next beat.
     if owner is not None:
         desk.leases.stir()
     return desk.evict(row)
@@ -131,6 +133,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
         )
         for held in won
     ]
+    # Before the write: a fence that another process puts in front of it must find them.
     for held in won:
         desk.held[held.key] = held
     try:
@@ -138,6 +141,7 @@ def _write_claims(desk: SegmentDesk, won: list[Held], now: float) -> None:
     except BaseException:
         for held in won:
             desk.held.pop(held.key, None)
+            # Nothing was written with these tokens: others may have the sessions at once.
             desk.leases.hold(held.key, held.token, GONE)
         raise
     for held, frame in zip(won, frames, strict=True):
@@ -188,6 +192,7 @@ def write_commit(
     place = (held.segment, held.place)
     own = desk.segment()
     frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
+    # The write itself tells whether somebody has fenced us: asking before it would leave a gap between the two.
     segment, at = desk.write(own, frame)
     if desk.held.get(held.key) is not held:
         desk.strays.add((segment, held.key))
@@ -210,6 +215,7 @@ def keep_journal(desk: SegmentDesk, lease: Lease, entry: Entry, commits: Sequenc
     if held is None or held.token != lease.token:
         raise taken_over(lease)
     for commit in commits[held.head - lease.head :]:  # some may be written: this is done again when it was locked
+        # A process that dies in the middle leaves a journal that says so, and nobody goes on from it.
         summary = entry.summary if commit.number == entry.head else {IMPORTING: True}
         write_commit(desk, held, commit, summary, entry.updated, seconds)
     give_back(desk, lease, entry.updated)
@@ -272,6 +278,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
         raise taken_over(lease)
     with SegmentReader(desk.path, desk.folder.store) as reader:
         place = _place_of(desk, reader, held, head, hash_)
+    # A new token, so that what was cut off cannot come back with a late write of its owner.
     token = held.token + 1
     row = desk.index.keyed(held.key)
     said = _wire.encode({"id": held.id} if row is None else everything_said(overlaid(row, held)))
@@ -291,7 +298,7 @@ def cut_session(desk: SegmentDesk, lease: Lease, head: int, hash_: bytes, now: f
 
 
 def everything_said(row: Row) -> dict[str, Any]:
-    """What a cut says about its session: whatever stands before it may be cleaned up."""
+    """What a cut says about its session: everything before it may be cleaned up."""
     said = {"id": row.id, "summary": summary_in(row.summary), "reason": row.flag}
     return {**said, "title": row.title, "tags": row.tags, "annotated": row.annotated}
 
@@ -318,7 +325,7 @@ def remove_session(desk: SegmentDesk, session_id: str, now: float) -> None:
 
 
 def remove_families(desk: SegmentDesk, names: Sequence[str], now: float) -> list[str]:
-    """Forget these sessions with their children, but for families of which somebody holds one; who is gone."""
+    """Forget these sessions with their children, except families with a holder; returns the removed ids."""
     _must_be_writable(desk)
     own = desk.segment()
     gone: list[Row] = []
@@ -335,7 +342,7 @@ def remove_families(desk: SegmentDesk, names: Sequence[str], now: float) -> list
 
 
 def _forget(desk: SegmentDesk, own: OwnSegment, rows: Sequence[Row], now: float) -> None:
-    """Write that these are gone, then forget them. When that fails, whoever claims one gets the token of its frame."""
+    """Write that these are gone, then forget them. If that fails, a claim of one gets the token of its frame."""
     if not rows:
         return
     _, others = own.append(b"".join([packed(own.salt, Kind.REMOVE, row.key, row.token + 1, time=now) for row in rows]))

@@ -1,4 +1,4 @@
-"""A store in a folder: each process appends to a segment of its own. A commit is one write, and nothing else."""
+"""A store in a folder: each process appends to its own segment. A commit is one write, and nothing else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TIDY = 64  # sessions removed before the folder is cleaned up
 
 
 def default_folder() -> Path:
-    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    """The default place for sessions: in the user's data folder of this platform."""
     from glidepath.sessions.sqlite import default_file
 
     return default_file().with_suffix("")
@@ -110,6 +110,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _forked(self) -> None:
         """Files of the parent are the parent's: they are left alone, and what it holds is not held here."""
+        # Kept, so that nothing closes them: SQLite forbids even that in a fork.
         self._abandoned = (self._desk, self._sync)
         self._desk = self._sync = self._gone = None
         self._asked = {}
@@ -128,21 +129,22 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             raise disk_error(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged") from error
 
-    def _with(self, work: Callable[[SegmentDesk], T], *, anew: bool = True) -> T:
-        """Do something with the open files. An index that turns out to be damaged is made anew, once.
+    def _with(self, work: Callable[[SegmentDesk], T], *, again: bool = True) -> T:
+        """Do something with the open files. An index that turns out to be damaged is made again, once.
 
         When the folder was removed or replaced, whatever is there now is opened, or made; with `anew` False, as a
         lease needs it, `StoreError` (`missing`) is raised instead.
         """
         with self._lock, self._errors():
             desk = self._open()
+            # Before any work: writing into a folder that was removed would succeed, and nobody would ever find it.
             if self._gone is not None or desk.lost():
-                if not anew:
+                if not again:
                     raise self._lost()
                 desk = self._start_anew(desk)
             try:
@@ -178,7 +180,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         return self._gone
 
     def _start_anew(self, desk: SegmentDesk) -> SegmentDesk:
-        """What was here was removed: leases on it are worth nothing."""
+        """The store was removed: leases on it are void."""
         self._gone = None
         desk.close()
         self._desk = None
@@ -187,7 +189,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def _patiently(
         self, work: Callable[[SegmentDesk], T], how: Callable[[Callable[[SegmentDesk], T]], T] | None = None
     ) -> T:
-        """Do it, again and again while another process is at work, without stopping the event loop."""
+        """Do it, and retry while another process is working, without blocking the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
@@ -245,7 +247,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def _leased(self, work: Callable[[SegmentDesk], T]) -> T:
         """Do something with a lease on what is open now."""
-        return self._with(work, anew=False)
+        return self._with(work, again=False)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases."""
@@ -279,7 +281,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         return signs
 
     def _look_around(self, desk: SegmentDesk) -> None:
-        """Notice that somebody removed or replaced what we write to; raises `StoreError` (`missing`)."""
+        """Notice that our files were removed or replaced; raises `StoreError` (`missing`)."""
         now = time.monotonic()
         if self._gone is None and now - self._looked >= _LOOK:
             self._looked = now
@@ -312,7 +314,9 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             return self._append_later(lease, commit, summary, durability)
         return self._on_disk() if durability == "full" else None
 
-    async def _append_later(self, lease: Lease, commit: Commit, summary: Any, durability: str) -> None:
+    async def _append_later(
+        self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None, durability: str
+    ) -> None:
         await self._patiently(lambda _: self._append(lease, commit, summary))
         if durability == "full":
             await self._on_disk()
@@ -328,6 +332,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or held is None or held.token != lease.token:
                 raise self._refused(lease)
             try:
+                # A commit with a summary begins or ends something: worth a look whether the folder is still there.
                 if summary is not None:
                     self._looked = GONE
                     self._look_around(desk)
@@ -359,8 +364,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             if desk is None or desk.own is None:
                 return
             desk.syncs = True
+            # A session may have commits in a segment that a dead process never synced: ours are worth nothing alone.
             elders = {held.elder for held in desk.held.values()} - {0, desk.own.number}
             waiting = [held for held in desk.held.values() if held.elder]
+            # Synced without the lock, or every append would wait for the disk: under a descriptor that stays open.
             handle = desk.own.duplicate()
         try:
             for number in elders:
@@ -414,13 +421,13 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()), self._leased)
 
     async def remove(self, session_id: str) -> None:
-        """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
+        """Forget a session. Unused files are deleted after many removals, or when the store is closed."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: remove_session(desk, session_id, self._clock()))
         await self._tidied(1)
 
     async def _tidied(self, count: int) -> None:
-        """So many sessions are gone: clean up when that is worth it."""
+        """This many sessions are gone: clean up when that is worth it."""
         self._removed += count
         if self._removed >= _TIDY:
             await self._patiently(self._tidy)

@@ -37,7 +37,7 @@ class HasState(Protocol):
 
     @property
     def state(self) -> AgentState:
-        """Where it stands."""
+        """Its state."""
         ...
 
 
@@ -65,7 +65,7 @@ def checked_id(name: object) -> str:
 
 
 def checked(messages: object) -> list[Message]:
-    """A list of these messages; raises `ConfigurationError` when they are none. They are built unchecked, for speed."""
+    """A list of these messages; raises `ConfigurationError` for malformed ones. Messages are built unchecked."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")
     found = list(messages)
@@ -80,7 +80,7 @@ def checked(messages: object) -> list[Message]:
 
 
 class Session:
-    """One conversation, in memory. Pass it to several runs and each goes on where the last one ended.
+    """One conversation, in memory. Pass it to several runs and each continues where the last one ended.
 
     One run at a time: a second run in a session that is in flight is a `ConfigurationError`.
     """
@@ -114,16 +114,16 @@ class Session:
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
-        """The last run: what `Agent.resume` goes on with."""
+        """The last run: what `Agent.resume` continues with."""
 
     @property
     def in_flight(self) -> bool:
-        """True while a run flies in this session."""
+        """True while a run uses this session."""
         return self.flight is not None
 
     @property
     def state(self) -> AgentState:
-        """Where the run in flight stands at this moment; how the last one ended, when there is none."""
+        """The state of the current run; how the last one ended, when there is none."""
         return self._state if self.flight is None else self.flight.state
 
     @state.setter
@@ -166,7 +166,7 @@ def _since(now: Usage, then: Usage) -> Usage:
 
 
 def copied(session: Session) -> Session:
-    """The same conversation as another object, which does not fly. What is known of its messages is shared."""
+    """The same conversation as another object, which has no run. What is known of its messages is shared."""
     other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
     other.messages, other.totals = session.messages.copy(), replace(session.totals)
     other.version, other.last, other.state = session.version, session.last, session.state

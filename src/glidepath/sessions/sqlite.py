@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore"]
 
-LAYOUT = 1  # of the tables; the journal inside has a version of its own
+LAYOUT = 1  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
@@ -56,7 +56,7 @@ MOST = (1 << SHIFT) - 1
 
 
 def default_file() -> Path:
-    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    """The default place for sessions: in the user's data folder of this platform."""
     try:
         import platformdirs
     except ImportError:
@@ -124,7 +124,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._full: Any = None
         self._writer: Writer | None = None
         self._leases = 0
-        self._renewals: dict[int, float] = {}  # when each lease is written anew
+        self._renewals: dict[int, float] = {}  # when each lease is written again
         self._kept: dict[int, int] = {}  # tokens that could not be given back, by session
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
@@ -150,7 +150,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._gone, self._kept = None, {}
 
     def _must_be_there(self) -> None:
-        """Raise `StoreError` when the open file is not the one at this path any more: nobody would find the journal."""
+        """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
         if self._inline is not None and self._file != identity(self.path):
             what = f"the session store {self.path} was removed or replaced while it was in use"
             self._gone = StoreError(what, kind="missing")
@@ -158,7 +158,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise self._gone
 
     def _open_anew(self) -> None:
-        """Open what is there now, when the file was removed or replaced; leases on the old one are worth nothing."""
+        """Open what is there now, when the file was removed or replaced; leases on the old one are void."""
         if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
             self._stop_writer()
             with self._lock:
@@ -245,7 +245,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise StoreError(f"the session store {self.path}: {error}", kind="unavailable") from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r:.80} is no valid Unicode: it cannot be in a store", kind="missing"
+                f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
             what = told(error)  # of another type, or text that is none: we wrote no such thing
@@ -256,7 +256,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
-        """Do it, again and again while another process holds the lock, without stopping the event loop."""
+        """Do it, and retry while another process holds the lock, without blocking the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
@@ -267,8 +267,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             await asyncio.sleep(wait)
             wait = min(_LONGEST_WAIT, wait * 2)
 
-    def _transaction(self, connection: Any, work: Callable[[Any], Any]) -> Any:
+    def _transaction(self, connection: sqlite3.Connection, work: Callable[[Any], Any]) -> Any:
         with self._lock, self._errors():
+            # The lock at once: a transaction that reads first and wants to write later can be refused in its middle.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 found = work(connection)
@@ -288,7 +289,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
         """Become the owner."""
 
-        def work(connection: Any) -> Lease:
+        def work(connection: sqlite3.Connection) -> Lease:
             now = self._clock()
             if create:
                 connection.execute(
@@ -299,6 +300,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
                 raise busy(entry)
+            # Larger with every claim: a write with an older token finds no row and changes nothing.
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
                 "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
@@ -314,13 +316,13 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._kept.pop(lease.key, None)
         return lease
 
-    def _entry(self, connection: Any, session_id: str) -> tuple[Entry, int]:
+    def _entry(self, connection: sqlite3.Connection, session_id: str) -> tuple[Entry, int]:
         row = connection.execute(f"{_ENTRY} WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise StoreError(f"there is no session {session_id!r} in {self.path}", kind="missing")
         return self._current(connection, row), row[9]
 
-    def _current(self, connection: Any, row: Any) -> Entry:
+    def _current(self, connection: sqlite3.Connection, row: Sequence[Any]) -> Entry:
         """The entry with its head as of now; one that is behind what was noted before means that commits are lost."""
         entry = entry_in(row)
         number, digest = self._last(connection, row[9])
@@ -331,7 +333,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         renew = renew or self._lease < SHORT
         self._must_be_there()
 
-        def work(connection: Any) -> list[Sign]:
+        def work(connection: sqlite3.Connection) -> list[Sign]:
             now, signs = self._clock(), []
             for lease in leases:
                 row = connection.execute("SELECT token, flag FROM sessions WHERE key = ?", (lease.key,)).fetchone()
@@ -360,6 +362,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             return
         writer = self._writer
         try:
+            # Everything queued for this session first: a write after the release would be refused.
             if writer is not None:
                 await writer.do(lease.session_id, lambda: None)
             await self._patiently(
@@ -381,7 +384,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 await self._settle()
 
     async def _settle(self) -> None:
-        """Nobody writes: put what is in the log into the file, where damage is noticed. Never fails."""
+        """No writers: move the log into the file, where damage is noticed. Never fails."""
         log = identity(f"{self.path}-wal", size=True)
         if log is not None and log[1] >= _LOG:
             writer = self._writer = self._writer or Writer()
@@ -396,6 +399,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        # Only with a summary, at the beginning and end of a run: not worth its time at every commit.
         if summary is not None or self._gone is not None:
             self._must_be_there()
         if durability == "sync":
@@ -422,10 +426,13 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._full.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         return self._full
 
-    def _append(self, connection: Any, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None) -> None:
+    def _append(
+        self, connection: sqlite3.Connection, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None
+    ) -> None:
         """One row, and nothing else while the lease is fresh: a commit is a single statement then."""
         key, number = lease.key, commit.number
         place = (key << SHIFT) + number
+        # The statement itself checks the token and that the commit before is there: no read, no transaction.
         row = (place, commit.hash, commit.body, key, lease.token, number, place - 1)
         now = self._clock()
         execute = connection.execute
@@ -457,6 +464,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                     with suppress(Exception):
                         execute("ROLLBACK")
                 raise
+            # Until then commits leave the lease alone: it is good for four times as long.
             self._renewals[key] = now + self._lease / 4
 
     def _duplicate(self) -> type[Exception]:
@@ -464,7 +472,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
         return sqlite3.IntegrityError
 
-    def _refused(self, connection: Any, lease: Lease, number: int) -> StoreError:
+    def _refused(self, connection: sqlite3.Connection, lease: Lease, number: int) -> StoreError:
         row = connection.execute("SELECT token FROM sessions WHERE key = ?", (lease.key,)).fetchone()
         if row is None:
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
@@ -472,7 +480,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
         return conflict(lease.session_id, number, self._last(connection, lease.key)[0])
 
-    def _last(self, connection: Any, key: int) -> tuple[int, bytes]:
+    def _last(self, connection: sqlite3.Connection, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
         row = connection.execute(_LAST, (key << SHIFT, (key + 1 << SHIFT) - 1)).fetchone()
         return (0, b"") if row is None else (row[0] - (key << SHIFT), blob(row[1]))
@@ -482,7 +490,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
 
-        def work(connection: Any) -> tuple[Entry, Sequence[Commit]]:
+        def work(connection: sqlite3.Connection) -> tuple[Entry, Sequence[Commit]]:
             connection.execute("BEGIN")  # one snapshot for both
             try:
                 entry, key = self._entry(connection, session_id)
@@ -505,7 +513,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, the last written first."""
 
-        def work(connection: Any) -> list[Entry]:
+        def work(connection: sqlite3.Connection) -> list[Entry]:
             rows = connection.execute(f"{_ENTRY} ORDER BY updated DESC, id").fetchall()
             return [self._current(connection, row) for row in rows if row[0].startswith(prefix)]
 
@@ -515,7 +523,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
 
-        def work(connection: Any) -> None:
+        def work(connection: sqlite3.Connection) -> None:
             _, key = self._entry(connection, session_id)
             connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (reason, key))
 
@@ -525,7 +533,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
 
-        def work(connection: Any) -> None:
+        def work(connection: sqlite3.Connection) -> None:
             moved = connection.execute(
                 "UPDATE sessions SET head = ?, hash = ?, token = token + 1, owner = NULL, expires = ? "
                 "WHERE key = ? AND token = ?",
@@ -542,7 +550,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
 
-        def work(connection: object) -> None:
+        def work(connection: sqlite3.Connection) -> None:
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, self._clock()):
                 raise busy(entry)
@@ -551,7 +559,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))
 
-    def _forget(self, connection: Any, key: int) -> None:
+    def _forget(self, connection: sqlite3.Connection, key: int) -> None:
         first, last = key << SHIFT, (key + 1 << SHIFT) - 1
         connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (first, last))
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))

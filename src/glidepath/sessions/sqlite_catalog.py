@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError
@@ -27,6 +27,9 @@ from glidepath.sessions.cards import (
 from glidepath.sessions.owner import free
 from glidepath.sessions.sqlite_rows import blob
 from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["SqliteCatalog", "conditions", "note_summary"]
 
@@ -82,14 +85,21 @@ SHIFT = 32  # bits of a commit's place that are its number
 _READ_ONLY = 8
 
 
-def note_summary(execute: Any, key: int, session_id: str, summary: Mapping[str, Any], now: float, head: int) -> None:
+def note_summary(
+    execute: Callable[[str, Sequence[object]], object],
+    key: int,
+    session_id: str,
+    summary: Mapping[str, Any],
+    now: float,
+    head: int,
+) -> None:
     """Bring the row of a session up to date, in the transaction that writes its summary, and before that."""
     known = card(summary)
     words = f"{known.task}\n{session_id}".casefold()
     execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, now, head, key))
 
 
-def prepare(connection: Any) -> bool:
+def prepare(connection: sqlite3.Connection) -> bool:
     """Make the tables where they are missing; False when the file cannot be written, and has none."""
     import sqlite3
 
@@ -129,7 +139,7 @@ class SqliteCatalog:
         where, values = conditions(query, start)
         statement = f"{_PAGE} WHERE {where} ORDER BY c.updated DESC, c.id LIMIT {query.limit + 1}"
 
-        def work(connection: Any) -> SessionPage:
+        def work(connection: sqlite3.Connection) -> SessionPage:
             rows = connection.execute(statement, values).fetchall()
             found = [_wire.replace(self._current(connection, row), title=row[10], tags=_split(row[11])) for row in rows]
             return paged(found, query.limit, [row[12] for row in rows])
@@ -139,10 +149,10 @@ class SqliteCatalog:
     async def _refreshed(self) -> bool:
         """Read what an older version wrote; False when there is no catalog, and none can be made."""
 
-        def stale(connection: Any) -> bool:
+        def stale(connection: sqlite3.Connection) -> bool:
             return bool(connection.execute("SELECT 1 FROM catalog WHERE stale LIMIT 1").fetchone())
 
-        def batch(connection: Any) -> None:
+        def batch(connection: sqlite3.Connection) -> None:
             rows = connection.execute(
                 "SELECT s.key, s.id, s.summary, s.updated, s.head FROM catalog c JOIN sessions s ON s.key = c.key "
                 "WHERE c.stale LIMIT ?",
@@ -176,7 +186,7 @@ class SqliteCatalog:
             await asyncio.sleep(0)
         return gone
 
-    def _remove(self, connection: Any, names: Sequence[str]) -> list[str]:
+    def _remove(self, connection: sqlite3.Connection, names: Sequence[str]) -> list[str]:
         now, gone = self._clock(), []
         for name in names:
             family = connection.execute(_FAMILY, (name,)).fetchall()
@@ -190,7 +200,7 @@ class SqliteCatalog:
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """These commits of a journal, as far as they are there."""
 
-        def work(connection: Any) -> list[Commit]:
+        def work(connection: sqlite3.Connection) -> list[Commit]:
             _, key = self._entry(connection, session_id)
             wanted = "SELECT hash, body FROM commits WHERE place = ?"
             rows = [(one, connection.execute(wanted, ((key << SHIFT) + one,)).fetchone()) for one in numbers]
@@ -204,7 +214,7 @@ class SqliteCatalog:
         name = None if title is None else checked_title(title)
         labels = None if tags is None else checked_tags(tags)
 
-        def work(connection: Any) -> None:
+        def work(connection: sqlite3.Connection) -> None:
             _, key = self._entry(connection, session_id)
             if name is not None:
                 connection.execute(
@@ -242,13 +252,13 @@ class SqliteCatalog:
     def _do(self, work: Callable[[Any], Any]) -> Any:
         raise NotImplementedError
 
-    def _entry(self, connection: object, session_id: str) -> tuple[Entry, int]:
+    def _entry(self, connection: sqlite3.Connection, session_id: str) -> tuple[Entry, int]:
         raise NotImplementedError
 
-    def _current(self, connection: object, row: object) -> Entry:
+    def _current(self, connection: sqlite3.Connection, row: Sequence[Any]) -> Entry:
         raise NotImplementedError
 
-    def _forget(self, connection: object, key: int) -> None:
+    def _forget(self, connection: sqlite3.Connection, key: int) -> None:
         raise NotImplementedError
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.spi.sessions import Entry, Note
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["SqliteInbox", "drop_notes", "last_note"]
 
@@ -17,11 +20,11 @@ CREATE TABLE IF NOT EXISTS notes(
 _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'notes'"
 
 
-def _there(connection: Any) -> bool:
+def _there(connection: sqlite3.Connection) -> bool:
     return connection.execute(_THERE).fetchone() is not None
 
 
-def last_note(connection: Any, key: int) -> int:
+def last_note(connection: sqlite3.Connection, key: int) -> int:
     """The number of the last note of a session; 0 when it has none."""
     if not _there(connection):
         return 0
@@ -29,7 +32,7 @@ def last_note(connection: Any, key: int) -> int:
     return row[0] or 0
 
 
-def _post(connection: Any, key: int, note: Note, now: float) -> int:
+def _post(connection: sqlite3.Connection, key: int, note: Note, now: float) -> int:
     """Write a note, once; its number. A transaction that writes is open."""
     connection.execute(_TABLE)
     known = connection.execute("SELECT number FROM notes WHERE session = ? AND id = ?", (key, note.id)).fetchone()
@@ -41,7 +44,7 @@ def _post(connection: Any, key: int, note: Note, now: float) -> int:
     return number
 
 
-def _read(connection: Any, key: int, after: int) -> list[Note]:
+def _read(connection: sqlite3.Connection, key: int, after: int) -> list[Note]:
     """The notes above a number."""
     if not _there(connection):
         return []
@@ -52,7 +55,7 @@ def _read(connection: Any, key: int, after: int) -> list[Note]:
     ]
 
 
-def drop_notes(connection: Any, key: int) -> None:
+def drop_notes(connection: sqlite3.Connection, key: int) -> None:
     """Forget the notes of a session."""
     if _there(connection):
         connection.execute("DELETE FROM notes WHERE session = ?", (key,))
@@ -66,7 +69,7 @@ class SqliteInbox:
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
 
-        def work(connection: object) -> int:
+        def work(connection: sqlite3.Connection) -> int:
             return _post(connection, self._entry(connection, session_id)[1], note, self._clock())
 
         self._must_exist(session_id)
@@ -75,7 +78,7 @@ class SqliteInbox:
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""
 
-        def work(connection: object) -> list[Note]:
+        def work(connection: sqlite3.Connection) -> list[Note]:
             return _read(connection, self._entry(connection, session_id)[1], after)
 
         self._must_exist(session_id)
@@ -86,7 +89,7 @@ class SqliteInbox:
     def _must_exist(self, session_id: str = "") -> None:
         raise NotImplementedError
 
-    def _entry(self, connection: object, session_id: str) -> tuple[Entry, int]:
+    def _entry(self, connection: sqlite3.Connection, session_id: str) -> tuple[Entry, int]:
         raise NotImplementedError
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:

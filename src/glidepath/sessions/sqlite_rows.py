@@ -1,11 +1,14 @@
-"""A row of an SQLite store as what it stands for, whatever is in it."""
+"""A row of an SQLite store as a value, whatever is in it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["blob", "entry_in"]
 
@@ -15,7 +18,7 @@ def blob(value: object) -> bytes:
     return value if type(value) is bytes else str(value).encode()
 
 
-def entry_in(row: Any) -> Entry:
+def entry_in(row: Sequence[Any]) -> Entry:
     """The entry of a row of `sessions`."""
     return Entry(
         session_id=row[0],

@@ -15,7 +15,7 @@ _KINDS = {  # SQLite's primary result codes
     11: ("damaged", "is damaged"),
     13: ("full", "cannot grow: the disk is full"),
     CANNOT_OPEN: ("unavailable", "cannot be opened"),
-    26: ("damaged", "is no SQLite database"),
+    26: ("damaged", "is not an SQLite database"),
 }
 
 

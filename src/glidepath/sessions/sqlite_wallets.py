@@ -1,4 +1,4 @@
-"""Wallets in an SQLite file. A thread of its own does the work, and everything that waits goes into one transaction."""
+"""Wallets in an SQLite file. Its own thread does the work, and everything that waits goes into one transaction."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions import books
 from glidepath.sessions.books import Book, HoldRow, PeriodRow, WalletRow
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
 
 __all__ = ["SqliteWallets"]
 
@@ -57,7 +61,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class Clerk:
-    """A thread with a connection of its own that does pieces of work, as many as are waiting in one transaction."""
+    """A thread with its own connection that does pieces of work, as many as are waiting in one transaction."""
 
     def __init__(self, path: str, connect: Callable[[], Any], errors: Callable[[], Any]) -> None:
         self._path = path
@@ -116,7 +120,7 @@ class Clerk:
             raise
 
     def put(self, work: Work, tell: Tell) -> None:
-        """Do it soon, on the thread, and tell."""
+        """Do it soon, on the thread, and report the result."""
         self._jobs.put((work, tell))
 
     def stop(self, *, join: bool) -> None:
@@ -147,7 +151,7 @@ class SqliteWallets(WalletDesk):
         self._desk_pid = os.getpid()
 
     def _connect_wallets(self) -> Any:
-        """A connection of its own, for the thread."""
+        """Its own connection, for the thread."""
         store: Any = self
         return store._open("NORMAL", int(store._busy * 1000))  # noqa: SLF001 - of a SqliteStore
 
@@ -158,7 +162,7 @@ class SqliteWallets(WalletDesk):
         self._tabled = False
         return self._connect_wallets()
 
-    def _has_tables(self, connection: Any, *, make: bool) -> bool:
+    def _has_tables(self, connection: sqlite3.Connection, *, make: bool) -> bool:
         """Whether there are wallets in the file; reading never makes the tables."""
         if not self._tabled:
             query = "SELECT count(*) FROM sqlite_master WHERE name = 'wallet_holds'"
@@ -200,7 +204,7 @@ class SqliteWallets(WalletDesk):
             self._leave(join=True)
 
     def _close_desk(self) -> None:
-        """Let go of the thread and its connection."""
+        """Stop the thread and close its connection."""
         if self._desk_pid != os.getpid():
             return
         self._open_holds.clear()
@@ -246,7 +250,7 @@ class SqliteWallets(WalletDesk):
         if not makes:
             self._must_have_begun()
 
-        def all_of_it(connection: object) -> T:
+        def all_of_it(connection: sqlite3.Connection) -> T:
             if not self._has_tables(connection, make=makes):
                 return work(Book(self._clock()))
             book = _read(connection, rows, self._clock())
@@ -257,7 +261,7 @@ class SqliteWallets(WalletDesk):
         return await self._ask(all_of_it)
 
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
-        def work(connection: Any) -> tuple[float, Sequence[HoldRow]]:
+        def work(connection: sqlite3.Connection) -> tuple[float, Sequence[HoldRow]]:
             now = self._clock()
             if not self._has_tables(connection, make=False):
                 return now, []
@@ -269,7 +273,7 @@ class SqliteWallets(WalletDesk):
         return await self._ask(work)
 
     async def _remove_wallet(self, name: str) -> None:
-        def work(connection: Any) -> None:
+        def work(connection: sqlite3.Connection) -> None:
             known = self._has_tables(connection, make=False)
             book = _read(connection, Rows(wallets=(name,), whole=True), self._clock()) if known else Book(0.0)
             if not known:
@@ -283,7 +287,7 @@ class SqliteWallets(WalletDesk):
         await self._ask(work)
 
 
-def _read(connection: Any, rows: Rows, now: float) -> Book:
+def _read(connection: sqlite3.Connection, rows: Rows, now: float) -> Book:
     book = Book(now)
     execute = connection.execute
     places = set(book.line(rows.line))
@@ -312,7 +316,7 @@ def _read(connection: Any, rows: Rows, now: float) -> Book:
     return book
 
 
-def _write(connection: Any, book: Book) -> None:
+def _write(connection: sqlite3.Connection, book: Book) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
             connection.execute(_PUT_WALLET, of_wallet(wallet))
@@ -329,12 +333,12 @@ def _write(connection: Any, book: Book) -> None:
 # --- rows of a table, in the order of its columns; PostgreSQL's tables have the same ------------------------------
 
 
-def _checked(kind: type[R], **fields: Any) -> R:
+def _checked(kind: type[R], **fields: object) -> R:
     """A row of the right types; `WireError` for another: we wrote no such thing."""
     return _wire.convert(fields, kind)  # type: ignore[no-any-return]
 
 
-def wallet_row(row: Any) -> WalletRow:
+def wallet_row(row: Iterable[Any]) -> WalletRow:
     """From the table."""
     name, per, parent, tokens, money, ruled_tokens, ruled_money, closed = row
     most, ruled = (tokens, money), (ruled_tokens, ruled_money)
@@ -346,7 +350,7 @@ def of_wallet(row: WalletRow) -> tuple[Any, ...]:
     return row.name, row.per, row.parent, *row.most, *row.ruled, int(row.closed)
 
 
-def period_row(row: Any) -> PeriodRow:
+def period_row(row: Iterable[Any]) -> PeriodRow:
     """From the table."""
     name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money = row
     return _checked(
@@ -364,7 +368,7 @@ def of_period(row: PeriodRow) -> tuple[Any, ...]:
     return row.name, row.period, *row.used, *row.held, *row.firm
 
 
-def hold_row(row: Any) -> HoldRow:
+def hold_row(row: Iterable[Any]) -> HoldRow:
     """From the table."""
     key, leg, owner, session_id, expires, line, *amounts, ended = row
     return _checked(

@@ -6,14 +6,14 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.sessions import books
 from glidepath.sessions.books import Book
 from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
-__all__ = ["CarriesWallets", "MemoryWallets", "Rows", "WalletDesk"]
+__all__ = ["MemoryWallets", "Rows", "WalletDesk"]
 
 T = TypeVar("T")
 
@@ -32,19 +32,6 @@ class Rows(Value, frozen=True, kw_only=True):
     everything: bool = False
     makes: bool = False
     """It makes wallets where there may be none."""
-
-
-@runtime_checkable
-class CarriesWallets(Protocol):
-    """A store whose wallets can be carried to another one."""
-
-    async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-        """Every wallet with its history."""
-        ...
-
-    async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
-        """Take in wallets of another store."""
-        ...
 
 
 class WalletDesk:
@@ -70,7 +57,7 @@ class WalletDesk:
 
     @abstractmethod
     async def _remove_wallet(self, name: str) -> None:
-        """Delete a wallet and its accounts, if nothing is held there and it is nobody's parent."""
+        """Delete a wallet and its accounts, if nothing is held there and it has no children."""
 
     async def _held_open(self, key: str) -> None:
         """A hold is drawn on for the first time in this process."""
@@ -98,7 +85,7 @@ class WalletDesk:
             await self._let_close(hold.key)
 
     async def overdue(self) -> Sequence[OverdueHold]:
-        """The holds that somebody should write off."""
+        """The holds that should be written off."""
         now, rows = await self._live_holds()
         return books.overdue(rows, now)
 
@@ -131,7 +118,7 @@ class WalletDesk:
         await self._remove_wallet(name)
 
     async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-        """Every wallet with its history, to be carried to another store; what is held counts as used."""
+        """Every wallet with its history, to be copied to another store; what is held counts as used."""
 
         def work(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
             return list(book.wallets.values()), [books.all_used(row) for row in book.periods.values()]
@@ -139,7 +126,7 @@ class WalletDesk:
         return await self._lend(Rows(whole=True, everything=True), work)
 
     async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
-        """Take in wallets of another store; those that are here already stay as they are."""
+        """Take in wallets of another store; existing ones do not change."""
         rows = Rows(whole=True, everything=True, makes=True)
         await self._lend(rows, lambda book: books.taken_in(book, wallets, periods))
 

@@ -69,7 +69,7 @@ class Writer:
             raise error
 
     def forget(self, session_id: str) -> None:
-        """The session is given back: what failed in it is nobody's business any more."""
+        """The session is given back: its failures no longer matter."""
         self._failed.pop(session_id, None)
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does it.
+"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does.
 
     report = simulate(agent)
     assert report.ok, report.advice()
 
 The model and the tools are replaced by specimens and by stand-ins with the same schemas; limits, guards, constraints
-and plugins are the real ones. Flights are flown in virtual time and are the same for the same seed.
+and plugins are the real ones. Flights run in virtual time and are the same for the same seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import SPECIMENS, Specimen
 from glidepath.tools import tool
 
-__all__ = ["Finding", "Flight", "Report", "default_config", "encode_report", "fly", "simulate"]
+__all__ = ["Flight", "Report", "fly", "simulate"]
 
 MOST_SEEDS = 10_000
 
@@ -53,7 +53,7 @@ class Report(Value, frozen=True, kw_only=True):
 
 
 def default_config() -> LoopConfig:
-    """What is flown when nobody says otherwise: the defaults of the command line, with two tools."""
+    """The default to run: the defaults of the command line, with two tools."""
 
     @tool(read_only=True)
     async def search(query: str) -> str:
@@ -80,10 +80,10 @@ def simulate(
     real_time: bool = True,
     progress: Callable[[int, int, Flight], None] | None = None,
 ) -> Report:
-    """Fly a configuration against every specimen, once for each seed.
+    """Run a configuration against every specimen, once for each seed.
 
     `only` takes names or families of specimens. `progress` is told the number of flights done, how many there are,
-    and the last one. Specimens that need real time fly once, and not at all with `real_time=False`.
+    and the last one. Specimens that need real time run once, and not at all with `real_time=False`.
     """
     config = _config(subject)
     chosen = _chosen(only)

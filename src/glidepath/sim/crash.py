@@ -52,7 +52,7 @@ class KilledWorld(SimWorld):
 def fly_twice(
     config: LoopConfig, kind: type[Specimen], seed: int, sink: object
 ) -> tuple[SimWorld, RunResult, float, tuple[str, ...]]:
-    """Fly until the process is killed, fly on from the journal; what the second world saw, and what was done twice."""
+    """Run until the process is killed, continue from the journal; what the second run saw and what was done twice."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="glidepath-sim-") as folder:
         effects, journal = Path(folder) / "effects", Path(folder) / "journal.db"

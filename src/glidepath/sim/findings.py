@@ -1,4 +1,4 @@
-"""What a set of flights says about a configuration: the holes, and how to close them."""
+"""What a set of flights reveals about a configuration: the holes, and how to close them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOO_LATE = "No limit of yours ended the run; the simulator did, after"
 _ADVICE: Mapping[str, str] = {
     "over_tokens": f"More tokens were used than limits.max_tokens allows. {_DEFECT}",
     "over_cost": f"More money was spent than limits.max_cost allows. {_DEFECT}",
-    "over_time": f"The run went on past limits.timeout. {_DEFECT}",
+    "over_time": f"The run continued past limits.timeout. {_DEFECT}",
     "over_turns": f"More turns were taken than limits.max_iterations allows. {_DEFECT}",
     "over_tool_calls": f"More tools ran than limits.max_tool_calls allows. {_DEFECT}",
     "runaway_calls": f"{_TOO_LATE} {CEILING.calls:,} model calls. Set limits.max_iterations, or a lower one.",
@@ -33,13 +33,13 @@ _ADVICE: Mapping[str, str] = {
         "One reply can have more than 30,000 tokens: you set no cap. Set max_output_tokens, limits.max_tokens, or "
         "limits.max_cost with a price."
     ),
-    "never_ended": "A run can wait for ever. Set limits.timeout, tool_timeout and stall_timeout.",
+    "never_ended": "A run can wait forever. Set limits.timeout, tool_timeout and stall_timeout.",
     "raised": f"The run raised instead of returning a result. {_DEFECT}",
     "left_running": f"Something was still running after the run had ended, and was not listed. {_DEFECT}",
     "untyped": f"The result does not say how the run ended. {_DEFECT}",
     "silent_success": f"A run without an answer was reported as DONE. {_DEFECT}",
     "broken_transcript": f"A tool call has no result, or more than one. {_DEFECT}",
-    "went_on_after_cancel": f"The run went on after it was cancelled. {_DEFECT}",
+    "went_on_after_cancel": f"The run continued after it was cancelled. {_DEFECT}",
     "answer_lost": (
         "The model had an answer and nobody got it. Leave landing at its default, allow one turn of grace, and keep "
         "limits.landing_tokens large enough for an answer."

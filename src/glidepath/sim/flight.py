@@ -1,4 +1,4 @@
-"""One flight: a configuration, a specimen and a seed, flown to its end in virtual time."""
+"""One flight: a configuration, a specimen and a seed, run to its end in virtual time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from random import Random
-from typing import Any
 
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
@@ -21,7 +20,8 @@ from glidepath.run import approve
 from glidepath.sessions import Session
 from glidepath.sim.crash import fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
-from glidepath.testing import VirtualClock, VirtualTimeError, live_work, transcript_errors, work
+from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
+from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
 
 __all__ = ["Flight", "fly"]
@@ -116,7 +116,7 @@ class Trail:
 
 
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
-    """Fly a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
+    """Run a configuration against one specimen. Only the user's plugins and constraints are called."""
     if kind.killed:
         return _fly_twice(config, kind, seed)
     if kind.real_time:
@@ -151,7 +151,7 @@ def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
 
 
 def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: ConfigurationError) -> Flight:
-    """A configuration that cannot take off: for want of a price, when it could without its money limit."""
+    """A configuration that cannot start because its money limit has no price."""
     problem = "refused"
     if config.limits.max_cost is not None:
         penniless = replace(config, limits=replace(config.limits, max_cost=None))
@@ -186,7 +186,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
 
 
 async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
-    """Fly until there is a result; says what was raised instead of one, if anything was."""
+    """Run until there is a result; says what was raised instead of one, if anything was."""
     world.task = asyncio.create_task(_run(agent, world, seed))
     beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
     raised = ""
@@ -265,7 +265,7 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
     limits = config.limits
     over = {}
 
-    def compare(name: str, used: float, limit: Any, slack: float = 0.0) -> None:
+    def compare(name: str, used: float, limit: float | Decimal | str | None, slack: float = 0.0) -> None:
         if limit is not None and used > float(limit) + slack:
             over[name] = used / float(limit) - 1
 
@@ -279,7 +279,7 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
 
 
 def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
-    """What the result does not say as it was."""
+    """What the result gets wrong."""
     specimen = world.specimen
     problems = []
     answered = ANSWER in result.text

@@ -1,4 +1,4 @@
-"""The report as one HTML page: nothing is loaded from anywhere, and everything in it is escaped."""
+"""The report as one HTML page: self-contained, with everything escaped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     ]
     if report.skipped:
         names = escape(", ".join(report.skipped))
-        parts.append(f"<p>Not flown, because this configuration has no tools: {names}.</p>")
+        parts.append(f"<p>Not run, because this configuration has no tools: {names}.</p>")
     body = "\n".join(parts)
     style = (files("glidepath.sim") / "page.css").read_text(encoding="utf-8")
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent import Agent, LoopConfig
@@ -16,6 +16,9 @@ from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import Moment, Specimen
 from glidepath.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["CEILING", "SimWorld"]
 
@@ -110,7 +113,7 @@ class SimWorld:
             return self.copy_of(original, reporting)
         return self.copy_of(original, blocking if self.specimen.blocking else stand_in)
 
-    def copy_of(self, original: Tool, fn: Any) -> Tool:
+    def copy_of(self, original: Tool, fn: Callable[..., Any]) -> Tool:
         """A tool with the same name, schema and options that does something else."""
         kept: Any = {name: getattr(original, name) for name in ("name", "description", "parameters", *OPTIONS)}
         made = Tool(fn=fn, **kept)

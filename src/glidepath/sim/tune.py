@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.guards import ErrorStreakGuard, GuardrailsConfig, RepetitionGuard
+from glidepath.guards import GuardrailsConfig
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions.archive import StoredJournal, list_runs, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Folded
-from glidepath.spi import SessionStore, Step, ToolTraits
+from glidepath.spi import SessionStore, Step
+from glidepath.spi.guards import ToolTraits
+
+if TYPE_CHECKING:
+    from glidepath.spi.guards import CallGuard
 
 __all__ = ["StoredRun", "TunedSetting", "Tuning", "stored_runs", "tune"]
 
@@ -155,7 +161,8 @@ def _steps(run: StoredRun, tools: Mapping[str, ToolTraits]) -> Iterable[tuple[St
         yield Step(calls, {name: tools.get(name, unmarked) for name in known}), results
 
 
-def _asked(guard: Any, step: Step, results: tuple[ToolResultMessage, ...]) -> str | None:
-    verdict = guard.before(step) if guard.before is not None else None
-    verdict = verdict or guard.after(step, results)
+def _asked(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...]) -> str | None:
+    before, after = guard.before, guard.after
+    verdict = None if before is None else before(step)
+    verdict = verdict or (None if after is None else after(step, results))
     return None if verdict is None else str(verdict.action)

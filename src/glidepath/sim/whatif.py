@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent import Limits
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.guards import ErrorStreakGuard, RepetitionGuard
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
 from glidepath.outcome import LoopOutcome, Snapshot, dollars
@@ -26,6 +27,9 @@ from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
 from glidepath.spi.sessions import Commit, SessionQuery
+
+if TYPE_CHECKING:
+    from glidepath.sessions.fold import Began
 
 __all__ = [
     "DIMENSIONS",
@@ -87,7 +91,7 @@ class Trip(Value, frozen=True, kw_only=True):
 
 
 class Forecast(Value, frozen=True, kw_only=True):
-    """What would have become of one run."""
+    """What would have happened to one run."""
 
     run: Flown
     cost: Decimal
@@ -96,7 +100,7 @@ class Forecast(Value, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """True when the run gave an answer and would not have come so far."""
+        """True when the run gave an answer and would not have got that far."""
         return self.trip is not None and self.run.answered
 
 
@@ -172,7 +176,7 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
     )
 
 
-def _flown(folded: Folded, began: Any, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
+def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result
@@ -211,7 +215,7 @@ def what_if(
     prices: Mapping[str, Price] | None = None,
     guards: Mapping[str, int] | None = None,
 ) -> list[Forecast]:
-    """What would have become of these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
+    """What would have happened to these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
 
     `prices` are used for the models they name, and what was paid then for all others.
     """

@@ -1,10 +1,11 @@
 """Every extension point: a protocol, a read-only context in, a decision value out."""
 
+from typing import TYPE_CHECKING
+
 from glidepath.spi.constraints import Remaining, ResourceConstraint, ResourceContext
 from glidepath.spi.context import ContextStrategy, Shaped
-from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard, ToolTraits
+from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
 from glidepath.spi.hooks import (
-    HOOKS,
     AfterDecision,
     Allow,
     Ask,
@@ -22,7 +23,6 @@ from glidepath.spi.hooks import (
     TransformContext,
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
-from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS, ExtensionPoint
 from glidepath.spi.policy import ProtocolPolicy
 from glidepath.spi.sessions import (
     Catalog,
@@ -42,12 +42,9 @@ from glidepath.spi.sessions import (
     WalletStore,
     WalletTerms,
 )
+from glidepath.stability import withdrawn
 
 __all__ = [
-    "EXTENSION_POINTS",
-    "HOOKS",
-    "TEXTBOOK",
-    "VIEWS",
     "AfterDecision",
     "Allow",
     "Ask",
@@ -59,7 +56,6 @@ __all__ = [
     "ContextStrategy",
     "Entry",
     "Excerpts",
-    "ExtensionPoint",
     "Gate",
     "GateContext",
     "Grant",
@@ -91,10 +87,17 @@ __all__ = [
     "ToolCallContext",
     "ToolResultContext",
     "ToolSpec",
-    "ToolTraits",
     "TransformContext",
     "Wallet",
     "WalletDraw",
     "WalletStore",
     "WalletTerms",
 ]
+
+if not TYPE_CHECKING:  # a checker knows only what is public
+    __getattr__ = withdrawn(
+        __name__,
+        guards=("ToolTraits",),
+        hooks=("HOOKS",),
+        points=("EXTENSION_POINTS", "ExtensionPoint", "TEXTBOOK", "VIEWS"),
+    )

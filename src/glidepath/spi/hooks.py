@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
-    """For whom a run is about to start: what a `deps_factory` is given."""
+    """The run about to start: what a `deps_factory` is given."""
 
     agent_name: str
     session_id: str
@@ -92,7 +92,7 @@ class TransformContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=Tru
 
 
 class PollContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
-    """A moment at which messages can be put in."""
+    """A moment at which messages can be added."""
 
     messages: Sequence[Message]
 
@@ -169,7 +169,7 @@ class Plugin:
     """A plugin overrides the hooks it needs; the others cost nothing.
 
     Give it a `name` (default: the class name in snake_case, unique in a configuration). `runs_before` and
-    `runs_after` name plugins it must stand before or behind. State that belongs to one run is made in `for_run`.
+    `runs_after` name plugins it must come before or after. State that belongs to one run is made in `for_run`.
     """
 
     name: str
@@ -221,7 +221,7 @@ class Plugin:
         given what the hooks made of the results, and nothing before.
         Answer: None or an `AfterDecision`: other content, an error or none, a vote to end the run.
         Composition: chained; each sees what the one before it made of the result.
-        Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
+        Failure: crash, hang or nonsense: skipped and reported; the result is not changed.
         """
 
     @experimental(reason=UNPROVEN)
@@ -239,7 +239,7 @@ class Plugin:
         """See what happened.
 
         Asked: for every event named in `events`; None is all but `StreamChunk`.
-        Answer: nothing. An async observer has a queue of its own; at the end it has a second to catch up.
+        Answer: nothing. An async observer has its own queue; at the end it has a second to catch up.
         Composition: in order, behind the journal and the event sink.
         Failure: it can never hurt a run: a crash is reported, the third one removes it; a slow one misses events,
         which are counted, but never the last.
@@ -247,9 +247,9 @@ class Plugin:
 
     @experimental(reason=UNPROVEN)
     def steering(self, context: PollContext) -> PollAnswer:
-        """Put messages in while the run works.
+        """Add messages while the run works.
 
-        Asked: before the first model call and after every turn that goes on.
+        Asked: before the first model call and after every turn that continues.
         Answer: None, a str, a user message, or several of them.
         Composition: all are asked, their messages join in order, before the next model call.
         Failure: crash or hang: skipped and reported; of several messages only the unusable ones.

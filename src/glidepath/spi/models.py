@@ -63,7 +63,7 @@ class Model(Protocol):
 
     Contract: `stream` yields deltas and, last, one `StreamEnd`; it raises only `ModelError` kinds; it holds no
     state between calls that a second call could see; closing the iterator stops the request. A stream that ends
-    without `StreamEnd` counts as a dropped connection and is tried again. Anything else it raises is taken for a
+    without `StreamEnd` counts as a dropped connection and is tried again. Anything else it raises is treated as a
     `TransientError`.
 
     Optional attributes, looked up by name: `price` as (input, output) in dollars per million tokens,
@@ -80,7 +80,7 @@ class Model(Protocol):
 
 
 def provider_of(model: object) -> str | None:
-    """Who serves this model, where it says."""
+    """The provider of this model, if it says."""
     provider = getattr(model, "provider", None)
     return provider if isinstance(provider, str) and provider else None
 
@@ -95,5 +95,5 @@ class TokenEstimator(Protocol):
     """
 
     def estimate(self, text: str) -> int:
-        """Tokens of a text, rather too many than too few."""
+        """Tokens of a text, erring on the high side."""
         ...

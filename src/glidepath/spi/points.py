@@ -1,4 +1,4 @@
-"""The list of extension points: what is behind each, who implements it here, and why some have nobody."""
+"""The list of extension points: the port of each, our implementations, and why some have none."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
     ExtensionPoint(
         name="call_guard",
         port="glidepath.spi:CallGuard",
-        implementations=("glidepath.guards:RepetitionGuard", "glidepath.guards:ErrorStreakGuard"),
+        implementations=("glidepath.guards.repetition:RepetitionGuard", "glidepath.guards.streaks:ErrorStreakGuard"),
     ),
     ExtensionPoint(
         name="stop_guard",
         port="glidepath.spi:StopGuard",
-        implementations=("glidepath.guards:EmptyAnswerGuard", "glidepath.guards:PrematureEndGuard"),
+        implementations=("glidepath.guards.stops:EmptyAnswerGuard", "glidepath.guards.stops:PrematureEndGuard"),
     ),
     ExtensionPoint(
         name="session_store",
@@ -128,11 +128,11 @@ TEXTBOOK: Mapping[str, str] = MappingProxyType(
         "after_tool_call": "what to hide or change in a result depends on the data; the guide shows a redaction",
         "context_transform": "what a model should see instead is the application's knowledge; shaping has its own port",
         "follow_up": "what to say to a finished run is the application's; the channel is the one general source",
-        "context_overflow_recovery": "the built-in strategies are the default; this is for who knows better",
-        "tool_source": "MCP is the protocol everybody speaks; another source brings a protocol of its own",
+        "context_overflow_recovery": "the built-in strategies are the default; use this if you can do better",
+        "tool_source": "MCP is the protocol everybody speaks; another source brings its own protocol",
     }
 )
 """Extension points with fewer than two implementations here, each with its reason."""
 
 VIEWS: tuple[str, ...] = ("Meters", "ToolTraits")
-"""Protocols of `spi` that are no extension points: views of ours that others read and never implement."""
+"""Protocols of `spi` that are not extension points: views of ours that others read and never implement."""

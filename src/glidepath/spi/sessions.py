@@ -1,6 +1,6 @@
 """The session store port: where journals live. A journal is a chain of commits that only grows.
 
-A commit is written whole or not at all. Whoever writes holds a lease: `claim` gives it out with a fencing token that
+A commit is written whole or not at all. A writer holds a lease: `claim` gives it out with a fencing token that
 only grows, and a write with an older token is refused, however late it arrives. What is inside a commit is of no
 concern to a store: it keeps bytes, their hash and their order.
 """
@@ -117,7 +117,7 @@ class SessionStore(Protocol):
     connection alive for a loop on which no lease is held.
 
     What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
-    cause `store`; its text is kept. What waits is asked to stop then; a commit may have been written all the same.
+    cause `store`; its text is kept. Pending work is asked to stop then; a commit may still have been written.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
@@ -156,11 +156,11 @@ class SessionStore(Protocol):
         ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
-        """Ask the run in this session to stop, from any process; None takes it back."""
+        """Ask the run in this session to stop, from any process; None withdraws it."""
         ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
-        """Drop every commit after `head`: the repair of a damaged journal. The lease is of no use after this."""
+        """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
         ...
 
     async def remove(self, session_id: str) -> None:
@@ -168,7 +168,7 @@ class SessionStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections; the store opens them again when it is used again."""
+        """Close files and connections; the store reopens them when it is used again."""
         ...
 
 
@@ -181,7 +181,8 @@ class Inbox(Protocol):
     it. They go when their session is removed. `claim` and `beat` say how many there are (`mail`). The journal says how
     far they were taken, so that a run that dies takes them again, or never again.
 
-    What happens when it crashes: the run does not see what waits in there, and goes on; it is read at the next beat.
+    What happens when it crashes: the run does not see the messages in there, and continues; it is read at the next
+    beat.
     """
 
     async def post(self, session_id: str, note: Note) -> int:
@@ -222,7 +223,7 @@ class Hold(Value, frozen=True, kw_only=True):
 
 
 class WalletDraw(Value, frozen=True, kw_only=True):
-    """How a run stands when it draws. What it has spent is the total of its meter, earlier legs included.
+    """The state of a run when it draws. What it has spent is the total of its meter, earlier legs included.
 
     `landing` is kept back for its landing, `flight` is reserved for calls in flight, `asked` is what the next call may
     cost and `least` the smallest call that is worth making. A draw that asks for nothing gives the surplus back.
@@ -260,7 +261,7 @@ class Grant(Value, frozen=True, kw_only=True):
 
 
 class OverdueHold(Value, frozen=True, kw_only=True):
-    """A hold whose owner is dead, or has not been heard of for the length of a lease."""
+    """A hold whose owner is dead, or has been silent for the length of a lease."""
 
     key: str
     leg: int
@@ -367,7 +368,7 @@ class Excerpts(Protocol):
     """
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
-        """The entry, and the commits from number `since` on; none when there are not so many."""
+        """The entry, and the commits from number `since` on; none when there are fewer."""
         ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
@@ -423,7 +424,7 @@ class WalletStore(Protocol):
         ...
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
-        """An operator's limits, which outrank those of programs; both None gives the programs their say again.
+        """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
@@ -448,7 +449,7 @@ class Catalog(Protocol):
     Contract: what a session's last summary says is what `find` finds it by, from the moment `append` has written it.
     Titles and tags belong to the session and go with it when it is removed; writing a journal does not change them.
 
-    What happens when it crashes: whoever asked gets its `StoreError`; runs are not concerned.
+    What happens when it crashes: the caller gets its `StoreError`; runs are not concerned.
     """
 
     async def find(self, query: SessionQuery) -> SessionPage:
@@ -456,7 +457,7 @@ class Catalog(Protocol):
         ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
-        """Forget these sessions with their children; answers with the ids of all that are gone, children included.
+        """Forget these sessions with their children; returns the ids of all that are gone, children included.
 
         A session stays, with its whole family, while a living owner holds any of them. What is not there is skipped.
         """

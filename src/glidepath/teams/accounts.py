@@ -1,4 +1,4 @@
-"""What a request has spent, read from the journals of its runs: also what nobody could report any more."""
+"""What a request has spent, read from the journals of its runs: including what was never reported."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from glidepath.teams.money_spent import add_cost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["attempt_session", "audited", "session_id"]
+__all__ = ["attempt_session", "audited", "home_of", "session_id"]
 
 _LONGEST_ID = 200  # of a session
 _LONGEST_HOME = 120
 
 
 def session_id(request_id: str, *parts: object) -> str:
-    """The session of one run of a request, the same after the process has died: so it can go on, and is found."""
-    home, name = _home(request_id), "/".join(map(str, parts))
+    """The session of one run of a request, the same after the process has died: so it can continue, and is found."""
+    home, name = home_of(request_id), "/".join(map(str, parts))
     return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
 
 
-def _home(request_id: str) -> str:
+def home_of(request_id: str) -> str:
     """What the sessions of a request begin with, and those of no other."""
     plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
     return request_id if plain else f"request_{_digest(request_id)}"
@@ -47,7 +47,7 @@ async def audited(history: History, store: SessionStore) -> History:
     tokens = money = 0
     usage, cost = Usage(), None
     going_on = dict(_going_on(history))
-    for entry in await store.entries(f"{_home(history.request.id)}/"):
+    for entry in await store.entries(f"{home_of(history.request.id)}/"):
         if entry.summary.get("parent"):
             continue  # a child's: its parent's journal has it
         used = await used_in(store, entry.session_id)

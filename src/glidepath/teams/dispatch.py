@@ -1,4 +1,4 @@
-"""Task-board dispatch: whatever is ready goes to whoever is idle."""
+"""Task-board dispatch: every ready step goes to an idle member."""
 
 from __future__ import annotations
 

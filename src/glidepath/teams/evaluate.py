@@ -17,6 +17,7 @@ from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
+from glidepath.teams.step_run import refused
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
@@ -103,7 +104,7 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
 
 
 class Judgement(Value, frozen=True, kw_only=True):
-    """The form of a judge's answer: what providers can hold a model to. Its words are read tolerantly."""
+    """The form of a judge's answer: what providers can enforce. Its text is read tolerantly."""
 
     verdict: str
     score: float | str | None = None
@@ -212,7 +213,7 @@ def _score(given: Any, default: float) -> float:
 def choose_evaluator(
     config: TeamConfig, *, simple: EvaluationStrategy, judge: EvaluationStrategy | None
 ) -> tuple[EvaluationStrategy, str | None]:
-    """Who reviews, and a warning when that is less than the risk asks for.
+    """Who reviews, and a warning when that is less than the risk requires.
 
     AUTO: LOW and MEDIUM the rubric, HIGH the judge, or the rubric with a warning when there is no judge. AGENT without
     a judge is a `ConfigurationError`.
@@ -268,10 +269,11 @@ async def review(
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
+    # A verdict that came in time counts, also when everything is being stopped by then.
     interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
     verdict, warning = _accepted(answer, context.config)
     if answer is _SILENT and not interrupted:
-        verdict = _no_review(f"the reviewer did not answer within {seconds:g} s")
+        verdict = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True)
     if not task.done():
         warning = "the reviewer did not stop and was let go"
     return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
@@ -310,10 +312,10 @@ def _answer(task: asyncio.Task[Any]) -> object:
 
 def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
-        return _no_review(f"the reviewer crashed: {told(answer)}"), None
+        return refused(f"the reviewer crashed: {told(answer)}", exceeded=True), None
     if not isinstance(answer, EvaluationVerdict):
         said = "nothing" if answer is None or answer is _SILENT else shown(answer, 80)
-        return _no_review(f"the reviewer answered {said}"), None
+        return refused(f"the reviewer answered {said}", exceeded=True), None
     try:
         answer = EvaluationVerdict(
             outcome=answer.outcome,
@@ -322,16 +324,12 @@ def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, st
             suggestions=tuple(map(clean, answer.suggestions)),
         )
     except (ConfigurationError, TypeError, AttributeError) as error:
-        return _no_review(f"the reviewer's verdict is out of range: {error}"), None
+        return refused(f"the reviewer's verdict is out of range: {error}", exceeded=True), None
     if answer.outcome is VerdictOutcome.AUTO_PASS_WITH_WARNING:
         if config.auto_pass and config.risk_profile is RiskProfile.LOW:
             return answer, f"passed without a review: {answer.feedback}".rstrip(": ")
-        return _no_review("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk"), None
+        return refused("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk", exceeded=True), None
     return answer, None
-
-
-def _no_review(why: str) -> EvaluationVerdict:
-    return EvaluationVerdict(outcome=VerdictOutcome.REVIEW_EXCEEDED, feedback=clean(why))
 
 
 class _Bill:

@@ -1,4 +1,4 @@
-"""The events of one execution: numbered, journalled, shown; in the only legal order."""
+"""The events of one execution: numbered, journaled, shown; in the only legal order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["EventChannel"]
 
 
 class EventChannel:
-    """The events of one execution: numbered, journalled, shown; in the only legal order."""
+    """The events of one execution: numbered, journaled, shown; in the only legal order."""
 
     def __init__(self, run: TeamRun, plugins: Iterable[tuple[str, Plugin]]) -> None:
         team, history = run.team, run.history
@@ -55,6 +55,7 @@ class EventChannel:
             with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
                 self._loop.call_soon_threadsafe(self.emit, event)
             return
+        # Observers close their books at the terminal event: nothing may follow it.
         if self.ended is not None:
             self._warn(f"{event.kind} came after the end and was not published")
             return
@@ -98,6 +99,7 @@ class EventChannel:
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
             self.outcomes[event.outcome.step_id] = event.outcome
+        # First the journal, then the observers: what somebody has seen should not be missing after a crash.
         if self._journal is not None and self.failure is None:
             try:
                 self._journal.write(event, self._request.goal)
@@ -114,7 +116,7 @@ class EventChannel:
                 self.on_failure(why)
 
     async def flush(self) -> None:
-        """Wait until all that was said is on record."""
+        """Wait until every event is on record."""
         if self._journal is not None and self.failure is None:
             try:
                 await self._journal.flush()
@@ -143,7 +145,7 @@ class EventChannel:
 
 
 def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that goes on counts on from there."""
+    """The terminal event, whose result knows its number: a team that continues counts on from there."""
     result = replace(event.result, sequence=event.sequence)
     numbered: TeamEvent = replace(event, result=result)
     return numbered

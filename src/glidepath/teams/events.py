@@ -1,13 +1,15 @@
 """What happened in a team, in the past tense. They go to the same observers as the events of a run.
 
 Every team event carries the request (`run_id`, also as `request_id`), the team, a sequence number without gaps, the
-time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; whoever makes an event gives only
-what it says. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
+time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; the maker of an event gives
+only its content. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from glidepath._wire import Codec
@@ -67,7 +69,7 @@ class TeamEvent(Event, frozen=True, kw_only=True):
 
 
 class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An execution began; `resumed` when it goes on with what an earlier one left."""
+    """An execution began; `resumed` when it continues with what an earlier one left."""
 
     request: TeamExecutionRequest
     coordinator: str = ""
@@ -129,7 +131,7 @@ class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class Handoff(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """A step is handed to somebody else: `to` is senior, arbiter, person, or the name of a member."""
+    """A step is handed over: `to` is senior, arbiter, person, or the name of a member."""
 
     to: str
     reason: str
@@ -144,7 +146,7 @@ class StepSteered(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class TeamPaused(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The execution ended and can go on: a plan waits for confirmation, or steps wait for a person."""
+    """The execution ended and can continue: a plan waits for confirmation, or steps wait for a person."""
 
     result: TeamResult
 
@@ -212,11 +214,8 @@ def ending(result: TeamResult) -> TeamEvent:
 
 def codec() -> Codec[Any, UnknownEvent]:
     """A reader and writer of one team event."""
-    union: Any = TEAM_EVENTS[0]
-    for kind in TEAM_EVENTS[1:]:
-        union = union | kind
     return Codec(
-        union,
+        reduce(or_, TEAM_EVENTS),
         tag_field="event",
         tags=frozenset(kind.__name__ for kind in TEAM_EVENTS),
         unknown=lambda event, raw: UnknownEvent(event=event, raw=raw),

@@ -40,10 +40,10 @@ __all__ = ["ExpertTeamCoordinator"]
 
 
 class ExpertTeamCoordinator:
-    """Plans, lets members work in parallel, has every result reviewed, and sends it back with all that was said.
+    """Plans, lets members work in parallel, has every result reviewed, and sends it back with all feedback.
 
     `planner` makes the plan (without one it is deterministic). `evaluator` is the rubric, `judge` the reviewer for HIGH
-    risk (an agent or a strategy). When all attempts at a step are used up, or no review could be had: `senior` tries
+    risk (an agent or a strategy). When all attempts at a step are used up, or no review was possible: `senior` tries
     once; a hand-off is announced; `arbiter` decides, if there is one; else LOW risk keeps the best attempt as DEGRADED,
     MEDIUM and HIGH fail the step. See `TeamCoordinator` for everything it promises.
     """
@@ -184,7 +184,7 @@ class _Ladder:
             plan.move(step, StepState.ESCALATED)
             reason = answer.feedback
         if step.paused_senior:
-            step.warnings.append("the senior's attempt waits for a person, and no senior is there to go on with it")
+            step.warnings.append("the senior's attempt waits for a person, and no senior is there to continue with it")
         arbiter = self._arbiter if step.best.strip() else None
         _hand_off(plan, step, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:
@@ -248,7 +248,7 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
 
 
 def _taken(plan: PlanRun, step: StepRun, found: Review) -> Review:
-    """The review as it counts: out of time is no pass, and a person who spoke meanwhile is to be heard."""
+    """The review as it counts: out of time does not pass, and a person who spoke meanwhile is to be heard."""
     verdict = found.verdict
     if step.expired and step.stopped is None and plan.halted is None:
         return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)

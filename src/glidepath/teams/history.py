@@ -1,4 +1,4 @@
-"""What earlier executions of a request did, folded from their events: what still matters when it goes on."""
+"""What earlier executions of a request did, folded from their events: what still matters when it continues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class History(Record, kw_only=True):
     outcomes: tuple[StepOutcome, ...] = ()
     """The steps that have ended."""
     steps: dict[str, StepRun] = make(default_factory=dict)
-    """The steps that were begun, by their ids; the execution that goes on works on with them."""
+    """The steps that were begun, by their ids; the execution that continues works on with them."""
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
@@ -102,7 +102,7 @@ class History(Record, kw_only=True):
         elif isinstance(event, TERMINAL):
             self.result = event.result  # type: ignore[attr-defined]
             for outcome in self.result.step_outcomes:
-                if outcome.state is StepState.WAITING:  # until it goes on, whatever dies meanwhile
+                if outcome.state is StepState.WAITING:  # until it continues, whatever dies meanwhile
                     self._step(outcome.step_id).waits(outcome)
                     for waiting in outcome.paused.pending if outcome.paused is not None else ():
                         self.asked |= {waiting.call.id, f"{outcome.step_id}/{waiting.call.id}"}
@@ -115,6 +115,7 @@ class History(Record, kw_only=True):
     def settled(self) -> History:
         """The same, when there are no more events."""
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
+            # The result has the sums, also of runs that no event tells of, such as those of a coordinator of one's own.
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
         for step in self.steps.values():
             step.replayed()
@@ -125,7 +126,7 @@ class History(Record, kw_only=True):
 
 
 def check_decisions(decisions: object, history: History) -> Mapping[str, Decision]:
-    """The decisions, each about a call that waits; raises `ConfigurationError` otherwise."""
+    """The decisions, each about a pending call; raises `ConfigurationError` otherwise."""
     if decisions is None:
         return {}
     if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):

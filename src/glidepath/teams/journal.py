@@ -32,9 +32,9 @@ class TeamJournal(JournalWriter):
     def __init__(self, store: SessionStore, lease: Lease) -> None:
         super().__init__(store, lease)
         self._unwritten: list[Awaitable[None]] = []
-        self.on_stop: Callable[[str], None] = _nothing
+        self.on_stop: Callable[[str], None] = lambda _: None
         """Somebody asks the team to stop, through the store."""
-        self.on_lost: Callable[[str], None] = _nothing
+        self.on_lost: Callable[[str], None] = lambda _: None
         """Another process has taken the request over."""
 
     @property
@@ -93,14 +93,10 @@ class TeamJournal(JournalWriter):
             self.on_stop(sign.stop)
 
     async def close(self) -> None:
-        """Let go of the journal."""
+        """Release the journal."""
         with suppress(StoreError):
             await self.flush()
         await self.release()
-
-
-def _nothing(_: str) -> None:
-    """Nobody listens yet."""
 
 
 async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
@@ -115,7 +111,7 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
 
 
 def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
-    """The events, as they were written; what only says that the journal was imported is none."""
+    """The events, as they were written; a mere mark of an import does not count."""
     refuse_unfinished(entry)
     whole = verified(commits, head=entry.head, hash_=entry.hash)
     return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]

@@ -1,4 +1,4 @@
-"""How a person's words reach a member that is already at work."""
+"""How a person's messages reach a member that is already working."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glidepath.teams.agent_variants import AgentVariants
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Mailboxes"]
+__all__ = ["Mailboxes", "TeamMailbox"]
 
 
 class TeamMailbox(Plugin):

@@ -142,6 +142,7 @@ class PlanRun:
             for timer in timers:
                 timer.cancel()
             team.cancel.unsubscribe(self._hear)
+        # First everything has stopped: a step that ends later would contradict the result.
         await self._drain()
         result = self._conclude()
         team.emit(ending(result))
@@ -200,6 +201,7 @@ class PlanRun:
                 step.interrupt("the team has ended")
             tasks = tuple(self._tasks.values())
             await wait_for_all(tasks, PATIENCE)
+            # They have heard of it by their tokens, and could have ended with an outcome; now they are cancelled.
             late = [task for task in tasks if not task.done()]
             for task in late:
                 task.cancel()
@@ -230,11 +232,13 @@ class PlanRun:
         """Make the plan, or take over that of an earlier execution, with the steps that it finished."""
         history = self.team.history
         plan = history.plan if history is not None else None
-        if plan is None or (history is not None and history.result is not None and history.result.plan != plan):
+        made = plan is None or (history is not None and history.result is not None and history.result.plan != plan)
+        if made:
             plan = await self._new_plan(plan)
-        table = StepTable(plan, self.config.dependency_failure)
+        table = StepTable(plan, self.config.dependency_failure)  # type: ignore[arg-type] # there is one by now
         table.restore(history.outcomes if history is not None else ())
-        if self.halted is None:
+        # A new plan that came too late was never announced: the result must not have it either.
+        if not made or self.halted is None:
             self.table = table
         return table
 
@@ -258,12 +262,14 @@ class PlanRun:
     # --- dispatch -------------------------------------------------------------------------------------------------
 
     async def _work(self, table: StepTable) -> None:
-        """Run whatever is ready, as many at once as allowed, until nothing can go on."""
+        """Run whatever is ready, as many at once as allowed, until nothing can continue."""
         while self.halted is None:
+            # Again and again: a step that is skipped may block others.
             while blocked := table.blocked():
                 for task, to_blame in blocked:
                     reason = f"step {to_blame} did not deliver"
                     self._close(table, StepOutcome(step_id=task.id, state=StepState.SKIPPED, reason=reason))
+            # Before looking: what changes between the look and the wait must wake us.
             self._changed.clear()
             for task in table.ready() if self.closing is None else ():
                 if self._most is not None and len(self._tasks) >= self._most:
@@ -324,6 +330,7 @@ class PlanRun:
         step = self.steps.get(task.id)
         if step is None:
             history = self.team.history
+            # The very object that the journal was folded into: nothing has to be copied, and nothing can be forgotten.
             step = (history.steps.get(task.id) if history is not None else None) or StepRun()
             step.open(task, self.team.cancel)
             self.steps[task.id] = step
@@ -335,7 +342,7 @@ class PlanRun:
         return [step.member.name for step in self.steps.values() if step.member and states[step.id] in _AT_WORK]
 
     def candidates(self, task: TeamStep) -> list[Member]:
-        """Who may do a step now. An attempt that was cut off goes on with the member who began it, if there is one."""
+        """Who may do a step now. An interrupted attempt continues with the member who began it, if there is one."""
         able = candidates(task, self.team.members)
         step = self.step(task)
         if not step.begun:
@@ -344,17 +351,17 @@ class PlanRun:
         same = [member for member in able if member.name == step.begun_by]
         if not same:
             cut = f"attempt {step.begun} was cut off"
-            step.warnings.append(f"{cut}, and {step.begun_by} cannot go on with it: its effects are unknown")
+            step.warnings.append(f"{cut}, and {step.begun_by} cannot continue with it: its effects are unknown")
             step.begun = 0
         return same or able
 
     def move(self, step: StepRun, state: StepState) -> None:
-        """The step stands there from now on."""
+        """The step is in that state from now on."""
         if self.table is not None and self.table.states[step.id] is not state:
             self.table.move(step.id, state)
 
     async def attempt(self, step: StepRun, agent: Agent | None = None) -> RunResult:
-        """Let the member (or this agent, as a senior) work on the step once; `step` knows what came of it."""
+        """Let the member (or this agent, as a senior) work on the step once; `step` knows how it went."""
         team, task, member, senior = self.team, step.task, step.member, agent is not None
         assert self.table is not None and member is not None  # noqa: S101, PT018 - planned and assigned
         upstream = [self.table.outcomes[name] for name in task.depends_on if name in self.table.outcomes]
@@ -365,6 +372,7 @@ class PlanRun:
         worker = member.agent if agent is None else agent
         if self._mailboxes is not None:
             worker = self._mailboxes.steerable(worker)
+        # The run that waits belongs to one agent: another one cannot go on with it.
         paused = step.paused if senior is step.paused_senior else None
         session = attempt_session(self.request.id, task.id, attempt, member.name, senior=senior)
         begun, step.begun = step.begun == attempt, 0
@@ -391,7 +399,7 @@ class PlanRun:
         return result
 
     def cut_short(self, step: StepRun, result: RunResult | None = None) -> StepOutcome | None:
-        """How the step ends when it may not go on: stopped, cancelled, waiting for a person; None when it may."""
+        """How the step ends when it may not continue: stopped, cancelled, waiting for a person; None when it may."""
         if step.stopped is not None:
             return step.outcome(StepState.SKIPPED, f"stopped: {step.stopped}")
         if self.halted is not None:

@@ -26,7 +26,6 @@ __all__ = [
     "PlanningFailed",
     "candidates",
     "check_going_on",
-    "check_plan",
     "deterministic_plan",
     "make_plan",
     "read_plan",
@@ -36,7 +35,7 @@ MAX_STEPS = 40
 
 
 class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: what happened
-    """There is no plan that can be used."""
+    """There is no usable plan."""
 
 
 async def make_plan(
@@ -48,18 +47,15 @@ async def make_plan(
     once; then `planner_failure_mode` decides.
     """
     if request.plan is not None:
-        check_plan(request.plan, team)
-        return request.plan, None
+        return _doable(request.plan, team), None
     if planner is None:
-        return _deterministic(request, team), None
+        return _doable(deterministic_plan(request), team), None
     problem = ""
     prompt = plan_prompt(request, team.members, MAX_STEPS)
     for _ in range(2):
         result = await team.ask(planner, prompt, cancel=cancel)
         try:
-            plan = read_plan(result.text, request)
-            check_plan(plan, team)
-            return plan, None
+            return _doable(read_plan(result.text, request), team), None
         except PlanningFailed as failure:
             problem = str(failure)
             if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.cause is not None:
@@ -69,13 +65,8 @@ async def make_plan(
             break
     if request.config.planner_failure_mode is PlannerFailureMode.FAIL_FAST:
         raise PlanningFailed(f"no valid plan: {problem}")
-    return _deterministic(request, team), f"the plan is deterministic, because the planner failed: {problem}"
-
-
-def _deterministic(request: TeamExecutionRequest, team: TeamRun) -> TeamExecutionPlan:
-    plan = deterministic_plan(request)
-    check_plan(plan, team)
-    return plan
+    warning = f"the plan is deterministic, because the planner failed: {problem}"
+    return _doable(deterministic_plan(request), team), warning
 
 
 def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
@@ -136,15 +127,16 @@ def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
     )
 
 
-def check_plan(plan: TeamExecutionPlan, team: TeamRun) -> None:
-    """Raise `PlanningFailed` when a step has nobody who can do it."""
+def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
+    """The plan; raises `PlanningFailed` when a step has nobody who can do it."""
     for step in plan.steps:
         if not candidates(step, team.members):
             raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
+    return plan
 
 
 def check_going_on(team: TeamRun) -> None:
-    """Raise `ConfigurationError` when a step that is left over from before cannot go on with these members."""
+    """Raise `ConfigurationError` when a step that is left over from before cannot continue with these members."""
     history = team.history
     if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
         return  # there is none, or it is new and will be checked as any other
@@ -155,13 +147,13 @@ def check_going_on(team: TeamRun) -> None:
             continue
         if not candidates(step, team.members):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: {_nobody(step, team)}; resume it with a team that can"
+                f"step {step.id!r} cannot continue: {_nobody(step, team)}; resume it with a team that can"
             )
         before = history.steps.get(step.id)
         waits = before is not None and before.paused is not None and not before.paused_senior
         if before is not None and waits and before.paused_by not in ("", *names):
             raise ConfigurationError(
-                f"step {step.id!r} cannot go on: its run waits for a person, and its member {before.paused_by!r} is "
+                f"step {step.id!r} cannot continue: its run waits for a person, and its member {before.paused_by!r} is "
                 "not in this team; resume it with a team that has it"
             )
 

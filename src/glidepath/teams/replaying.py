@@ -1,4 +1,4 @@
-"""Flying the runs of a team again: every member's, each from its own journal."""
+"""Replaying the runs of a team: every member's, each from its own journal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from glidepath.agent.replay import Replayed, replay
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.sessions.archive import read_journal
+from glidepath.teams.accounts import home_of
+from glidepath.teams.mailbox import Mailboxes, TeamMailbox
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
@@ -16,18 +19,22 @@ __all__ = ["replay_team"]
 async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
     """Replay every run that the members of a team made for a request; by the id of its session.
 
-    No model and no tool is called. Runs of others, such as a planner or a judge that is no member, are left out.
+    No model and no tool is called. Runs of others, such as a planner or a judge that is not a member, are left out.
     Raises `ConfigurationError` for a team without a store, and `StoreError` for a journal that cannot be read.
     """
     store = team.store
     if store is None:
         raise ConfigurationError("replay_team needs a team with a store: pass Team(store=...)")
-    agents = {member.agent.config.agent_name: member.agent for member in team.members}
+    agents = {member.agent.config.agent_name: team.kept(member.agent) for member in team.members}
+    mailboxes = Mailboxes()
     found: dict[str, Replayed] = {}
-    for entry in await store.entries(f"{request_id}/"):
+    for entry in await store.entries(f"{home_of(request_id)}/"):
         agent = agents.get(entry.summary.get("agent", ""))
         if agent is None or entry.summary.get("parent"):
             continue  # a child is replayed with its parent
+        recorded = (await read_journal(store, entry.session_id)).folded.config
+        if recorded is not None and TeamMailbox.name in recorded.plugins:  # its coordinator could steer it
+            agent = mailboxes.steerable(agent)
         found[entry.session_id] = await replay(agent, store, entry.session_id, agents=agents)
     if not found:
         raise StoreError(f"the store has no run for request {request_id!r}", kind="missing")

@@ -22,8 +22,8 @@ class TeamCoordinator(Protocol):
 
     1.  It returns a `TeamResult` for everything that can happen. It raises only `ConfigurationError`, before its first
         event, and re-raises the cancellation of its own task, after its last one.
-    2.  `team` is the `TeamRun` of this execution, with its members, budget, cancel token, clock and journal. Whoever
-        opened it closes it, not the coordinator.
+    2.  `team` is the `TeamRun` of this execution, with its members, budget, cancel token, clock and journal. Its
+        opener closes it, not the coordinator.
     3.  Events are published only through `team.emit`. The first is `TeamStarted`; the last is exactly one terminal
         event, whose result is the one that is returned. TEAM_COMPLETED goes with COMPLETED and DEGRADED, TEAM_FAILED
         with FAILED, TEAM_TIMEOUT with TIMEOUT, TEAM_CANCELLED with CANCELLED, TEAM_PAUSED with PAUSED.
@@ -46,8 +46,8 @@ class TeamCoordinator(Protocol):
     12. When `team.cancel` is cancelled, no new member run is started and those in flight are stopped; the result is
         CANCELLED. When the time is up the same happens and the result is TIMEOUT.
     13. Without a valid plan, FAIL_FAST fails the team before any step; FALLBACK uses the deterministic plan and warns.
-    14. A member that pauses makes its step WAITING. Other steps go on. When nothing else can, the result is PAUSED. Its
-        run goes on with the same member (`team.history.steps[...].paused_by`).
+    14. A member that pauses makes its step WAITING. Other steps continue. When nothing else can, the result is PAUSED.
+        Its run continues with the same member (`team.history.steps[...].paused_by`).
     15. Steps that `team.history` lists as finished are not run again.
     16. Nothing it started is alive when it returns.
 

@@ -1,4 +1,4 @@
-"""One step of a plan: what was tried, what came of it, and, while it is at work, its clock and whatever stops it."""
+"""One step of a plan: what was tried, how it went, and, while it is at work, its clock and whatever stops it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from glidepath.run.inside import linked
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
 from glidepath.teams.money_spent import add_cost, less
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
+from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ class StepRun:
 
     def __init__(self) -> None:
         self.attempts = 0
-        """How many were begun. An attempt that waits for a person does not count until it goes on."""
+        """How many were begun. An attempt that waits for a person does not count until it continues."""
         self.verdicts: list[EvaluationVerdict] = []
         self.artifact = ""
         """What the last attempt delivered."""
@@ -51,7 +52,7 @@ class StepRun:
         self.usage: Usage = Usage()
         self.cost: Decimal | None = None
         self.origins: tuple[str, ...] = ()
-        """The untrusted sources that whoever worked on it has read."""
+        """The untrusted sources that its authors have read."""
         self.paused: RunResult | None = None
         """The run that waits for a person, or did; whose it is, and whether the senior's."""
         self.paused_by = ""
@@ -77,7 +78,7 @@ class StepRun:
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self._let_go: Callable[[], None] = _nothing
+        self._let_go: Callable[[], None] = lambda: None
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -120,11 +121,12 @@ class StepRun:
         attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
         self.paused = None
         self.origins = tuple(dict.fromkeys((*self.origins, *event.origins)))
-        if waits:  # its run goes on, if the process dies before the team has paused
+        if waits:  # its run continues, if the process dies before the team has paused
             self.waited = self.waited[0] + event.usage, add_cost(self.waited[1], event.cost)
         else:
             self.begun, self.begun_by, self.begun_senior = 0, "", False
             self.waited = Usage(), None
+        # An attempt that waits is made again under its old number, and would be counted twice.
         self.attempts = max(self.attempts, attempt - waits)
         self.senior_asked = self.senior_asked or (event.senior and not waits)
         self.landed = event.state != AgentState.COMPLETED.name
@@ -135,7 +137,7 @@ class StepRun:
 
     def replayed(self) -> None:
         """The journal ends here."""
-        if self.begun and self.paused is None:  # the run that goes on will tell it all
+        if self.begun and self.paused is None:  # the run that continues will tell it all
             self.usage, self.cost = less((self.usage, self.cost), self.waited)
 
     def open(self, task: TeamStep, team_cancel: CancelToken) -> None:
@@ -174,6 +176,7 @@ class StepRun:
     def start_clock(self, seconds: float) -> None:
         """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
         loop = asyncio.get_running_loop()
+        # Once, at the first attempt: a step that is given to another member does not get new time.
         if self._deadline is None:
             self._deadline = loop.time() + seconds
             landing = min(_LANDING, seconds / 4)
@@ -205,7 +208,7 @@ class StepRun:
             self.interrupted.set_result(None)
 
     def close(self) -> None:
-        """Nothing of this step is at work any more."""
+        """Nothing of this step is running any more."""
         for timer in self._timers:
             timer.cancel()
         self._let_go()
@@ -246,7 +249,7 @@ class StepRun:
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
 
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
-        """What became of the step. Without `output` COMPLETED has the last artifact, anything else the best text."""
+        """How the step ended. Without `output` COMPLETED has the last artifact, anything else the best text."""
         if output is None:
             output = self.artifact if state is StepState.COMPLETED else self.best
         return StepOutcome(
@@ -269,14 +272,10 @@ class StepRun:
         )
 
 
-def _nothing() -> None:
-    """There is nothing to let go of yet."""
-
-
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """The coordinator's own verdict on an attempt that nobody needs to review."""
+    """The coordinator's verdict on an attempt that needs no review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
-    return EvaluationVerdict(outcome=outcome, feedback=feedback)
+    return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
 
 def why(result: RunResult) -> str:

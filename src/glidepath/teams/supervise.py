@@ -1,4 +1,4 @@
-"""Whatever a coordinator does: a result, and the events in order."""
+"""Guarantees a result and events in order, whatever a coordinator does."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
     if not work.done():
         run.cancel.cancel(why or "the team's time is up")
         work.cancel(why)
+        # It may still publish its own ending, which knows more than one made up for it.
         await wait_for_all({work}, GRACE + PATIENCE)
     if run.events.posted:
         await wait_for_all({loop.create_task(asyncio.sleep(0))}, PATIENCE)  # what was said in a thread arrives
@@ -71,7 +72,8 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
     elif error is not None:
         reason = clean(f"the coordinator crashed: {told(error)}")
     elif result is None:
-        reason = f"the coordinator answered {shown(work.result(), 80)}, which is no result of this request"
+        reason = f"the coordinator answered {shown(work.result(), 80)}, which is not a result of this request"
+    # Others have acted on it already, whatever the coordinator returns.
     if channel.ended is not None:  # what was published is the truth
         result = channel.ended.result  # type: ignore[attr-defined]
     elif result is None:
@@ -108,7 +110,7 @@ def _made_up(run: TeamRun, status: TeamStatus, reason: str) -> TeamResult:
 
 
 async def wait_for_all(tasks: Collection[asyncio.Task[object]], seconds: float) -> None:
-    """Wait until all are done or the time is up, whoever cancels the waiting meanwhile."""
+    """Wait until all are done or the time is up, even if the waiting is cancelled."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while any(not task.done() for task in tasks) and loop.time() < until:

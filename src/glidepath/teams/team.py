@@ -147,7 +147,6 @@ class Team:
                 self,
                 request,
                 terms,
-                kept=self._variants.of,
                 observers=observers,
                 on_close=partial(self._in_flight.pop, request.id, None),
             )
@@ -163,8 +162,11 @@ class Team:
             raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
         run.emit(event)
 
+    def kept(self, agent: Agent) -> Agent:
+        """The agent as it runs in this team: kept in the team's store, and seen by the team's heirs."""
+        return self._variants.of(agent)
+
     def _as_kept(self, config: LoopConfig) -> LoopConfig:
-        """The same, with runs that are kept in the team's store and seen by the team's heirs."""
         heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in config.plugins)]
         store = self.store or config.store
         if not heirs and store is config.store:
@@ -186,7 +188,7 @@ class Team:
         """Carry out a request and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
-        When the caller's own task is cancelled, the team lands and then the cancellation goes on. Inside a tool or a
+        When the caller's own task is cancelled, the team lands and then the cancellation continues. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
         the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
         `user` go to every member's run, as the request's own do.
@@ -227,9 +229,9 @@ class Team:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
     ) -> TeamResult:
-        """Go on with a request: a paused result, or the id of one in the store. Finished steps are not run again.
+        """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
-        What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
+        What has ended is returned as it ended. `decisions` decide the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
         `plan` replaces the plan of a request that was only planned. A team that spends from a `parent` budget is given
         it again. Raises also `StoreError`, of kind `busy` while another process has the request.

@@ -61,17 +61,16 @@ class TeamRun:
         request: TeamExecutionRequest,
         terms: TeamRunTerms,
         *,
-        kept: Callable[[Agent], Agent],
         observers: Iterable[tuple[str, Plugin]],
         on_close: Callable[[], object],
     ) -> None:
         self.team = team
         self.name, self.members, self.member = team.name, team.members, team.member
-        self._kept, self._on_close = kept, on_close
+        self._on_close = on_close
         self.request = request
         history, journal = terms.history, terms.journal
         self.history = history
-        """What earlier executions of this request did, when this one goes on."""
+        """What earlier executions of this request did, when this one continues."""
         self.journal = journal
         self.decisions: Mapping[str, Decision] = history.decisions if history is not None else {}
         self.usage = history.usage if history is not None else Usage()
@@ -152,14 +151,14 @@ class TeamRun:
     ) -> RunResult:
         """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
 
-        `paused` goes on with a run that waited for a person, with what was decided about it, instead of a new one.
-        `session` names the run in the store of the team; with `begun` the run that is there goes on.
+        `paused` continues with a run that waited for a person, with what was decided about it, instead of a new one.
+        `session` names the run in the store of the team; with `begun` the run that is there continues.
         """
         token = cancel or self.cancel
         result: RunResult | None = None
         try:
             await self.events.flush()  # what was said before is on record before anything is done
-            keeper = self._kept(agent)
+            keeper = self.team.kept(agent)
             home = None if keeper.config.store is None else session or self._next_session()
             if begun and home is not None:
                 result = await _gone_on(keeper, home, self, token)
@@ -175,10 +174,12 @@ class TeamRun:
                     user=self.request.user,
                     metadata=self.request.metadata,
                 )
+        # A member can raise anything, SystemExit included; only what is meant for us may end the team.
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
+        # From now on for everybody: what one member has read may be in what another one is told.
         self.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
@@ -219,7 +220,7 @@ class TeamRun:
         self._let_go()
         closing = asyncio.get_running_loop().create_task(self._close(), name="team closing")
         cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # whoever cancels meanwhile: the journal is let go of, then the cancellation goes on
+        while not closing.done():  # even if cancelled: the journal is released first, then the cancellation continues
             try:
                 await asyncio.wait({closing})
             except asyncio.CancelledError as stop:
@@ -244,20 +245,9 @@ class TeamRun:
             raise ConfigurationError(f"this team is bound to request {self.request.id!r}")
         return self
 
-    @property
-    def bond(self) -> TeamRun:
-        """This execution, by its old name."""
-        return self
-
-    @property
-    def channel(self) -> EventChannel:
-        """`events`, by its old name."""
-        return self.events
-
-    @property
-    def past(self) -> History | None:
-        """`history`, by its old name."""
-        return self.history
+    bond = property(lambda self: self)
+    channel = property(lambda self: self.events)
+    past = property(lambda self: self.history)
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
@@ -272,7 +262,7 @@ async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken
 
 
 async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: CancelToken) -> RunResult:
-    """Go on with a run that waits, with what a person has decided about its calls."""
+    """Continue with a run that waits, with what a person has decided about its calls."""
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
@@ -283,7 +273,7 @@ async def _knows(store: SessionStore, session: str) -> bool:
 
 
 def _from_outside(error: BaseException) -> bool:
-    """Whether it is not the member's: somebody at the keyboard, or whoever cancels this task."""
+    """Whether it is not the member's: somebody at the keyboard, or a cancel of this task."""
     task = asyncio.current_task()
     cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
     return cancelled or isinstance(error, KeyboardInterrupt)

@@ -62,7 +62,7 @@ class EvaluatorPreference(str, Enum):
 
 
 class PlannerFailureMode(str, Enum):
-    """What happens when no valid plan can be had: fail the team, or go on with the deterministic plan."""
+    """What happens when there is no valid plan: fail the team, or continue with the deterministic plan."""
 
     FAIL_FAST = "fail_fast"
     FALLBACK = "fallback"
@@ -76,7 +76,7 @@ class DependencyFailure(str, Enum):
 
 
 class VerdictOutcome(str, Enum):
-    """What a reviewer says. REVIEW_EXCEEDED: no verdict can be had, somebody else must decide."""
+    """What a reviewer says. REVIEW_EXCEEDED: no verdict is possible, someone else must decide."""
 
     PASS = "pass"  # noqa: S105 - a verdict
     REVISE = "revise"
@@ -85,7 +85,7 @@ class VerdictOutcome(str, Enum):
 
 
 class StepState(str, Enum):
-    """Where a step stands. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
+    """The state of a step. The last five are terminal; the legal moves are in `glidepath.teams.step_table`."""
 
     PENDING = "pending"
     IN_FLIGHT = "in_flight"
@@ -115,7 +115,7 @@ _TERMINAL = frozenset(
 
 
 class TeamStatus(str, Enum):
-    """How a team ended. DEGRADED has an answer; PAUSED can go on."""
+    """How a team ended. DEGRADED has an answer; PAUSED can continue."""
 
     COMPLETED = "completed"
     DEGRADED = "degraded"
@@ -175,7 +175,7 @@ def as_tuple(value: Value, *names: str) -> None:
 
 
 class RoleDefinition(Value, frozen=True, kw_only=True):
-    """A part to be played: instructions for whoever plays it, and what they must be able to do.
+    """A part to be played: instructions for the member that plays it, and what they must be able to do.
 
     `required_capability` must be offered by a member, else planning fails.
     """
@@ -424,7 +424,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
 
 
 class StepOutcome(Value, frozen=True, kw_only=True):
-    """What became of one step. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
+    """How one step ended. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
 
     step_id: str
     state: StepState
@@ -441,13 +441,13 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     """WAITING: what a person must decide."""
     paused: RunResult | None = None
-    """WAITING: the run that waits, so that it can go on."""
+    """WAITING: the run that waits, so that it can continue."""
     senior: bool = False
     """The last attempt was the senior's, not the member's."""
     notes: tuple[str, ...] = ()
     """What a person said to this step."""
     origins: tuple[str, ...] = ()
-    """The untrusted sources that whoever worked on it has read: `output` may come from any of them."""
+    """The untrusted sources that its authors have read: `output` may come from any of them."""
 
     def __post_init__(self) -> None:
         check_name("StepOutcome.step_id", self.step_id)
@@ -479,7 +479,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: Decimal | None = None
     sequence: int = 0
-    """The number of the last event, so that a paused team goes on counting where it stopped."""
+    """The number of the last event, so that a paused team continues counting where it stopped."""
 
     def __post_init__(self) -> None:
         check_kind("TeamResult.request", self.request, TeamExecutionRequest)
@@ -499,7 +499,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
         return self.request.id
 
     def outcome(self, step_id: str) -> StepOutcome:
-        """What became of a step; raises KeyError."""
+        """How a step ended; raises KeyError."""
         for outcome in self.step_outcomes:
             if outcome.step_id == step_id:
                 return outcome

@@ -1,8 +1,11 @@
-"""Fakes, virtual time and checks for whoever tests an agent, a plugin or the runtime itself."""
+"""Fakes, virtual time and checks for testing an agent, a plugin or the runtime itself."""
 
-from glidepath.testing.clock import VirtualClock, VirtualLoop, VirtualTimeError, virtual
-from glidepath.testing.leftovers import Work, live_work, no_leftovers, work
-from glidepath.testing.model import RecordedRequest, ScriptedModel, ScriptError
+from typing import TYPE_CHECKING
+
+from glidepath.stability import withdrawn
+from glidepath.testing.clock import VirtualClock, VirtualTimeError, virtual
+from glidepath.testing.leftovers import Work, no_leftovers, work
+from glidepath.testing.model import ScriptedModel, ScriptError
 from glidepath.testing.plain_transcript import transcript_errors
 from glidepath.testing.recorder import EventRecorder
 from glidepath.testing.turns import (
@@ -22,12 +25,10 @@ from glidepath.testing.turns import (
 
 __all__ = [
     "EventRecorder",
-    "RecordedRequest",
     "ScriptError",
     "ScriptedModel",
     "Turn",
     "VirtualClock",
-    "VirtualLoop",
     "VirtualTimeError",
     "Work",
     "call",
@@ -35,7 +36,6 @@ __all__ = [
     "empty",
     "fail",
     "hang",
-    "live_work",
     "no_end",
     "no_leftovers",
     "raw",
@@ -47,3 +47,11 @@ __all__ = [
     "virtual",
     "work",
 ]
+
+if not TYPE_CHECKING:  # a checker knows only what is public
+    __getattr__ = withdrawn(
+        __name__,
+        clock=("VirtualLoop",),
+        leftovers=("live_work",),
+        model=("RecordedRequest",),
+    )

@@ -8,9 +8,12 @@ import random
 import selectors
 import time
 from asyncio import Future, Task
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
 
 __all__ = ["VirtualClock", "VirtualLoop", "VirtualTimeError", "virtual"]
 
@@ -26,7 +29,7 @@ _CLEANUP_SECONDS = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The virtual loop cannot go on: nothing left to wait for, or a limit of the clock was passed."""
+    """The virtual loop cannot continue: nothing left to wait for, or a limit of the clock was passed."""
 
 
 class VirtualClock:
@@ -62,7 +65,7 @@ class VirtualClock:
         self._time = start
 
     def time(self) -> float:
-        """The virtual monotonic time, in seconds; it goes on from one `run` to the next."""
+        """The virtual monotonic time, in seconds; it continues from one `run` to the next."""
         return self._time
 
     def now(self) -> float:
@@ -85,7 +88,7 @@ class VirtualClock:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time.
 
-    `workers` is the set of things that are busy in real time: whoever starts a thread adds a token, and a callback on
+    `workers` is the set of things that are busy in real time: code that starts a thread adds a token, and a callback on
     this loop discards it. `run_in_executor` (and so `asyncio.to_thread`) does that by itself.
     """
 
@@ -133,21 +136,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self.workers.discard(closing)
 
-    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+    async def subprocess_exec(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        transport, protocol = await super().subprocess_exec(*args, **options)
+        start: Callable[..., Awaitable[Any]] = super().subprocess_exec
+        transport, protocol = await start(*args, **options)
         self._processes.append(transport)
         return transport, protocol
 
-    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
+    async def subprocess_shell(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        transport, protocol = await super().subprocess_shell(*args, **options)
+        start: Callable[..., Awaitable[Any]] = super().subprocess_shell
+        transport, protocol = await start(*args, **options)
         self._processes.append(transport)
         return transport, protocol
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Stands where the loop waits: decides between waiting in real time, jumping, and giving up."""
+    """Replaces the loop's wait: decides between waiting in real time, jumping, and giving up."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -208,13 +213,13 @@ class _VirtualSelector(selectors.BaseSelector):
         waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]
         raise VirtualTimeError("\n".join([f"{why}; pending tasks:", *(waiting or ["  none"])]))
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+    def register(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
         return self._real.register(fileobj, events, data)
 
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
         return self._real.unregister(fileobj)
 
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+    def modify(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
         return self._real.modify(fileobj, events, data)
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -253,9 +258,9 @@ def virtual(test: Callable[..., Coroutine[Any, Any, T]] | None = None, /, **opti
     Hypothesis arguments arrive as they would.
     """
 
-    def decorate(function: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
+    def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> T:
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
             return VirtualClock(**options).run(function(*args, **kwargs))  # type: ignore[arg-type]
 
         return run

@@ -53,7 +53,7 @@ def _spaced(value: object) -> str:
     return _wire.encode(value).decode()
 
 
-def _fields(event: Any) -> list[str]:
+def _fields(event: Event) -> list[str]:
     names = [name for name in event.__struct_fields__ if name not in _LEFT_OUT]
     return [f"{name}={_json(getattr(event, name))}" for name in names]
 

@@ -1,7 +1,7 @@
 """The legal orders of events: one small function per rule, each on the events of one leg of one run.
 
-A leg is what one `run()` or `resume()` emits: it begins with `RunStarted` and ends with `RunEnded`. A resumed leg goes
-on from something that is not shown, so it may begin inside a turn and with results of earlier calls.
+A leg is what one `run()` or `resume()` emits: it begins with `RunStarted` and ends with `RunEnded`. A resumed leg
+continues from something that is not shown, so it may begin inside a turn and with results of earlier calls.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _ending(leg: Leg) -> Iterator[str]:
     if result is None:
         return
     if (result.state, result.outcome) not in ENDINGS:
-        yield f"{result.state.name}/{result.outcome.name} is no legal ending"
+        yield f"{result.state.name}/{result.outcome.name} is not a legal ending"
     natural = result.outcome is LoopOutcome.DONE and result.stop_reason is not StopReason.REFUSAL
     if result.cause is None and not natural and result.outcome is not LoopOutcome.PAUSED:
         yield f"{result.state.name}/{result.outcome.name} without a cause"

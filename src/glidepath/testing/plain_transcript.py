@@ -17,7 +17,7 @@ def transcript_errors(
 
     The results of a reply's calls come in source order, before the next reply and before anybody else speaks to the
     model. Calls of the last reply that are `pending` (ids, calls or pending calls) may lack theirs. With `continued`
-    the messages go on from a transcript that is not shown, so the first of them may be results of calls in it.
+    the messages continue from a transcript that is not shown, so the first of them may be results of calls in it.
     """
     check = _Check(frozenset(map(_id, pending)), continued=continued)
     for position, message in enumerate(messages):
@@ -53,7 +53,7 @@ class _Check:
         elif isinstance(message, UserMessage | SystemMessage):
             missing = [call.id for call in self._open if call.id not in self._pending]
             if missing:
-                self._say(position, f"a {message.role} message stands before the results of {', '.join(missing)}")
+                self._say(position, f"a {message.role} message comes before the results of {', '.join(missing)}")
 
     def close(self, *, last: bool) -> None:
         for call in self._open:

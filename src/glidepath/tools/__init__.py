@@ -1,36 +1,35 @@
 """Tools: how a function becomes something a model can call, how a call is checked and run, and what it gives back."""
 
-from glidepath.tools.advice import closest, malformed_arguments_message, unknown_tool_message
+from typing import TYPE_CHECKING
+
+from glidepath.stability import withdrawn
 from glidepath.tools.asking import CallsMade, Continuation, NeedsCalls, NeedsInput, ProgramSession
-from glidepath.tools.binding import ArgumentsError, Bound
-from glidepath.tools.context import RecordingContext, ToolContext, ToolHost
+from glidepath.tools.binding import ArgumentsError
+from glidepath.tools.context import ToolContext
 from glidepath.tools.definition import Tool, tool
-from glidepath.tools.options import ToolOptions
-from glidepath.tools.output import Output, OutputError
-from glidepath.tools.results import ToolResult, as_result, trim_result
-from glidepath.tools.text import trim
+from glidepath.tools.results import ToolResult
 
 __all__ = [
     "ArgumentsError",
-    "Bound",
     "CallsMade",
     "Continuation",
     "NeedsCalls",
     "NeedsInput",
-    "Output",
-    "OutputError",
     "ProgramSession",
-    "RecordingContext",
     "Tool",
     "ToolContext",
-    "ToolHost",
-    "ToolOptions",
     "ToolResult",
-    "as_result",
-    "closest",
-    "malformed_arguments_message",
     "tool",
-    "trim",
-    "trim_result",
-    "unknown_tool_message",
 ]
+
+if not TYPE_CHECKING:  # a checker knows only what is public
+    __getattr__ = withdrawn(
+        __name__,
+        advice=("closest", "malformed_arguments_message", "unknown_tool_message"),
+        binding=("Bound",),
+        context=("RecordingContext", "ToolHost"),
+        options=("ToolOptions",),
+        output=("Output", "OutputError"),
+        results=("as_result", "trim_result"),
+        text=("trim",),
+    )

@@ -20,7 +20,10 @@ import threading
 import traceback
 import types
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAIN = "__glidepath_main__"
 """What the caller's main script is called here, so that its `if __name__ == "__main__"` stays false."""
@@ -132,7 +135,7 @@ def load(job: dict[str, Any]) -> Any:
             module = _load_file(job["module"], job["file"])
     found = getattr(module, job["name"], None)
     if found is None:
-        raise LookupError(f"{job['module']} has no function {job['name']!r} when it is imported anew")
+        raise LookupError(f"{job['module']} has no function {job['name']!r} when it is imported again")
     # A decorated function is a Tool under its own name.
     return found if inspect.isroutine(found) else getattr(found, "fn", found)
 
@@ -185,8 +188,8 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
     return module
 
 
-def call(function: Any, values: dict[str, Any]) -> Any:
-    """What the function answers; a coroutine or an async iterator is run to its end on a loop of its own."""
+def call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """What the function answers; a coroutine or an async iterator is run to its end on its own loop."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return asyncio.run(_settle(function, values))
     result = function(**values)
@@ -197,7 +200,7 @@ def call(function: Any, values: dict[str, Any]) -> Any:
     return result
 
 
-async def _settle(function: Any, values: dict[str, Any]) -> Any:
+async def _settle(function: Callable[..., Any], values: dict[str, Any]) -> Any:
     result = function(**values)
     if inspect.isawaitable(result):
         result = await result

@@ -1,4 +1,4 @@
-"""A tool that needs something in the middle of its call: a person's answer, or calls of other tools."""
+"""A tool that needs something during its call: a person's answer, or calls of other tools."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["CallsMade", "Continuation", "NeedsCalls", "NeedsInput", "ProgramSess
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
     """Raised by a tool that is `asking_back()`: the run pauses, and the call is made again with the person's answer.
 
-    `form` is the JSON Schema of the answer. `state` is what the tool needs to go on, plain text; it is in the journal,
-    so that the answer can be given in another process.
+    `form` is the JSON Schema of the answer. `state` is what the tool needs to continue, plain text; it is in the
+    journal, so that the answer can be given in another process.
     """
 
     def __init__(self, reason: str, *, form: Mapping[str, Any] | None = None, state: str = "") -> None:
@@ -30,7 +30,7 @@ class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits f
 
 
 class Continuation(Value, frozen=True):
-    """What a call that had asked goes on with: its own `state` and the person's `answer`."""
+    """What a call that had asked continues with: its own `state` and the person's `answer`."""
 
     state: str
     answer: Mapping[str, Any]
@@ -40,8 +40,8 @@ class NeedsCalls(ToolError):  # noqa: N818 - not an error: what the call waits f
     """Raised by a tool that is `making_calls()`: the runtime makes these calls and invokes the tool again.
 
     `calls` are names of tools and their arguments; each becomes an ordinary tool call of the run. `state` is what the
-    tool needs to go on, plain text; it is in the journal, so that the tool can go on in another process. `notes` is
-    what the tool has to say already, should it never come back.
+    tool needs to continue, plain text; it is in the journal, so that the tool can continue in another process. `notes`
+    is what the tool can report already, should it never come back.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ProgramSession(Protocol):
     """What a tool keeps open between two steps of one call, such as a process; closed by the runtime."""
 
     async def close(self) -> None:
-        """End it. Called once, whatever became of the call."""
+        """End it. Called once, however the call ended."""
         ...
 
 
 class CallsMade(Record):
-    """What a call that had asked for calls goes on with: `ToolContext.continuation`."""
+    """What a call that had asked for calls continues with: `ToolContext.continuation`."""
 
     state: str
     """Its own; empty the first time."""
@@ -73,8 +73,8 @@ class CallsMade(Record):
     landing: str = ""
     """Why no more calls are made, when the run is coming down."""
     clock: float = 0.0
-    """The run's time when the call began, in seconds since the epoch: the same when the run is flown again."""
+    """The run's time when the call began, in seconds since the epoch: the same when the run is replayed."""
     seed: str = ""
-    """Where chance begins: the same when the run is flown again."""
+    """Where chance begins: the same when the run is replayed."""
     session: ProgramSession | None = None
     """What the tool left open at its last step; it may put something there."""

@@ -10,14 +10,17 @@ import math
 import re
 from collections import abc
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.tools.text import clean, trim
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
 
-MOST_ITEMS = 100_000  # of a collection that are read: one of a class of its own may have no end
+MOST_ITEMS = 100_000  # of a collection that are read: one of its own class may have no end
 DEEPEST = 60
 LONGEST = 100_000  # characters of one value that is shown as text
 MOST_ELEMENTS = 10_000  # of an array that is written out; a larger one shortens itself
@@ -84,7 +87,7 @@ class _Reader:
         self._inside.add(id(value))
         try:
             return self._opened(value, depth)
-        except CONTAINED:  # a value of a class of its own may raise whatever is asked of it
+        except CONTAINED:  # its own value class may raise whatever is asked of it
             return self.as_text(value, depth)
         finally:
             self._inside.discard(id(value))
@@ -119,7 +122,7 @@ class _Reader:
         made = value.tolist() if callable(getattr(value, "tolist", None)) else value.item()
         return self.as_text(value, depth) if made is value else self.plain(made, depth + 1)
 
-    def _some(self, items: Any) -> list[Any]:
+    def _some(self, items: Iterable[Any]) -> list[Any]:
         some = list(islice(items, self._left + 1))
         if len(some) > self._left:
             self.kinds[f"only the first {self._left} items"] = None
@@ -135,7 +138,7 @@ class _Reader:
         return str(self._marked(f"keys of type {named(key)}", self._words(key)))
 
     def as_text(self, value: object, depth: int = 0) -> str:
-        """The value in its own words."""
+        """The value's own text."""
         self.whole = self.whole or not depth
         return str(self._marked(named(value), self._words(value)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from glidepath import _wire
 from glidepath.errors import ToolError, told
@@ -60,22 +60,22 @@ class Bound(_wire.Record, eq=False):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The plain data that hooks, events and journal see; read when somebody asks."""
+        """The plain data that hooks, events and journal see; read on demand."""
         arguments = self._arguments
         if arguments is None:
             self._arguments = arguments = _wire.loads(self.data)
         return arguments
 
     def read(self) -> dict[str, Any]:
-        """The same plain data, shared with nobody."""
+        """A private copy of the same data."""
         return _wire.loads(self.data)  # type: ignore[no-any-return]
 
     def written(self) -> Any:
-        """The same as JSON, which nobody can change; a `ToolCall` takes it for its arguments."""
+        """The same as immutable JSON; a `ToolCall` accepts it as arguments."""
         return _wire.Raw(self.data)
 
     def intact(self) -> bool:
-        """False when somebody changed `arguments` in place; from then on they are as they were."""
+        """False when `arguments` were changed in place; they are then restored."""
         if self._arguments is None:
             return True
         try:
@@ -102,18 +102,14 @@ class Binder(Protocol):
         ...
 
 
-def _renamed(binder: Any, name: str) -> Any:
-    other = copy.copy(binder)
-    other._name = name  # noqa: SLF001 - of our own classes
-    return other
-
-
 class SignatureBinder:
     """Checks arguments against the types of a function's parameters, in one pass."""
 
     def named(self, name: str) -> SignatureBinder:
         """The same for a tool of another name."""
-        return _renamed(self, name)  # type: ignore[no-any-return]
+        other = copy.copy(self)
+        other._name = name  # noqa: SLF001 - a copy of this object
+        return other
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
         self._name = name
@@ -149,7 +145,7 @@ class SignatureBinder:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
 
-    def _accept(self, arguments: Any) -> Bound:
+    def _accept(self, arguments: bytes) -> Bound:
         checked = self._decode(arguments)
         if self._fills:
             bridge.fill(checked)
@@ -188,7 +184,9 @@ class SchemaBinder:
 
     def named(self, name: str) -> SchemaBinder:
         """The same for a tool of another name."""
-        return _renamed(self, name)  # type: ignore[no-any-return]
+        other = copy.copy(self)
+        other._name = name  # noqa: SLF001 - a copy of this object
+        return other
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""
@@ -257,15 +255,15 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return definitions if isinstance(definitions, Mapping) else {}
 
 
-def _is_schema(shown: object) -> bool:
+def _is_schema(shown: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(shown, Mapping)
 
 
-def _nullable(shown: Any, definitions: Mapping[str, Any]) -> bool:
+def _nullable(shown: object, definitions: Mapping[str, Any]) -> bool:
     return not _is_schema(shown) or accepts_null(shown, definitions)
 
 
-def _has_type(value: Any, shown: Any) -> bool:
+def _has_type(value: object, shown: object) -> bool:
     said = shown.get("type") if _is_schema(shown) else None
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     known = [name for name in names if name in _JSON_TYPES]

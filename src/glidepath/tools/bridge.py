@@ -17,7 +17,7 @@ def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
 
 
-def build(kind: Any, value: Any) -> Any:
+def build(kind: Any, value: object) -> Any:
     """Make a `kind` from plain data; raises `ValueError` or `TypeError` with a text for the model."""
     if _is_model(kind):
         try:
@@ -33,11 +33,11 @@ def build(kind: Any, value: Any) -> Any:
     return kind(value)
 
 
-def dump(value: Any) -> Any:
+def dump(value: object) -> Any:
     """The plain data that `build` makes the same value from."""
     if _is_model(type(value)):
         # By alias: that is the name in the schema, so what the model sent and what the journal keeps read the same.
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Mapping):  # not from a model, but from a hook that replaced arguments

@@ -18,7 +18,7 @@ MOST_UNTOLD = 256  # reports of one call from another thread that wait for the l
 
 
 class ToolHost(Protocol):
-    """Whoever runs tools: what a `ToolContext` passes on.
+    """The runner of tools: what a `ToolContext` passes on.
 
     Contract: all methods but `spawn` are cheap and synchronous. `report` and `spawn` are called on the run's own
     loop; `remaining`, `near_budget` and `is_cancelled` may be called from any thread and only read.
@@ -26,7 +26,7 @@ class ToolHost(Protocol):
 
     @property
     def user(self) -> str | None:
-        """For whom the run is."""
+        """The user the run is for."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class ToolHost(Protocol):
         ...
 
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
-        """A running tool has something to say; `dropped` reports of this call, if any, got lost on the way."""
+        """A running tool reports progress; `dropped` reports of this call, if any, got lost on the way."""
         ...
 
     async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
@@ -65,7 +65,7 @@ class ToolContext(Generic[DepsT]):
 
     A tool gets it by having a parameter annotated `ToolContext`, or `ToolContext[Shop]` when it needs the `Shop` that
     was passed as `run(deps=...)`. `idempotency_key` stays the same when the call is
-    repeated after a crash: pass it on to services that can recognise a repetition.
+    repeated after a crash: pass it on to services that can recognize a repetition.
     """
 
     __slots__ = (
@@ -134,12 +134,12 @@ class ToolContext(Generic[DepsT]):
 
     @property
     def user(self) -> str | None:
-        """For whom the run is, as `run(user=...)` says; a child has its parent's."""
+        """The user the run is for, as passed to `run(user=...)`; a child has its parent's."""
         return self._host.user
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What the application says about the run, as `run(metadata=...)` says; a child has its parent's, too."""
+        """What the application says about the run, as passed to `run(metadata=...)`; a child has its parent's, too."""
         return self._host.metadata or {}
 
     @property

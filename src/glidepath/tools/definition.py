@@ -74,7 +74,7 @@ class Tool:
     approval_reason: str | None
     """What that person is told about it: a pending call's `reason`."""
     isolation: Isolation
-    """Where it runs: on the loop, on a thread, or in a process of its own."""
+    """Where it runs: on the loop, on a thread, or in its own process."""
     sandbox: Sandbox | None
     """What its process may reach; None: everything that you may."""
     strict: bool | None
@@ -239,7 +239,7 @@ class Tool:
     def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
         """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
 
-        `hands` are tools that it alone may call. Each step of it runs in a task of its own.
+        `hands` are tools that it alone may call. Each step of it runs in its own task.
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
@@ -376,7 +376,7 @@ async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: T
 
 async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
     def call() -> Any:
-        if _is_async(fn):  # asked for by name: a loop of its own, so that it may block
+        if _is_async(fn):  # asked for by name: its own loop, so that it may block
             import asyncio
 
             return asyncio.run(_run_inline(fn, values, context))

@@ -1,4 +1,4 @@
-"""How large a file is in tokens, rather too many than too few.
+"""How large a file is in tokens, erring on the high side.
 
 Vendors charge a page of a PDF by its text (up to 3,000 tokens) and by its picture (up to 1,600), a second of sound with
 32 tokens at most, and a second of video with 300.
@@ -45,7 +45,7 @@ def file_tokens(file: FileBlock) -> int:
 
 
 def _seconds(data: bytes) -> int:
-    """How long a recording is: a WAV says it, anything else is taken for very well compressed."""
+    """How long a recording is: a WAV says it, anything else is assumed to be highly compressed."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         rate = int.from_bytes(data[28:32], "little")
         if rate > 0:

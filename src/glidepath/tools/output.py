@@ -61,12 +61,12 @@ class Output:
 def _schema(kind: Any) -> dict[str, Any]:
     hoisted: dict[str, Any] = {}
 
-    def hook(part: Any) -> dict[str, Any]:
+    def hook(part: type) -> dict[str, Any]:
         return hoist(bridge.describe(part), part.__name__, hoisted)
 
     try:
         if isinstance(kind, str | bytes) or kind is None:
-            raise TypeError("it is no type")
+            raise TypeError("it is not a type")
         (root,), components = _wire.schema_components(kind, schema_hook=hook)
         _wire.decoder(kind, dec_hook=bridge.build)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Runs one call in a process of its own, which can be killed whatever it does.
+"""Runs one call in its own process, which can be killed whatever it does.
 
 A fresh interpreter runs `_child.py` by path, and one socket carries the pickled call out and the pickled reply back.
 Not `multiprocessing`: its spawn imports the main module again, which starts the agent a second time when the script has
@@ -52,7 +52,7 @@ class ChildError(ToolError):
         self.error_type = error_type
 
 
-class ChildTraceback(Exception):  # noqa: N818 - not an error of its own: what `raise ... from` shows
+class ChildTraceback(Exception):  # noqa: N818 - not its own error: what `raise ... from` shows
     """The traceback of an error in another process, as text."""
 
 
@@ -112,7 +112,7 @@ async def run_in_process(
     """Run the function in a fresh process and await its result.
 
     When the await is cancelled the child's whole process group gets SIGTERM, after `grace` seconds SIGKILL, and is
-    reaped before the cancellation goes on; a second cancellation ends the grace. Nothing of it is left running.
+    reaped before the cancellation continues; a second cancellation ends the grace. Nothing of it is left running.
     """
     child = ProcessChild(reference.job(values), grace, sandbox, reference.file)
     worker = ThreadWorker(child.run, f"glidepath-process-{reference.name}")
@@ -193,7 +193,7 @@ class ProcessChild:
             self._boxed = self._sandbox.enter(words, read=self._needed(), pass_fds=(descriptor,))
         boxed = self._boxed
         try:
-            # -P: the script's folder must not shadow modules of the same names. A session of its own: its group can be
+            # -P: the script's folder must not shadow modules of the same names. Its own session: its group can be
             # signalled as a whole, and a Ctrl-C in the terminal is ours to handle, not its.
             process = subprocess.Popen(  # noqa: S603 - our own script
                 words if boxed is None else boxed.words,

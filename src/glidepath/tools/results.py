@@ -23,7 +23,7 @@ _BLOCKS = (TextBlock, ImageBlock, FileBlock)
 
 
 class ToolResult(Value, frozen=True):
-    """What a tool answers when plain text is not enough.
+    """What a tool returns when plain text is not enough.
 
     `details` and `narration` are for people and never sent to the model. `terminate` votes to end the run. `kind`
     names the class of an error.
@@ -40,7 +40,7 @@ class ToolResult(Value, frozen=True):
 def as_result(value: object) -> ToolResult:
     """The result for whatever a tool returned: as JSON, else as its best text with a marker.
 
-    Raises `ToolError`, with advice for whoever wrote the tool, only for bytes that are no image.
+    Raises `ToolError`, with advice for the author of the tool, only for bytes that are not an image.
     """
     if type(value) is str:
         return ToolResult(clean(value) or NO_OUTPUT)
@@ -119,13 +119,13 @@ def _json(value: object) -> str:
             text = _encode(value).decode()
         except UnicodeEncodeError:
             text = _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
-    except CONTAINED:  # whatever a type of its own raises
+    except CONTAINED:  # whatever its own type raises
         return best_text(value)
     return best_text(value) if "null" in text and not finite(value) else text
 
 
 def _detached(details: object) -> Any:
-    """Plain data of its own: a tool that goes on changing what it returned must not change the journal."""
+    """Plain data of its own: a tool that keeps changing what it returned must not change the journal."""
     written = _json(details)
     try:
         return _wire.loads(written)

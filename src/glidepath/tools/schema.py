@@ -24,11 +24,11 @@ _MAX_FIELDS = 20
 _MAX_VALUES = 8
 
 
-def parameters_schema(struct: Any, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """The schema of the object that holds all arguments, in the order of the signature."""
     hoisted: dict[str, Any] = {}
 
-    def hook(kind: Any) -> dict[str, Any]:
+    def hook(kind: type) -> dict[str, Any]:
         return hoist(bridge.describe(kind), kind.__name__, hoisted)
 
     for parameter in parameters:
@@ -50,7 +50,7 @@ def parameters_schema(struct: Any, parameters: Sequence[Parameter]) -> dict[str,
 
 
 def _check(parameter: Parameter) -> None:
-    """Refuse a type nobody can check, while we can still say whose it is."""
+    """Reject a type that cannot be checked, while its parameter is still known."""
     try:
         _wire.schema(parameter.kind, schema_hook=bridge.describe)
     except Exception as error:

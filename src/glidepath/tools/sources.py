@@ -29,7 +29,7 @@ class SuppliedRun(Protocol):
 class ToolSupply:
     """One open source, in one event loop, shared by all runs of an agent there.
 
-    Contract: `tools` starts what has to be started, within a time of its own, and returns the same `Tool` objects as
+    Contract: `tools` starts what has to be started, within its own time, and returns the same `Tool` objects as
     long as nothing changed. It raises `SourceError` and nothing else; then the run goes without these tools, or fails
     when the source is `required`. It may be called by several runs at once and again after a failure. Cancelling it
     leaves the supply usable. `close` ends everything the supply started and may be called in any state; what it has not
@@ -45,7 +45,7 @@ class ToolSupply:
         raise NotImplementedError
 
     def attach(self, run: SuppliedRun) -> None:
-        """A run that has these tools begins. What has to be said about them is emitted as its events."""
+        """A run that has these tools begins. News about them is emitted as its events."""
 
     def pins(self) -> Mapping[str, str]:
         """A digest of every tool it offers, by name, for the journal."""
@@ -60,7 +60,7 @@ class ToolSupply:
 
 @experimental(reason=UNPROVEN)
 class ToolSource:
-    """Something that stands in `tools=[...]` and offers tools when a run starts.
+    """Something that goes in `tools=[...]` and offers tools when a run starts.
 
     A source is a value: immutable, shared by any number of agents and loops. Subclasses set `name` and implement
     `open`. Sources with the same `origin` share one supply; `choose` says which of its tools this source offers, and
@@ -72,7 +72,7 @@ class ToolSource:
 
     name: str
     required: bool = False
-    """True: without it a run fails. False: the run goes on without its tools."""
+    """True: without it a run fails. False: the run continues without its tools."""
 
     def open(self) -> ToolSupply:
         """A supply that nothing has been asked of yet; it starts nothing before `tools` is awaited."""

@@ -1,7 +1,7 @@
 """Runs one command, holds it to its limits, and leaves nothing of it running. A script, started by path.
 
 It stands between us and the command because only a parent process can adopt what the command leaves behind: it makes
-itself the reaper of its descendants, so that even a daemon in a session of its own comes back to it. Without that,
+itself the reaper of its descendants, so that even a daemon in its own session comes back to it. Without that,
 children that call setsid outlive the command. It also outlives us for a moment: when our process is killed, it notices
 and ends the command.
 
@@ -200,7 +200,7 @@ def lower(which: int, value: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below this one, also those that have moved to a session of their own."""
+    """Every process below this one, also those that have moved to their own session."""
     found: list[int] = []
     todo = [root]
     while todo:

@@ -1,7 +1,7 @@
-"""Files that an agent must not plant: something runs or believes them without anybody running the project.
+"""Files that an agent must not plant: something runs or trusts them without anyone running the project.
 
-One table of names. The file tools refuse to write them; in the sandbox they are read-only. A name counts wherever it
-stands in a path, and in every spelling that some file system takes for the same name.
+One table of names. The file tools refuse to write them; in the sandbox they are read-only. A name counts anywhere in
+a path, and in every spelling that some file system takes for the same name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from glidepath.errors import ConfigurationError
 
@@ -148,7 +147,7 @@ ROWS: dict[str, str] = {
 """Every protected name, and why. A name with a slash is a path; `*.x` is every name with that ending."""
 
 LINKABLE = {name: why for name, why in ROWS.items() if not name.startswith("*") and "/" not in name}
-"""The names of which a link to another file may stand in a folder."""
+"""The names of which a link to another file may be in a folder."""
 
 GIT_PARTS = ("hooks", "config", "config.worktree", "info", "modules", "commondir")
 """What git takes commands from, or looks for them by, in a repository's own folder."""
@@ -185,7 +184,7 @@ _LAST = frozenset(path[-1] for path in _PATHS) - {"head"}
 def may_be_protected(name: str) -> bool:
     """A quick look at one name in a folder: False when no row of the table can be meant.
 
-    A file called HEAD is left out: on its own it is harmless, and whoever looks at whole folders sees the rest.
+    A file called HEAD is left out: on its own it is harmless, and code that looks at whole folders sees the rest.
     """
     if name.isascii() and ":" not in name and "\\" not in name and "~" not in name:
         plain = name.lower().rstrip(". ")
@@ -197,7 +196,7 @@ def may_be_protected(name: str) -> bool:
 class Protection:
     """Which paths of a workspace are protected, and which of those a person allowed by name.
 
-    `above` are the names of the folders the workspace stands in: a protected path may begin there. `own` are paths in
+    `above` are the names of the folders the workspace is in: a protected path may begin there. `own` are paths in
     the workspace that belong to glidepath itself. `closed` says why nothing in the workspace may be written, if so.
     """
 
@@ -244,7 +243,7 @@ class Protection:
         return any(tuple(names[:-1]) == path[:-1] and _is(names[-1], path[-1]) for path in self._own)
 
     def allows(self, steps: Sequence[str]) -> bool:
-        """True when somebody allowed this path, or a folder above it, by name."""
+        """True when a person allowed this path, or a folder above it, by name."""
         names = tuple(folded(step) for step in steps)
         return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
 
@@ -270,10 +269,10 @@ def _row(names: list[str]) -> str | None:
     return None
 
 
-def _checked(path: Any) -> tuple[str, ...]:
-    steps = path.split("/") if isinstance(path, str) else []
-    steps = [step for step in steps if step not in ("", ".")]
-    if not steps or ".." in steps or path.startswith(("/", "~")):
+def _checked(path: object) -> tuple[str, ...]:
+    text = path if isinstance(path, str) else ""
+    steps = [step for step in text.split("/") if step not in ("", ".")]
+    if not steps or ".." in steps or text.startswith(("/", "~")):
         raise ConfigurationError(
             f"allow_protected: {path!r:.80} is not a path inside the workspace; write one such as '.vscode/tasks.json'"
         )

@@ -1,4 +1,4 @@
-"""The search behind `grep`, made to run in a process of its own: a bad pattern can take forever and hold the lock."""
+"""The search behind `grep`, made to run in its own process: a bad pattern can take forever and hold the lock."""
 
 from __future__ import annotations
 

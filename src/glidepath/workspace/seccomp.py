@@ -5,7 +5,7 @@ engine: for them the command is you), and vsock by number. So a command can make
 which end in its own empty network. Pairs of connected sockets work, because its own processes talk through them, but
 not pairs of datagram sockets: those can send to any address. io_uring could make sockets behind the filter's back. A
 new user namespace would open much more of the kernel to attack. Other architectures number their system calls
-differently, so whoever uses them is killed.
+differently, so a program that uses them is killed.
 """
 
 from __future__ import annotations

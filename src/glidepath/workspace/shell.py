@@ -178,7 +178,7 @@ def _job(
 
 
 async def _aside(work: Callable[[], Any]) -> Any:
-    """Do it on a thread and wait for its end, whoever cancels."""
+    """Do it on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
@@ -186,7 +186,7 @@ async def _aside(work: Callable[[], Any]) -> Any:
 
 
 async def _through(work: Coroutine[Any, Any, None]) -> None:
-    """Await something that has to be finished; a cancellation goes on afterwards."""
+    """Await something that has to be finished; a cancellation continues afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -4,8 +4,8 @@ Protected files that exist are mounted read-only in the sandbox. Those that do n
 made: a mount needs a mount point, so that eighty empty files would appear in the person's folder, in every `git status`
 and `git add` of the command, and stay there when we are killed; and below folders that do not exist yet nothing can be
 mounted at all. So the folder is looked through before and after. What was not there before is renamed, so that nothing
-takes it for what it pretended to be, nothing is lost, and the result of the command is an error that tells of it. This
-also catches a folder that was moved away, mounts and all, and made anew.
+mistakes it for what it pretended to be, nothing is lost, and the result of the command is an error that tells of it.
+This also catches a folder that was moved away, mounts and all, and made again.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def _is_new(path: str, before: Survey) -> bool:
 
 
 def _set_aside(one: Found) -> str:
-    """Give it a name that nothing looks for. A git folder also loses its HEAD: without it, it is none by any name."""
+    """Give it a name that nothing looks for. A git folder also loses its HEAD, so git no longer accepts it."""
     what = "it"
     try:
         if one.git:

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from glidepath._wire import Meta, replace
 from glidepath.errors import ConfigurationError
 from glidepath.sandbox.policy import Sandbox, SandboxError
-from glidepath.tools import Tool, ToolContext, closest, tool
+from glidepath.tools import Tool, ToolContext, tool
+from glidepath.tools.advice import closest
 from glidepath.workspace import file_tools
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox

@@ -8,7 +8,8 @@ from glidepath._wire import replace
 from glidepath.conformance import CallGuardContract, ContextStrategyContract, StopGuardContract
 from glidepath.conformance.guard_contract import batch
 from glidepath.context import SlidingWindow
-from glidepath.guards import EmptyAnswerGuard, RepetitionGuard
+from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards.stops import EmptyAnswerGuard
 from glidepath.messages import AssistantMessage, UserMessage
 from glidepath.spi import GuardVerdict, Recovery, Shaped, Stop
 

@@ -5,7 +5,8 @@ from hypothesis import given
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
-from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, TokenScaling, make_guards
+from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, TokenScaling
+from glidepath.guards.guard_set import make_guards
 from glidepath.messages import ImageBlock, ToolCall
 from glidepath.spi import Step
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from glidepath.guards import GuardrailsConfig, make_guards
+from glidepath.guards import GuardrailsConfig
+from glidepath.guards.guard_set import make_guards
 
 from .trace import Player, err, ladder, malformed, ok
 

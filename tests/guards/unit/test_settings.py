@@ -5,16 +5,9 @@ from decimal import Decimal
 import pytest
 
 from glidepath.errors import ConfigurationError
-from glidepath.guards import (
-    DEFAULT_NOTICE,
-    LANDING_NOTICE,
-    GracefulTurnLimit,
-    GuardrailsConfig,
-    MaxTokensRecovery,
-    TokenScaling,
-    make_guards,
-    make_stop_guards,
-)
+from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, MaxTokensRecovery, TokenScaling
+from glidepath.guards.guard_set import make_guards, make_stop_guards
+from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE
 
 COUNTS = (
     "max_tokens_recoveries",

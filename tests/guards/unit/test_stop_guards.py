@@ -2,7 +2,9 @@
 
 import pytest
 
-from glidepath.guards import GuardrailsConfig, make_stop_guards, stitch
+from glidepath.guards import GuardrailsConfig
+from glidepath.guards.guard_set import make_stop_guards
+from glidepath.guards.truncation import stitch
 from glidepath.messages import AssistantMessage
 from glidepath.spi import Stop
 

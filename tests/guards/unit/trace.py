@@ -3,7 +3,8 @@
 import json
 from typing import NamedTuple
 
-from glidepath.guards import GuardrailsConfig, make_guards, make_stop_guards
+from glidepath.guards import GuardrailsConfig
+from glidepath.guards.guard_set import make_guards, make_stop_guards
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.spi import Step
 

@@ -17,7 +17,7 @@ class RedactNumbers(Plugin):
 
 
 class MostToolCalls(ResourceConstraint):
-    """A run lands after so many tool calls."""
+    """A run lands after this many tool calls."""
 
     def __init__(self, most: int) -> None:
         self.most = most

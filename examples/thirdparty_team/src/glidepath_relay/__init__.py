@@ -41,7 +41,7 @@ class RelayCoordinator:
 
 
 class SourceCounter:
-    """Accepts what names at least so many different sources, as in [1]."""
+    """Accepts what names at least this many different sources, as in [1]."""
 
     def __init__(self, least: int = 2) -> None:
         self.least = least

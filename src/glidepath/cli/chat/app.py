@@ -204,7 +204,7 @@ class ChatApp(App[int]):
         self._draw()
 
     async def _answer_to(self, line: str) -> str | None:
-        """What a command answers; None when it has something to say to the model."""
+        """What a command answers; None when its text goes to the model."""
         name, _, rest = line.partition(" ")
         if ":" in name or name == "/prompts":
             text = await self.talk.prompt(line)
@@ -250,7 +250,7 @@ class ChatApp(App[int]):
         await self._note("\n".join(shown) + tail or "(no output)", "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
-        """Esc: stop the turn, keep what was said; what waits to be sent goes back into the line."""
+        """Esc: stop the turn, keep what was said; unsent messages go back into the line."""
         if self.query_one(Prompt).searching:
             self.query_one(Prompt).leave_search()
             return
@@ -260,7 +260,7 @@ class ChatApp(App[int]):
             line = self.query_one(Prompt)
             line.put_back(self._waiting)
             self._waiting.clear()
-            await self._note("(not sent: it is in the line again)")
+            await self._note("(not sent: it is back in the line)")
         if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
@@ -280,7 +280,7 @@ class ChatApp(App[int]):
         await self._leave(0, "left")
 
     async def _leave(self, code: int, why: str) -> None:
-        """Land what flies, then go: a run that was stopped is over in a moment."""
+        """Land the running turn, then leave: a run that was stopped is over in a moment."""
         self._waiting.clear()
         self.talk.interrupt(why)
         if self._asked is not None and not self._asked.done():
@@ -416,7 +416,7 @@ class ChatApp(App[int]):
         return decisions
 
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
-        """Show this in a box, and wait for a line that was typed after it stood there; None after Esc."""
+        """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
         box = [*rows, *([""] if rows else []), prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")]
         await self._add(Static(_colored(box), classes="ask", markup=False))
         self._pane.anchor()
@@ -444,7 +444,7 @@ class ChatApp(App[int]):
                 line.put_back([typed])
 
     async def on_key(self, event: keys.Key) -> None:
-        """Whatever has the focus, typing goes to the prompt."""
+        """Typing always goes to the prompt."""
         prompt = self.query_one(Prompt)
         if self.focused is not prompt and event.is_printable:
             prompt.focus()

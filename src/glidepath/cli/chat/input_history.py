@@ -60,7 +60,7 @@ class History:
         return self._draft
 
     def forget_place(self) -> None:
-        """What is typed from here on is a line of its own."""
+        """What is typed from here on is its own line."""
         self._at = None
 
     def search(self, words: str, before: int | None = None) -> int | None:

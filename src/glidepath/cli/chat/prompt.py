@@ -1,4 +1,4 @@
-"""Where one types: several lines, a history, and completion."""
+"""The input line: several lines, a history, and completion."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Prompt(TextArea):
 
     @property
     def value(self) -> str:
-        """What stands there."""
+        """The text in the line."""
         return self.text
 
     @value.setter
@@ -71,7 +71,7 @@ class Prompt(TextArea):
 
     @property
     def said(self) -> str:
-        """What stands there, without white space around it."""
+        """The text in the line, stripped."""
         return self.text.strip()
 
     @property
@@ -80,11 +80,11 @@ class Prompt(TextArea):
         return self._search is not None
 
     def put_back(self, texts: Sequence[str]) -> None:
-        """What was sent too early stands in the line again, before what is being typed."""
+        """Put a message that was sent too early back into the line, before what is being typed."""
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
     def forget_typed(self) -> str:
-        """Empty the line, and take no key that was pressed before now, wherever it is waiting; what stood there."""
+        """Empty the line and drop every key that was pressed before now; returns what was there."""
         self.since = Message().time
         self.leave_search()
         draft, self.value = self.said, ""
@@ -183,7 +183,7 @@ class Prompt(TextArea):
         self.post_message(self.Hint(f"{state} {self._search!r}  (Ctrl-R older, Enter takes it, Esc leaves)"))
 
     def leave_search(self) -> None:
-        """As if nothing had been searched."""
+        """Leave the search and restore the line."""
         if self._search is not None:
             self._search = None
             self.value = self._before

@@ -24,8 +24,8 @@ _BAR = 30
 def _cost(talk: Talk, _: str) -> str:
     totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
     if totals.cost is None:
-        return f"{figure(totals.usage.total)} tokens. There is no price for {talk.model}, so no sum of money."
-    rows = [f"{money(totals.cost)} so far, {figure(totals.usage.total)} tokens in {totals.runs} messages of yours."]
+        return f"{figure(totals.usage.total)} tokens. There is no price for {talk.model}, so the cost is unknown."
+    rows = [f"{money(totals.cost)} so far, {figure(totals.usage.total)} tokens in {totals.runs} of your messages."]
     if limit is not None:
         most = Decimal(str(limit))
         rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} are left.")
@@ -47,7 +47,7 @@ def _context(talk: Talk, _: str) -> str:
     if window:
         full = min(_BAR, _BAR * total // window)
         rows.append(f"of {figure(window)} the model can read [{'#' * full}{'.' * (_BAR - full)}]")
-    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins anew")
+    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins again")
     return "\n".join(rows)
 
 
@@ -60,7 +60,7 @@ def _diff(talk: Talk, _: str) -> str:
 
 def _undo(talk: Talk, _: str) -> str:
     if talk.busy:
-        return "A turn is in flight: Esc interrupts it."
+        return "A turn is running: Esc interrupts it."
     return "\n".join(talk.changes.undo())
 
 
@@ -70,7 +70,7 @@ def _export(talk: Talk, path: str) -> str:
     stamp = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M")
     file = talk.folder / (path or f"glidepath-{stamp}.md")
     if file.exists():
-        return f"{file} is there already: name another file."
+        return f"{file} already exists: name another file."
     try:
         file.write_text(transcript(talk.session.messages), encoding="utf-8")
     except OSError as error:

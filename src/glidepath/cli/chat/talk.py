@@ -30,14 +30,14 @@ __all__ = ["COMMANDS", "Talk"]
 
 COMMANDS = {
     "help": "what you can type",
-    "status": "what this conversation has used",
+    "status": "how much this conversation has used",
     "cost": "what it cost, and what is left",
     "context": "how much is sent with the next message",
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "diff": "what the agent has changed in files",
-    "undo": "put the files of the last turn back",
+    "undo": "undo the file changes of the last turn",
     "compact": "make the conversation shorter for the model",
     "export": "write the conversation to a file: /export [FILE]",
     "copy": "copy the last answer to the clipboard",
@@ -94,7 +94,7 @@ class Talk:
             await entered.__aexit__(None, None, None)
 
     async def prompt(self, line: str) -> str | None:
-        """The text of a server's prompt, for `/SERVER:PROMPT words`; None when it is no such line."""
+        """The text of a server's prompt, for `/SERVER:PROMPT words`; None for any other line."""
         from glidepath.cli.servers import prompt_of
 
         return await prompt_of(line, self.agent.config.tool_sources)
@@ -159,7 +159,7 @@ class Talk:
             self.status.phase = "ready"
 
     def idle_line(self, width: int) -> str:
-        """What is worth saying while nothing flies."""
+        """What is worth showing while nothing is running."""
         totals = self.session.totals
         parts = ["ready", f"{figure(totals.usage.total)} tokens", "" if totals.cost is None else money(totals.cost)]
         line = " \u00b7 ".join(part for part in parts if part)
@@ -174,7 +174,7 @@ class Talk:
         if name in SLASHES:
             return SLASHES[name](self, rest.strip())
         if name not in COMMANDS:
-            from glidepath.tools import closest
+            from glidepath.tools.advice import closest
 
             meant = closest(name, [*COMMANDS, *self.own])
             return f"There is no /{name}." + (f" Did you mean /{meant}?" if meant else " Type /help.")
@@ -209,10 +209,10 @@ class Talk:
         if not name:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         self.agent = make_agent(self._settings, self._world, model=name, plugins=(self.changes,))
         self.model = name
-        return f"From now on {name} answers."
+        return f"{name} answers from now on."
 
     def _tools(self, _: str) -> str:
         tools = self.agent.config.tools
@@ -220,7 +220,7 @@ class Talk:
         if not tools and servers:
             return "\n".join(servers)
         if not tools:
-            return "The model has no tools: leave, and say --tools read,list,grep."
+            return "The model has no tools. Restart with --tools read,list,grep."
         wide = max(len(tool.name) for tool in tools)
         rows = []
         for tool in tools:
@@ -230,21 +230,21 @@ class Talk:
 
     def _compact(self, _: str) -> str:
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         if self._stored:
-            return "What is in a store stays as it is; /clear begins a new conversation."
+            return "A stored conversation cannot be shortened; /clear starts a new one."
         messages = self.session.messages
         size = sizer(CharEstimator())
         sizes = [size(message) for message in messages]
         before = sum(sizes)
         shaped = Compact().shape(messages, sizes, before // 2, [0] if messages else [])
         if not shaped.dropped:
-            return "There is nothing to leave out."
+            return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
         return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
 
     async def resume(self, wanted: str) -> str:
-        """Go on with a conversation that the store keeps; without an id, the last ones are listed."""
+        """Continue a stored conversation; without an id, list the last ones."""
         from glidepath.errors import StoreError
         from glidepath.sessions.archive import read_journal
         from glidepath.sessions.finding import find_sessions
@@ -253,7 +253,7 @@ class Talk:
         if store is None:
             return "Sessions are not being saved. Restart with --store default."
         if self.busy:
-            return "A turn is in flight: Esc interrupts it."
+            return "A turn is running: Esc interrupts it."
         try:
             if not wanted:
                 found = (await find_sessions(store, limit=_LISTED + 1)).sessions
@@ -272,7 +272,7 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         said = last_answer(list(folded.messages))
         last = f"\n{said}" if said else ""
-        return f"{short(wanted)} goes on: {len(folded.messages)} messages.{last}"
+        return f"{short(wanted)} continues: {len(folded.messages)} messages.{last}"
 
     async def last_one(self, *, anywhere: bool) -> str:
         """The conversation to continue; raises `ConfigurationError` when there is none."""
@@ -318,7 +318,7 @@ class Talk:
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
     def own_prompt(self, line: str) -> str | None:
-        """What one of the own slash commands sends; None when it is none of them."""
+        """What one of the own slash commands sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
         text = None if name in COMMANDS else self.own.get(name)
         if text is None:

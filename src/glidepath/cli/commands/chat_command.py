@@ -1,6 +1,6 @@
 """Talk with an agent in a full-screen terminal.
 
-Every message is a run of its own with the limits that are set, but --max-budget-usd is for the whole conversation.
+Every message is its own run with the limits that are set, but --max-budget-usd is for the whole conversation.
 /help lists the commands.
 """
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="ID",
-        help="continue this one (a beginning of its id, or its name)",
+        help="continue this one (its id, the start of it, or its name)",
     )
-    which.add_argument("--last", action="store_true", help="continue the last one, of whatever folder")
+    which.add_argument("--last", action="store_true", help="continue the last one, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
     add_setting_flags(parser, leave_out=("output_format", "streaming"))
     add_config_flags(parser)

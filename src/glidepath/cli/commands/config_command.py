@@ -18,11 +18,11 @@ __all__ = ["add_arguments", "execute"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath config` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print the settings in force")
-    show.add_argument("--origin", action="store_true", help="also say where each comes from")
-    show.add_argument("--all", action="store_true", help="also those nobody set")
+    show = actions.add_parser("show", help="print the current settings")
+    show.add_argument("--origin", action="store_true", help="also show where each comes from")
+    show.add_argument("--all", action="store_true", help="also show defaults")
     show.add_argument("--json", action="store_true", help="as JSON")
-    check = actions.add_parser("check", help="check the settings as a run would, and run nothing")
+    check = actions.add_parser("check", help="check the settings as a run would, without running anything")
     for sub in (show, check):
         add_setting_flags(sub)
         add_config_flags(sub)
@@ -114,14 +114,14 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*):[^@\s]*@")
 HIDDEN = "***"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value as JSON has it, without what may be a secret: a password in an address, or a text so named."""
     from glidepath import _wire
 
     return _masked(_wire.plain(value, enc_hook=str))
 
 
-def _masked(value: Any, *, secret: bool = False) -> Any:
+def _masked(value: object, *, secret: bool = False) -> Any:
     if isinstance(value, dict):
         return {name: _masked(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -131,7 +131,7 @@ def _masked(value: Any, *, secret: bool = False) -> Any:
     return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "off"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Decide about a call of a paused run, from anywhere.
 
-The decision waits in the store, and whoever resumes the run obeys it. `glidepath runs show SESSION` lists the calls
-that wait. In a fleet, `glidepath fleet resume` decides and lets the run go on.
+The decision waits in the store, and resuming the run applies it. `glidepath runs show SESSION` lists the calls
+that wait. In a fleet, `glidepath fleet resume` decides and lets the run continue.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     decisions = decided(options)
     with_store(options, world, "decide", lambda store: decide(store, options.session, decisions))
-    world.note(f"noted: glidepath resume {options.session} goes on with it")
+    world.note(f"noted; to continue: glidepath resume {options.session}")
     return 0

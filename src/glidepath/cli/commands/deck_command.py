@@ -1,6 +1,6 @@
 """Open the flight deck on a store, on a demo fleet, or write a run into one HTML file.
 
-`glidepath deck` shows every run of a store and lets you take the controls. `--demo` flies a small scripted fleet.
+`glidepath deck` shows every run of a store and lets you take the controls. `--demo` starts a small scripted fleet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EXAMPLES = """\
 examples:
   glidepath deck                                   the runs of the default store
   glidepath deck --store postgresql://host/db      a fleet's
-  glidepath deck --demo                            a small fleet that flies by itself, no key needed
+  glidepath deck --demo                            a small demo fleet, no key needed
   glidepath deck export SESSION run.html           one run as a file that opens offline
 """
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("export",), help="export RUN FILE: write one self-contained page")
     parser.add_argument("run", nargs="?", metavar="RUN", help="the run or session to export")
     parser.add_argument("file", nargs="?", metavar="FILE", help="the file to write")
-    parser.add_argument("--demo", action="store_true", help="fly a small scripted fleet")
+    parser.add_argument("--demo", action="store_true", help="start a small scripted fleet")
     parser.add_argument(
         "--agent", action="append", default=[], metavar="[NAME=]MODULE:ATTR", help="an Agent to resume runs with"
     )

@@ -1,7 +1,7 @@
 """See in a minute what is different: a limit that lands, a budget that holds, a loop that is noticed.
 
 It runs on the embedded model, a real one of 135 million parameters: no key, no account, no network once the model is
-here. Where it cannot be had, a scripted one stands in. With a task of your own, one agent with one tool answers it.
+here. Where it is unavailable, a scripted model takes its place. With your own task, one agent with one tool answers it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.cli.world import World
+    from glidepath.spi import Model
 
 __all__ = ["NEXT", "add_arguments", "execute", "progress_line"]
 
@@ -30,7 +31,7 @@ _MEGA = 1_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath demo` takes."""
-    parser.add_argument("task", nargs="?", help="ask this instead, of an agent with an atlas of three cities")
+    parser.add_argument("task", nargs="?", help="ask this instead: one agent with an atlas of three cities")
     parser.add_argument(
         "--model", metavar="NAME", default=EMBEDDED, help=f"another model, or {SCRIPTED} (default: {EMBEDDED})"
     )
@@ -48,7 +49,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         if not fine and options.model == EMBEDDED and model.name != SCRIPTED:
             from glidepath.cli.scenes import scripted
 
-            world.write("\nThe embedded model does not work here, so a scripted one stands in. Once more:\n")
+            world.write("\nThe embedded model does not work here, so here it is again with a scripted model:\n")
             fine = asyncio.run(_play(scripted(), world))
     finally:
         getattr(model, "close", _nothing)()
@@ -60,7 +61,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _play(model: Any, world: World) -> bool:
+async def _play(model: Model, world: World) -> bool:
     """The scenes, one after the other; False as soon as the model fails."""
     from glidepath.cli.scenes import DemoStage
 
@@ -69,7 +70,7 @@ async def _play(model: Any, world: World) -> bool:
 
 
 def _model_or_script(name: str, world: World) -> Any:
-    """The model that is named; for the embedded one, a script when it cannot be had."""
+    """The model that is named; for the embedded one, a script when it is unavailable."""
     from glidepath.cli.agent_maker import make_model
     from glidepath.cli.scenes import scripted
     from glidepath.errors import ConfigurationError
@@ -86,8 +87,8 @@ def _model_or_script(name: str, world: World) -> Any:
         model = make_model(name, world)
     except ConfigurationError as error:
         world.write(
-            f"The embedded model cannot be had here: {str(error).splitlines()[0]}\n"
-            "So a scripted one stands in: what it says is made up, what the runtime does is real.\n"
+            f"The embedded model is not available: {str(error).splitlines()[0]}\n"
+            "A scripted model takes its place: what it says is made up, what the runtime does is real.\n"
         )
         return scripted()
     world.write(f"The model is {about}It is small, so watch what the runtime does, not what the model says.\n")

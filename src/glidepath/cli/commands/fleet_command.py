@@ -1,7 +1,7 @@
-"""Look at a fleet, and say what it may spend and how fast.
+"""Show a fleet, and set what it may spend and how fast.
 
 Without an action: its workers, its runs and its budgets. Quotas are for a day and a month in UTC; a quota that is left
-out is no limit. A model's rate is for the whole fleet, evenly spaced.
+out is unlimited. A model's rate is for the whole fleet, evenly spaced.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from glidepath.cli.shown import revealed
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.engines.dbos import Fleet, FleetStatus
 
 __all__ = ["add_arguments", "execute"]
 
@@ -25,30 +26,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath fleet` takes."""
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    actions.add_parser("status", help="its workers, what waits and what flies where, its budgets")
-    resumed = actions.add_parser("resume", help="let a paused run go on, inside its budgets; decide about a call first")
+    actions.add_parser("status", help="its workers, queued and running runs, budgets")
+    resumed = actions.add_parser(
+        "resume", help="let a paused run continue, inside its budgets; decide about a call first"
+    )
     resumed.add_argument("session", help="the run's session")
     add_decision(resumed, required=False)
-    told = actions.add_parser("send", help="send a message to a run, whichever worker flies it")
+    told = actions.add_parser("send", help="send a message to a run, on any worker")
     told.add_argument("session", help="the run's session")
     told.add_argument("message", nargs="+", help="what to say")
     stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
     stopped.add_argument("session", help="the run's session")
     stopped.add_argument("--reason", default="", help="what its result will say")
-    pruned = actions.add_parser("prune", help="forget runs that ended long ago; their ids can be used again")
-    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
-    budget = actions.add_parser("budget", help="what the whole fleet may use; nothing said takes the limit away")
+    pruned = actions.add_parser("prune", help="delete runs that ended long ago; their ids can be used again")
+    pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
+    budget = actions.add_parser("budget", help="what the whole fleet may use; without flags, remove the limit")
     _quota(budget, "", "in all")
     tenant = actions.add_parser("tenant", help="a tenant and its quotas")
     tenant.add_argument("name")
     _quota(tenant, "day-", "in a day")
     _quota(tenant, "month-", "in a month")
-    rate = actions.add_parser("rate", help="how often a model may be called; nothing said takes the limit away")
+    rate = actions.add_parser("rate", help="how often a model may be called; without flags, remove the limit")
     rate.add_argument("model")
     rate.add_argument("--requests", type=int, help="calls in a period")
     rate.add_argument("--tokens", type=int, help="tokens in a period")
     rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
-    rate.add_argument("--burst", type=int, default=1, help="calls that may follow each other at once (default: 1)")
+    rate.add_argument("--burst", type=int, default=1, help="calls that may come in one burst (default: 1)")
 
 
 def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
@@ -101,22 +104,22 @@ async def _act(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _resume(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _resume(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.resume(options.session, decided(options))
-    world.note(f"{options.session} goes on")
+    world.note(f"{options.session} continues")
 
 
-async def _send(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _send(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.send(options.session, " ".join(options.message))
     world.note(f"sent to {options.session}")
 
 
-async def _stop(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _stop(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     await fleet.stop(options.session, options.reason)
     world.note(f"asked {options.session} to stop")
 
 
-async def _prune(options: argparse.Namespace, fleet: Any, world: World) -> None:
+async def _prune(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     gone = await fleet.prune(older_than=options.days * _DAY)
     world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
 
@@ -124,8 +127,8 @@ async def _prune(options: argparse.Namespace, fleet: Any, world: World) -> None:
 _RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
 
 
-def _lines(workers: list[Any], accounts: list[Any], status: Any) -> list[str]:
-    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is at work"]
+def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:
+    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is running"]
     short = f", {status.short} of them short of budget" if status.short else ""
     lines.append(
         f"runs: {status.queued} queued, {status.running} running{short}, {status.waiting} waiting for a person, "
@@ -150,5 +153,5 @@ def _short(worker: str) -> str:
     return f"{host.partition('/')[0]} {pid}".strip()
 
 
-def _most(value: Any, sign: str = "") -> str:
+def _most(value: object, sign: str = "") -> str:
     return "any" if value is None else f"{sign}{value}"

@@ -1,4 +1,4 @@
-"""Make a new session from a turn of another one, which stays as it is.
+"""Make a new session from a turn of another one, which does not change.
 
 Prints the id of the new session. Continue with `glidepath resume ID`; calls that the original made after that turn are
 listed, because no fork undoes them.

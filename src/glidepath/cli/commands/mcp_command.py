@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tested = actions.add_parser("test", help="start servers and show their tools")
     tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
     pinned = actions.add_parser("pin", help="remember what servers offer now, in glidepath.mcp.lock")
-    differs = actions.add_parser("diff", help="show what is different from what was pinned")
-    approved = actions.add_parser("approve", help="look at what changed and pin it")
+    differs = actions.add_parser("diff", help="show what differs from the pins")
+    approved = actions.add_parser("approve", help="review the changes and pin them")
     approved.add_argument("--tool", action="append", default=[], help="only this tool; may be repeated")
     approved.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     login = actions.add_parser("login", help='log in to servers with auth = "oauth", in the browser')
@@ -89,7 +89,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
     from glidepath.errors import ConfigurationError
-    from glidepath.tools import closest
+    from glidepath.tools.advice import closest
 
     known = {server.name: (server, where) for server, where in found}
     for name in names:
@@ -117,7 +117,7 @@ def _list(found: list[tuple[McpServer, str]], world: World) -> int:
 
 
 def _lock(path: Path, world: World) -> Lock | None:
-    """The lock; a damaged one is said, and counts as none here."""
+    """The lock; a damaged one is reported and treated as missing."""
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import read_lock
 
@@ -128,7 +128,7 @@ def _lock(path: Path, world: World) -> Lock | None:
         return None
 
 
-async def _login(servers: list[McpServer], options: Any, world: World) -> int:
+async def _login(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     import webbrowser
 
     from glidepath.mcp.oauth_login import Login, forget_login
@@ -140,7 +140,7 @@ async def _login(servers: list[McpServer], options: Any, world: World) -> int:
     code = 0
     for server in [one for one in servers if one.link.auth == "oauth"]:
         if options.forget:
-            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'there was no login'}\n")
+            world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'not logged in'}\n")
             continue
         async with Login(visit) as login:
             supply = await _opened(server.configured(auth=login, connect_timeout=300.0), world)
@@ -155,7 +155,7 @@ async def _login(servers: list[McpServer], options: Any, world: World) -> int:
 
 
 async def _opened(server: McpServer, world: World) -> McpSupply | None:
-    """A connection to the server, whatever is pinned; None, and why, when it cannot be had."""
+    """A connection to the server, whatever is pinned; None, and why, when it cannot be made."""
     from glidepath.tools.sources import SourceError
 
     supply = server.configured(pins="off").open()
@@ -168,7 +168,7 @@ async def _opened(server: McpServer, world: World) -> McpSupply | None:
     return supply
 
 
-async def _test(servers: list[McpServer], options: Any, world: World) -> int:
+async def _test(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     code = 0
     for server in servers:
         supply = await _opened(server, world)
@@ -193,7 +193,7 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shown import revealed
     from glidepath.errors import GlidepathError
-    from glidepath.tools import as_result
+    from glidepath.tools.results import as_result
 
     name, text = call
     tool = {one.name: one for one in await supply.tools()}.get(name)
@@ -214,7 +214,7 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     return int(result.is_error)
 
 
-async def _pin(servers: list[McpServer], _options: Any, world: World) -> int:
+async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
 
     path = lock_path(servers[0].link)
@@ -254,7 +254,7 @@ async def _differences(server: McpServer, lock: Lock | None, world: World) -> tu
     return "\n".join(parts), now
 
 
-async def _diff(servers: list[McpServer], _options: Any, world: World) -> int:
+async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
     from glidepath.mcp.pins import lock_path
 
     lock = _lock(lock_path(servers[0].link), world)
@@ -267,11 +267,11 @@ async def _diff(servers: list[McpServer], _options: Any, world: World) -> int:
             world.write(found[0])
             code = 1
         else:
-            world.write(f"{server.name}: as it was pinned\n")
+            world.write(f"{server.name}: unchanged\n")
     return code
 
 
-async def _approve(servers: list[McpServer], options: Any, world: World) -> int:
+async def _approve(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.consent import somebody
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
@@ -289,7 +289,7 @@ async def _approve(servers: list[McpServer], options: Any, world: World) -> int:
                 f"{server.name} has no tool {', '.join(unknown)}; there are {', '.join({**pinned, **now}) or 'none'}"
             )
         if not said:
-            world.write(f"{server.name}: as it was pinned\n")
+            world.write(f"{server.name}: unchanged\n")
             continue
         world.write(said)
         if not options.yes:

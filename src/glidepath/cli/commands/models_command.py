@@ -60,7 +60,7 @@ def _state(extra: str, key: str, world: World) -> str:
         if not found:
             return f"not installed: {install_line(extra)}"
     if key and not world.environ.get(key):
-        return f"ready when {key} is set"
+        return f"ready once {key} is set"
     return "ready" if extra != "local" or _pulled() else "ready for a file; `glidepath models pull` fetches smollm2"
 
 

@@ -1,7 +1,7 @@
-"""Go on with a run that was stopped, limited, paused or killed.
+"""Continue a run that was stopped, limited, paused or killed.
 
-It needs the store that the run was made with, and the same model and tools. The meters go on where they stood; a limit
-that you name here replaces the old one.
+It needs the store that the run was made with, and the same model and tools. The meters continue where they stood; a
+limit that you name here replaces the old one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["add_arguments", "execute"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath resume` takes."""
-    parser.add_argument("session", nargs="?", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
     parser.add_argument("--last", action="store_true", help="the last session, instead of an id")
     parser.add_argument(
         "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
-    """Go on; the exit code says how it ended."""
+    """Continue; the exit code says how it ended."""
     import asyncio
 
     from glidepath.cli.agent_maker import assume_store, make_agent, make_changes
@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.errors import ConfigurationError, StoreError
 
     if bool(options.session) == options.last:
-        raise ConfigurationError("say which session: its id, the beginning of it, its name, or --last")
+        raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
     settings = gather(options, world)
     assume_store(settings, "resume")
     changes = make_changes(settings, world)

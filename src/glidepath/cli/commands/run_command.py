@@ -15,7 +15,9 @@ from glidepath.cli.extras import install_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from glidepath.agent import Agent
     from glidepath.cli.file_changes import Changes
     from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.screens import Screen
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.messages import UserMessage
     from glidepath.outcome import RunResult
-    from glidepath.run import CancelToken
+    from glidepath.run import CancelToken, RunStream
 
 __all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
 
@@ -40,26 +42,24 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath run` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "task", nargs="*", help="what to do; - reads standard input, as does no task at all when it is a pipe"
-    )
+    parser.add_argument("task", nargs="*", help="what to do; - reads standard input (the default in a pipe)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--continue", dest="go_on", action="store_true", help="ask in the last session of this folder"
+        "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
-    which.add_argument("-r", "--resume", metavar="ID", help="ask in this session (a beginning of its id, or its name)")
-    which.add_argument("--last", action="store_true", help="ask in the last session, of whatever folder")
+    which.add_argument(
+        "-r", "--resume", metavar="ID", help="continue this session (its id, the start of it, or its name)"
+    )
+    which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the session")
-    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture, too")
+    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
     )
-    parser.add_argument("-o", "--out", metavar="FILE", help="write the answer to a file, too")
-    parser.add_argument(
-        "-p", "--print", dest="plain", action="store_true", help="print the answer as it is, no status line"
-    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="also write the answer to a file")
+    parser.add_argument("-p", "--print", dest="plain", action="store_true", help="print the raw answer, no status line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results at length")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results in full")
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -74,8 +74,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.attachments import picture, with_pictures
 
     pictures = [picture(world.folder / name) for name in options.image]
-    asks_for_old = options.go_on or options.last or options.resume
-    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or asks_for_old:
+    wants_it_kept = options.go_on or options.last or options.resume or options.name
+    if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
     output = None
     if options.json_schema is not None:
@@ -97,7 +97,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return asyncio.run(whole())
 
 
-async def _old_session(options: argparse.Namespace, agent: Any, world: World) -> str | None:
+async def _old_session(options: argparse.Namespace, agent: Agent, world: World) -> str | None:
     """The session that the question belongs to; None for a new one."""
     from glidepath.cli.session_names import last_here, last_session, session_named
     from glidepath.errors import ConfigurationError
@@ -115,8 +115,8 @@ async def _old_session(options: argparse.Namespace, agent: Any, world: World) ->
     )
 
 
-def _must_be_writable(path: Any) -> None:
-    """Rather now than when the answer is paid for."""
+def _must_be_writable(path: Path) -> None:
+    """Fail now rather than after paying for the answer."""
     from glidepath.errors import ConfigurationError
 
     try:
@@ -147,7 +147,11 @@ def read_task(words: list[str], world: World) -> str:
 
 
 def make_screen(
-    settings: LoadedSettings, agent: Any, world: World, options: Any = None, changes: Changes | None = None
+    settings: LoadedSettings,
+    agent: Agent,
+    world: World,
+    options: argparse.Namespace | None = None,
+    changes: Changes | None = None,
 ) -> Screen:
     """The screen that the output format and the terminal call for."""
     from glidepath.cli.screens import JsonScreen, PlainScreen, StreamScreen
@@ -187,7 +191,7 @@ def make_screen(
 
 
 async def fly(
-    agent: Any,
+    agent: Agent,
     task: str | UserMessage | None,
     screen: Screen,
     settings: LoadedSettings,
@@ -245,7 +249,7 @@ async def fly(
     return exit_code(result, caught.number)
 
 
-async def _label(agent: Any, session: str | None, name: str | None, world: World) -> None:
+async def _label(agent: Agent, session: str | None, name: str | None, world: World) -> None:
     """What `--continue` means here, and what the session is called."""
     from glidepath.cli.session_names import remember_here
     from glidepath.errors import ConfigurationError, StoreError
@@ -288,7 +292,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
 
 
 def _lost(result: RunResult, *, begun: bool) -> bool:
-    """True when the store failed and there is nothing to go on with: it never began, or is somebody else's."""
+    """True when the store failed and there is nothing to continue with: it never began, or another process owns it."""
     cause = result.cause
     if cause is None or cause.source != "store":
         return False
@@ -297,8 +301,8 @@ def _lost(result: RunResult, *, begun: bool) -> bool:
 
 
 async def _fly_on(
-    agent: Any,
-    stream: Any,
+    agent: Agent,
+    stream: RunStream,
     screen: Screen,
     settings: LoadedSettings,
     world: World,
@@ -307,7 +311,7 @@ async def _fly_on(
     *,
     changes: Changes | None = None,
 ) -> RunResult:
-    """Until the run has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the run has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
     from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.approval import decide
@@ -331,7 +335,7 @@ async def _fly_on(
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
-    """The command that continues a session: with what was said on this command line, and without a password.
+    """The command that continues a session: with the flags of this command line, and without a password.
 
     A limit that was hit is raised: without that, the run would end at once again.
     """
@@ -355,7 +359,7 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
 
 
 def said_flags(settings: LoadedSettings) -> list[str]:
-    """What of this command line has to be said again, for the same model, tools and store."""
+    """What of this command line has to be repeated, for the same model, tools and store."""
     words: list[str] = []
     for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
         value = settings.get(key)
@@ -365,18 +369,18 @@ def said_flags(settings: LoadedSettings) -> list[str]:
     return words
 
 
-async def _close_store(agent: Any) -> None:
+async def _close_store(agent: Agent) -> None:
     if agent.config.store is not None:
         await agent.config.store.close()
 
 
-async def _consume(stream: Any, screen: Screen, token: CancelToken) -> RunResult:
+async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> RunResult:
     async with stream:
         async for event in stream:
             try:
                 screen.show(event)
             except BrokenPipeError:
-                token.cancel("nobody reads the output any more")
+                token.cancel("nothing reads the output any more")
                 raise
     ended: RunResult = stream.result
     return ended

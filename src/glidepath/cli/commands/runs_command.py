@@ -1,6 +1,6 @@
-"""Look at what a store keeps, and look after it.
+"""Inspect and maintain the runs in a store.
 
-A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` flies again
+A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` replays
 without a model or a tool; `stop` reaches a run in any process within a second.
 """
 
@@ -13,11 +13,19 @@ from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import BY_KEY, SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from glidepath.agent import Agent
     from glidepath.cli.world import World
+    from glidepath.messages import ToolCall
+    from glidepath.outcome import Snapshot
+    from glidepath.sessions.fold import Folded
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
+_STOPPABLE = (None, "", "paused")  # a paused run is stopped by whoever takes it up
 _OF_STORE = ("store", "redact")
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
@@ -25,27 +33,28 @@ _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_ST
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath runs` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listed = actions.add_parser("list", help="the runs in the store, the last written first")
-    listed.add_argument("--children", action="store_true", help="the runs of child agents, too")
-    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most so many")
+    listed = actions.add_parser("list", help="list the runs in the store, newest first")
+    listed.add_argument("--children", action="store_true", help="also the runs of child agents")
+    listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="one JSON object a line")
-    shown = _named(actions.add_parser("show", help="one run: how it stands, what it used, its messages"))
+    shown = _named(actions.add_parser("show", help="one run: its state, usage and messages"))
     shown.add_argument("--json", action="store_true", help="as one JSON object")
-    shown.add_argument("-n", "--limit", type=int, metavar="N", help="the last so many messages")
-    shown.add_argument("--plot", action="store_true", help="how each limit was used up, turn by turn")
+    shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
+    shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
     stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="what its result will say")
     exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
     exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="take in what export wrote")
+    imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
-    pruned = actions.add_parser("prune", help="forget runs that ended long ago")
-    pruned.add_argument("--days", type=float, default=30, help="older than so many days (default: 30)")
-    _named(actions.add_parser("repair", help="keep what is whole of a damaged journal, and say what is not"))
+    pruned = actions.add_parser("prune", help="delete runs that ended long ago")
+    pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
+    _named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
     _named(
         actions.add_parser(
-            "replay", help="fly a journal again with the settings of its run, call no model and no tool, and compare"
+            "replay",
+            help="replay a journal with the settings of its run, without calling a model or a tool, and compare",
         )
     )
     for name, action in actions.choices.items():
@@ -54,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     return parser
 
 
@@ -87,7 +96,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath import _wire
     from glidepath.cli.shelved import as_json, lines
     from glidepath.errors import ConfigurationError
@@ -105,11 +114,11 @@ async def _list(options: argparse.Namespace, store: Any, world: World, _: Any) -
     elif found:
         world.write("".join(f"{line}\n" for line in lines(found)))
     else:
-        world.note("no run is kept here")
+        world.note("there are no runs in this store")
     return 0
 
 
-async def _show_team(session: str, store: Any, world: World) -> int:
+async def _show_team(session: str, store: SessionStore, world: World) -> int:
     from glidepath.cli.shown import revealed
     from glidepath.cli.team_board import TeamBoard, happened, report
     from glidepath.errors import ConfigurationError
@@ -132,7 +141,7 @@ async def _show_team(session: str, store: Any, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _show(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     if options.plot:
         from glidepath.cli.burndown_view import plot_session
 
@@ -142,7 +151,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World, _: Any) -
     return await show_session(options.session, store, world, last=options.limit)
 
 
-async def _show_json(session: str, store: Any, world: World) -> int:
+async def _show_json(session: str, store: SessionStore, world: World) -> int:
     from glidepath import _wire
     from glidepath.sessions.archive import show
 
@@ -152,8 +161,8 @@ async def _show_json(session: str, store: Any, world: World) -> int:
     return 0
 
 
-async def show_session(session: str, store: Any, world: World, *, last: int | None = None) -> int:
-    """Print one session: how it stands, what it used, its messages with the numbers of their turns."""
+async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
+    """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import money, printable
     from glidepath.sessions.archive import show
@@ -204,8 +213,8 @@ async def show_session(session: str, store: Any, world: World, *, last: int | No
     return 0
 
 
-def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
-    """The calls without a result, each with what becomes of it when the run is resumed."""
+def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
+    """The calls without a result, each with what to do with it when the run is resumed."""
     from glidepath.sessions.recover import open_calls
 
     result = folded.result
@@ -220,35 +229,35 @@ def _waiting(folded: Any, snapshot: Any) -> list[tuple[Any, str]]:
             again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
             found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
         else:
-            found.append((call, "imported; a person is asked" if folded.foreign else "had not begun"))
+            found.append((call, "imported; a person will be asked" if folded.foreign else "had not begun"))
     return found
 
 
-def _with(call: Any, arguments: Any) -> Any:
+def _with(call: ToolCall, arguments: Mapping[str, Any]) -> Any:
     from glidepath._wire import replace
 
     return replace(call, arguments=arguments)
 
 
-async def _stop(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _stop(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
     from glidepath.sessions.finding import each_session
 
     async for entry in each_session(store, prefix=options.session, roots=False):
-        if entry.session_id == options.session and entry.summary.get("outcome"):
-            world.note(f"{options.session} has ended already ({standing(entry)})")
+        if entry.session_id == options.session and entry.summary.get("outcome") not in _STOPPABLE:
+            world.note(f"{options.session} has already ended ({standing(entry)})")
             return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")
     return 0
 
 
-async def _export(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _export(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     return await export_session(options, store, world)
 
 
-async def export_session(options: argparse.Namespace, store: Any, world: World) -> int:
+async def export_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import export_journal
@@ -264,12 +273,12 @@ async def export_session(options: argparse.Namespace, store: Any, world: World) 
     return 0
 
 
-async def _import(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _import(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     return await import_session(options, store, world)
 
 
-async def import_session(options: argparse.Namespace, store: Any, world: World) -> int:
-    """Take in what was exported."""
+async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    """Import what was exported."""
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
 
@@ -281,7 +290,7 @@ async def import_session(options: argparse.Namespace, store: Any, world: World) 
     return 0
 
 
-async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _prune(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
@@ -289,7 +298,7 @@ async def _prune(options: argparse.Namespace, store: Any, world: World, _: Any) 
     return 0
 
 
-async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any) -> int:
+async def _repair(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
     from glidepath.cli.shown import call_line
     from glidepath.sessions.archive import repair
 
@@ -304,9 +313,10 @@ async def _repair(options: argparse.Namespace, store: Any, world: World, _: Any)
     return 0
 
 
-async def _replay(options: argparse.Namespace, store: Any, world: World, agent: Any) -> int:
+async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent | None) -> int:
     from glidepath.agent.replay import replay
 
+    assert agent is not None  # noqa: S101 - replay makes one
     done = await replay(agent, store, options.session)
     if done.same:
         until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""

@@ -1,6 +1,6 @@
-"""Send a message to a run, in whatever process it flies.
+"""Send a message to a run, in any process.
 
-A run in flight tells its model after the turn it is in. While nothing flies in the session, the message waits for the
+A run tells its model after the turn it is in. While nothing runs in the session, the message waits for the
 next run there, or for the resume. It is in the store until a run has taken it.
 """
 

@@ -1,4 +1,4 @@
-"""Find, look at, label, fork, carry and delete the sessions in a store.
+"""Find, show, label, fork, move and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
 and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 __all__ = ["act_on_store", "add_arguments", "add_fork_arguments", "add_store_flags", "execute", "fork"]
 
@@ -31,25 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="the sessions in the store, the newest first")
     searched = actions.add_parser("search", help="sessions with this text in their title, task or id")
-    searched.add_argument("text", help="what to look for, in any case")
+    searched.add_argument("text", help="what to look for, ignoring case")
     for page in (listed, searched):
         add_filters(page)
         page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
-        page.add_argument("--cursor", metavar="TEXT", help="where the next page begins, as the last one said")
+        page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="one JSON object a line")
-    _named(actions.add_parser("show", help="one session: how it stands, what it used, its messages by turn"))
+    _named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
     tagged = _named(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
-    tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="take one away; may be repeated")
-    tagged.add_argument("--title", metavar="TEXT", help="what to call it; '' takes the title away")
+    tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="remove a tag; may be repeated")
+    tagged.add_argument("--title", metavar="TEXT", help="the title; '' removes it")
     add_fork_arguments(actions.add_parser("fork", help="make a new session from a turn of this one"))
     exported = _named(actions.add_parser("export", help="write a session and its children as JSON lines"))
     exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="take in what export wrote")
+    imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
-    _add_delete(actions.add_parser("delete", help="forget sessions, with their children and all that belongs to them"))
-    moved = actions.add_parser("migrate", help="carry every session over into another store, as it is")
+    _add_delete(
+        actions.add_parser("delete", help="delete sessions with their children and everything that belongs to them")
+    )
+    moved = actions.add_parser("migrate", help="copy every session into another store, unchanged")
     moved.add_argument(
         "target",
         nargs="?",
@@ -62,15 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", nargs="*", metavar="SESSION", help="the sessions' ids")
-    parser.add_argument("--older-than", metavar="TIME", help="all that were not active within the last 12h, 30d, 8w")
+    parser.add_argument("--older-than", metavar="TIME", help="all that were inactive for 12h, 30d, 8w")
     parser.add_argument("--tag", help="of those, only the ones with this tag")
     parser.add_argument(
         "--state",
         default="completed",
         metavar="WORD",
-        help="of those, only the ones whose last run ended so, or any (default: completed)",
+        help="of those, only the ones whose last run ended in this state, or any (default: completed)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say how many that are")
+    parser.add_argument("--dry-run", action="store_true", help="only print how many there are")
 
 
 def add_store_flags(parser: argparse.ArgumentParser) -> None:
@@ -86,12 +89,12 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--as", dest="name", metavar="ID", help="the id of the new session")
     which.add_argument(
-        "--rewind", action="store_true", help="take this session itself back; what it was is kept under another id"
+        "--rewind", action="store_true", help="rewind this session itself; its old state is kept under another id"
     )
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id, the beginning of it, or its name")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     return parser
 
 
@@ -126,7 +129,7 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shelved import as_json, lines, query_of
     from glidepath.sessions.finding import find_sessions
@@ -145,7 +148,7 @@ async def _list(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import show_session
     from glidepath.cli.shown import revealed
     from glidepath.sessions.finding import each_session
@@ -163,7 +166,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
     return await show_session(options.session, store, world)
 
 
-async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _tag(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.sessions.cards import checked_tags
     from glidepath.sessions.finding import annotate, each_session
 
@@ -178,8 +181,8 @@ async def _tag(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
-    """Make a fork, and say what lies behind it."""
+async def fork(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    """Make a fork, and list the effects after it."""
     from glidepath.cli.shown import call_line, revealed
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.forking import fork, rewind
@@ -201,19 +204,19 @@ async def fork(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _export(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import export_session
 
     return await export_session(options, store, world)
 
 
-async def _import(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _import(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import import_session
 
     return await import_session(options, store, world)
 
 
-async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _delete(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import remove_sessions
 
@@ -222,9 +225,9 @@ async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
     if options.older_than is not None:
         return await _expire(options, store, world)
     if options.dry_run:
-        raise ConfigurationError("--dry-run goes with --older-than")
+        raise ConfigurationError("--dry-run needs --older-than")
     if options.tag is not None:
-        raise ConfigurationError("--tag goes with --older-than: a session that is named is deleted whatever its tags")
+        raise ConfigurationError("--tag needs --older-than: a named session is deleted whatever its tags")
     for session in options.sessions:
         await store.load(session)
     gone = await remove_sessions(store, options.sessions)
@@ -235,7 +238,7 @@ async def _delete(options: argparse.Namespace, store: Any, world: World) -> int:
     return 1 if left else 0
 
 
-async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _expire(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.shelved import seconds_of
     from glidepath.sessions.finding import expired, prune
 
@@ -251,7 +254,7 @@ async def _expire(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _migrate(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _migrate(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.stores import migrate_store
 
     return await migrate_store(options.target, store, world)

@@ -1,4 +1,4 @@
-"""Fly your configuration against misbehaving models and tools, before production does.
+"""Run your configuration against misbehaving models and tools, before production does.
 
 The model and the tools are replaced; limits, guards, plugins and constraints are yours. Nothing is called outside.
 Exit code 0: no hole found. 1: there are holes, and each comes with advice. 2: usage.
@@ -24,23 +24,23 @@ _WIDE = 80
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath sim` takes."""
-    parser.add_argument("--agent", metavar="MODULE:NAME", help="fly this Agent or LoopConfig instead of a file's")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="fly every specimen N times (default: 1)")
+    parser.add_argument("--agent", metavar="MODULE:NAME", help="run this Agent or LoopConfig instead of a file's")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="run every scenario N times (default: 1)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="a specimen or a family; repeatable"
+        "--only", action="append", default=[], metavar="NAME", help="a scenario or a family of them; repeatable"
     )
-    parser.add_argument("--list", action="store_true", help="list the specimens and what each of them does")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and what each of them does")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every flight and finding as JSON; - prints it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page")
     parser.add_argument(
-        "--tune", metavar="STORE", help="fly nothing: replay the runs of this store and propose guard thresholds"
+        "--tune", metavar="STORE", help="run nothing: replay the runs of this store and propose guard thresholds"
     )
-    parser.add_argument("--no-real-time", action="store_true", help="leave out what needs real threads and seconds")
+    parser.add_argument("--no-real-time", action="store_true", help="skip scenarios that need real threads and seconds")
     add_config_flags(parser)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
-    """Fly, print the table and the advice."""
+    """Run, print the table and the advice."""
     if options.list:
         return _list(world)
     if options.tune is not None:
@@ -173,7 +173,7 @@ def _show(report: Report, world: World) -> None:
         f"\n{contained} of {len(report.flights)} flights contained, {report.cpu_seconds:g} s of CPU time\n"
     )
     if report.skipped:
-        world.stdout.write(f"not flown, for want of tools: {', '.join(report.skipped)}\n")
+        world.stdout.write(f"not run, because the configuration has no tools: {', '.join(report.skipped)}\n")
     from textwrap import fill
 
     for finding in report.findings:

@@ -1,4 +1,4 @@
-"""Give a fleet a run.
+"""Submit a run to a fleet.
 
 The run's session is printed at once; `glidepath runs show` and `runs stop` take it. With --wait the answer is printed,
 too, and the exit code says how the run ended.
@@ -7,12 +7,13 @@ too, and the exit code says how the run ended.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.outcome import RunResult
 
 __all__ = ["add_arguments", "execute"]
 
@@ -23,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", nargs="*", help="what to do; - reads standard input")
     add_store_flag(parser)
     parser.add_argument("--tenant", help="who pays: the run counts against this tenant's day and month")
-    parser.add_argument("--session", metavar="ID", help="the run's own id: submitted twice, it is one run")
-    parser.add_argument("--wallet", metavar="NAME", help="the run spends from this wallet in the fleet's store, too")
+    parser.add_argument("--session", metavar="ID", help="the run's id: submitting it twice starts one run")
+    parser.add_argument("--wallet", metavar="NAME", help="also spend from this wallet in the fleet's store")
     parser.add_argument("--wait", action="store_true", help="wait for the answer")
 
 
@@ -57,8 +58,12 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
         return _show(await fleet.result(session), world)
 
 
-def _show(result: Any, world: World) -> int:
+def _show(result: RunResult | None, world: World) -> int:
     from glidepath.cli.exits import exit_code
+
+    if result is None:
+        world.note("the run has not ended: it is waiting for a person, or still running")
+        return 1
 
     world.stdout.write(f"{result.text}\n")
     if result.cause is not None:

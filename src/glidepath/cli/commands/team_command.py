@@ -1,4 +1,4 @@
-"""Give a team one goal: plan, work, review, and a board of the steps meanwhile.
+"""Give a team of agents one goal and watch its steps.
 
 The result goes to standard output, the board and the report to the error stream. The first Ctrl-C lets what is running
 deliver, the second stops it. On a terminal you are asked about calls that need approval.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from glidepath.cli.signals import Caught
     from glidepath.cli.team_board import TeamScreen
+    from glidepath.cli.teamfile import TeamFile
     from glidepath.cli.world import World
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
@@ -29,14 +30,14 @@ examples:
   glidepath team run team.toml 'a note about bees' --store teams.db --plan-only
   glidepath team resume team.toml request_0123456789abcdef --store teams.db
 
-exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waits for a person, 130 Ctrl-C
+exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waiting for a person, 130 Ctrl-C
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath team` takes."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("action", choices=("run", "resume"), help="carry out a goal, or continue a request")
+    parser.add_argument("action", choices=("run", "resume"), help="work toward a goal, or continue a request")
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
@@ -62,7 +63,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
     if options.action == "resume" and not options.store:
-        raise ConfigurationError("resume needs --store FILE, the one that the team was run with")
+        raise ConfigurationError("resume needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
         raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
     try:
@@ -71,7 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
 
 
-async def _fly(file: Any, options: argparse.Namespace, world: World) -> int:
+async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
     from glidepath.cli.agent_maker import make_store
     from glidepath.cli.signals import catching
@@ -112,7 +113,7 @@ async def _decided(
     go_on: Callable[..., Awaitable[TeamResult]],
     caught: Caught,
 ) -> TeamResult:
-    """Until the team has ended, or waits for a decision that nobody is there to make."""
+    """Continue until the team has ended, or needs a decision that nobody can make."""
     from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
 
     while caught.number is None:
@@ -142,7 +143,7 @@ def _who(outcome: StepOutcome) -> str:
 
 
 def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
-    """The tools of whoever waits."""
+    """The tools of the member that is waiting."""
     if outcome.senior:
         senior = getattr(team.coordinator, "senior", None)
         return () if senior is None else senior.config.tools
@@ -203,9 +204,9 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
     if options.store:
         world.note(f"to continue: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):
-            world.note("you are asked on a terminal; --approve all or --approve deny decide without you")
+            world.note("run it on a terminal to be asked, or pass --approve all or --approve deny")
     else:
-        world.note("nothing is kept: run it with --store FILE to go on later")
+        world.note("nothing was saved: run it with --store FILE to continue later")
 
 
 def _again(options: argparse.Namespace, request_id: str) -> str:

@@ -1,6 +1,6 @@
-"""Trust a folder's configuration, list the folders you trust, or take trust back.
+"""Trust a folder's configuration, list the folders you trust, or revoke trust.
 
-A configuration file that merely lies in a folder can only narrow what an agent may do. Trust lets it do the rest. It
+A configuration file that only lies in a folder can only narrow what an agent may do. Trust lets it do the rest. It
 holds for the files as they are: when one of them changes, you are asked again.
 """
 
@@ -45,7 +45,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if action == "revoke":
         return _revoke(world.folder / (options.path or "."), world)
     if options.path is not None:
-        raise ConfigurationError(f"{options.path} is one word too many; `glidepath trust --help` says what it takes")
+        raise ConfigurationError(f"unexpected argument {options.path!r}; `glidepath trust --help` lists what it takes")
     if action == "list":
         return _list(world)
     return _trust(_folder(world.folder / (action or ".")), world, yes=options.yes)
@@ -99,7 +99,7 @@ def _folder(path: Path) -> Path:
     if path.name in COVERED and path.is_file():
         return path.parent
     if not path.is_dir():
-        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` says what trust takes")
+        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` lists what it takes")
     return path
 
 

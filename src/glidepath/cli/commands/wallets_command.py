@@ -1,4 +1,4 @@
-"""Look at the wallets in a store, and say what they may spend.
+"""Show the wallets in a store, and set what they may spend.
 
 A wallet is a budget that is kept in a store: every run that draws from it, in any process, stays within it. Runs of the
 command line draw from one with --wallet NAME, programs with Budget(..., name=NAME, store=store). `set` makes a wallet,
@@ -14,6 +14,9 @@ from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from glidepath.agent.overdue import WalletKeeper
     from glidepath.cli.world import World
     from glidepath.spi.sessions import Wallet
 
@@ -27,17 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
     _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
-    changed = _named(actions.add_parser("set", help="make a wallet, or outrank the limits that programs give it"))
-    changed.add_argument("--max-cost", metavar="USD", help="dollars in a period, or in all")
-    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens in a period, or in all")
-    changed.add_argument(
-        "--per", choices=("day", "month"), help="of a new wallet: its limits are for each day or month"
-    )
-    changed.add_argument("--parent", metavar="NAME", help="of a new wallet: the wallet that it draws from, too")
-    changed.add_argument("--as-declared", action="store_true", help="give the programs their say again")
+    changed = _named(actions.add_parser("set", help="make a wallet, or override the limits that programs give it"))
+    changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
+    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens per period, or in total")
+    changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
+    changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
+    changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
     _named(actions.add_parser("close", help="refuse every further call; runs in flight land"))
-    _named(actions.add_parser("open", help="allow a closed wallet to be drawn from again"))
-    _named(actions.add_parser("remove", help="forget a wallet that no run holds, and its history"))
+    _named(actions.add_parser("open", help="reopen a closed wallet"))
+    _named(actions.add_parser("remove", help="delete an unused wallet and its history"))
     for action in actions.choices.values():
         add_setting_flags(action, leave_out=_OF_A_FLIGHT)
         add_config_flags(action)
@@ -76,7 +77,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(str(error)) from None
 
 
-async def _list(_: argparse.Namespace, store: Any, world: World) -> int:
+async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
 
     await sweep(store)
@@ -85,7 +86,7 @@ async def _list(_: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _exists(store: Any, name: str) -> bool:
+async def _exists(store: WalletKeeper, name: str) -> bool:
     from glidepath.errors import StoreError
 
     try:
@@ -96,16 +97,16 @@ async def _exists(store: Any, name: str) -> bool:
         return False
 
 
-async def _one(store: Any, name: str) -> Wallet:
+async def _one(store: WalletKeeper, name: str) -> Wallet:
     from glidepath.errors import StoreError
 
     found = await store.wallets(name)
     if not found:
         raise StoreError(f"there is no wallet {name!r:.80} in this store", kind="missing")
-    return found[0]  # type: ignore[no-any-return]
+    return found[0]
 
 
-async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
     from glidepath.cli.shown import revealed
     from glidepath.ledger import dollars
@@ -128,7 +129,7 @@ async def _show(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent import Budget, Limits
     from glidepath.errors import ConfigurationError
     from glidepath.ledger import pico
@@ -137,10 +138,12 @@ async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
     if options.max_tokens is not None and options.max_tokens < 0:
         raise ConfigurationError(f"--max-tokens must be at least 0, not {options.max_tokens}")
     if options.as_declared == (money is not None or options.max_tokens is not None):
-        raise ConfigurationError("say what it may spend, with --max-cost or --max-tokens, or --as-declared; not both")
+        raise ConfigurationError("pass --max-cost or --max-tokens, or else --as-declared")
     if await _exists(store, options.name):
         if options.per or options.parent:
-            raise ConfigurationError(f"wallet {options.name!r:.80} exists: --per and --parent are of a new wallet")
+            raise ConfigurationError(
+                f"wallet {options.name!r:.80} already exists: --per and --parent are only for a new wallet"
+            )
         await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
     else:
         if options.as_declared:
@@ -153,13 +156,13 @@ async def _set(options: argparse.Namespace, store: Any, world: World) -> int:
     return 0
 
 
-async def _close(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _close(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     await store.close_wallet(options.name, closed=options.action == "close")
     world.stdout.write(f"{_line(await _one(store, options.name))}\n")
     return 0
 
 
-async def _remove(options: argparse.Namespace, store: Any, world: World) -> int:
+async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.overdue import sweep
 
     await sweep(store)
@@ -195,5 +198,5 @@ def _limits(wallet: Wallet) -> str:
     return ", ".join(part for part in (cost, tokens) if part is not None)
 
 
-def _amount(tokens: int, cost: Any) -> str:
+def _amount(tokens: int, cost: Decimal) -> str:
     return f"${cost:f}, {tokens} tokens"

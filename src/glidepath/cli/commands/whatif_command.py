@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.svg and plot is None:
         raise ConfigurationError("--svg needs --plot LIMIT: the limit to plot")
     if not (options.limits or options.prices or options.guards or plot):
-        raise ConfigurationError("say what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
+        raise ConfigurationError("tell it what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
     store = make_store(options.store or DEFAULT_STORE, world)
 
     async def look() -> tuple[list[Flown], list[str]]:
@@ -180,11 +180,11 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((one.cost for one in fates), Decimal(0))
-    then = sum((one.cost if one.trip is None else min(one.cost, one.trip.cost) for one in fates), Decimal(0))
+    then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
     runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
     world.write(
         f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
-        f"cost {money(paid)} as flown, {money(then)} so\n"
+        f"cost {money(paid)} and would have been {money(then)}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Fly the runs that are submitted to a fleet.
+"""Work through the runs that are submitted to a fleet.
 
 Every worker of a fleet has the same store, in PostgreSQL. Start as many as you like, on as many machines: a run goes to
 one of them, and when that one dies, to another. The first Ctrl-C or SIGTERM lets the runs in flight end for a while,
@@ -8,12 +8,13 @@ the second does not wait; what is not done by then is finished by others.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.engines.dbos import Worker
 
 __all__ = ["add_arguments", "execute"]
 
@@ -27,15 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="NAME=MODULE:ATTRIBUTE",
         action="append",
-        help="an agent and where it is: an Agent, a LoopConfig, or a function that makes one; may be repeated",
+        help="an agent and where to find it: an Agent, a LoopConfig, or a function that makes one; may be repeated",
     )
     parser.add_argument("--concurrency", type=int, default=8, help="runs of each agent at a time (default: 8)")
     parser.add_argument(
-        "--lease", type=seconds, default=10.0, help="silent for so long, a worker is taken for dead (default: 10s)"
+        "--lease", type=seconds, default=10.0, help="a worker silent for this long is presumed dead (default: 10s)"
     )
     parser.add_argument("--poll", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)")
     parser.add_argument(
-        "--drain", type=seconds, default=20.0, help="how long runs may go on after a stop (default: 20s)"
+        "--drain", type=seconds, default=20.0, help="how long runs may continue after a stop (default: 20s)"
     )
 
 
@@ -71,7 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         return 1
 
 
-async def _serve(worker: Any, world: World, drain: float) -> int:
+async def _serve(worker: Worker, world: World, drain: float) -> int:
     import asyncio
     import os
     import signal
@@ -89,7 +90,7 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
         last.append(timer)
         worker.stop(now=len(caught) > 1)
         if len(caught) == 1:
-            world.note("no more runs are taken; those in flight may end. Again to hand them over now")
+            world.note("taking no more runs; finishing the current ones. Press again to hand them over now")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
@@ -103,11 +104,11 @@ async def _serve(worker: Any, world: World, drain: float) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
     code = 128 + caught[0] if caught else 0
-    if worker.cut_off:  # threads of DBOS wait for the database for ever, and Python for them; all is in the database
+    if worker.cut_off:  # threads of DBOS wait for the database forever, and Python for them; all is in the database
         os._exit(code)
     return code
 
 
-async def _say(worker: Any, world: World) -> None:
+async def _say(worker: Worker, world: World) -> None:
     await worker.started()
-    world.note(f"worker {worker.id.split('|')[1]} is at work: {', '.join(sorted(worker.agents))}")
+    world.note(f"worker {worker.id.split('|')[1]} is running: {', '.join(sorted(worker.agents))}")

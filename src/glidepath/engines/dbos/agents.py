@@ -1,4 +1,4 @@
-"""Which agent a name stands for in a worker: an import path, an `Agent`, a `LoopConfig`, or what makes one of them."""
+"""Resolves agent names in a worker: an import path, an `Agent`, a `LoopConfig`, or a function that makes one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _imported(name: str, path: str) -> Any:
 def _with_store(name: str, config: LoopConfig, store: object) -> Agent:
     if config.store is not None:
         raise ConfigurationError(
-            f"agent {name!r} has a store of its own: leave store=... out, a worker writes to the fleet's"
+            f"agent {name!r} has its own store: leave store=... out, a worker writes to the fleet's"
         )
     if config.durability == "exit":
         raise ConfigurationError(

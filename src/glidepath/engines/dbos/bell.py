@@ -1,4 +1,4 @@
-"""The bell of a fleet: one connection that hears what others say, so that nobody has to look again and again."""
+"""The bell of a fleet: one connection that receives notifications, so that nothing has to poll."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Queue = deque["asyncio.Future[None]"]
 
 
 class Bell:
-    """Hears that a budget has room again, and that runs were queued. Without a line it hears nothing, and says so."""
+    """Hears that a budget has room again, and that runs were queued. Without a connection it reports that."""
 
     def __init__(self, dsn: str, timeout: float) -> None:
         self._dsn = dsn
@@ -35,7 +35,7 @@ class Bell:
         return self._line is not None and not self._line.is_closed()
 
     async def listen(self) -> None:
-        """Have a line; raises `StoreError` when there is none to be had."""
+        """Connect; raises `StoreError` when that fails."""
         if self._loop is not asyncio.get_running_loop():  # the first time, or on another loop
             self._loop, self._lock, self._line = asyncio.get_running_loop(), asyncio.Lock(), None
         async with self._lock:
@@ -61,7 +61,7 @@ class Bell:
             self.on_queued()
 
     def ring(self, whose: str | None) -> None:
-        """Let the first who waits for a budget of this tenant ask again."""
+        """Let the first waiter for a budget of this tenant ask again."""
         queue = self._queues.get(whose)
         while queue:
             turn = queue.popleft()
@@ -71,7 +71,7 @@ class Bell:
 
     @contextmanager
     def turn(self, whose: str | None) -> Iterator[asyncio.Future[None]]:
-        """A place in the queue of a tenant: done when something came back since. Take it, ask, and only then wait."""
+        """A place in a tenant's queue, done once something came back. Take it, ask, and only then wait."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(whose, deque())
         queue.append(turn)

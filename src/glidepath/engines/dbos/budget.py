@@ -1,4 +1,4 @@
-"""The budget of one run in a fleet: what was drawn from the database, and more of it before each call that needs it."""
+"""The budget of one run in a fleet: what was drawn from the database, and more before each call that needs it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PLENTY = 1 << 60
 class FleetBudget(Budget):
     """The parent of one leg of one run. Its root holds what was granted to the run, and draws when a call needs more.
 
-    A grant belongs to the run, not to the worker: whoever goes on with the run goes on with its grant. What the run
-    had spent before is in its journal.
+    A grant belongs to the run, not to the worker: the worker that continues the run also continues its grant. What the
+    run had spent before is in its journal.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FleetBudget(Budget):
         return False
 
     async def _waited(self, asked: Amount, least: Amount) -> Drawn:
-        """Ask again whenever something came back, and every few seconds in case that nobody said so."""
+        """Ask again whenever something comes back, and every few seconds in case a notification is lost."""
         bell, now = self.ledger.bell, asyncio.get_running_loop().time
         since = now()
         while True:
@@ -166,7 +166,7 @@ class FleetBudget(Budget):
         return drawn
 
     def nearly_empty(self) -> str | None:
-        """The wallet; the fleet has no name of its own: the reason says that the budget is nearly used up."""
+        """The wallet; the fleet itself has no name, so the reason just says "budget"."""
         return None if self.purse is None else self.purse.nearly_empty()
 
     async def pace(self, run: Run, tokens: int) -> None:
@@ -204,7 +204,7 @@ def _cause(drawn: Drawn) -> StopCause:
 
 
 def _tired(drawn: Drawn) -> StopCause:
-    """What others hold would be enough, and has not come back for too long."""
+    """Give up waiting for what others hold."""
     name = drawn.tight or FLEET
     return StopCause(
         source=f"budget of {name}",
@@ -214,6 +214,6 @@ def _tired(drawn: Drawn) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The ledger cannot be reached, or is another's by now: nothing more may be spent."""
+    """The ledger is unreachable or now belongs to another worker: spend nothing more."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

@@ -1,4 +1,4 @@
-"""DBOS has one instance for a process and a logger of its own. Both are kept in here."""
+"""DBOS has one instance per process and its own logger. Both are contained here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Relay(logging.Handler):
-    """What DBOS says is for whoever looks for a fault: on our own logger, for debugging but for what is an error."""
+    """What DBOS logs is for debugging: on our own logger, at debug level unless it is an error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = logging.ERROR if record.levelno >= logging.CRITICAL else logging.DEBUG
@@ -29,7 +29,7 @@ class _Relay(logging.Handler):
 
 
 class _Hush:
-    """How many are inside, and how the logger was before the first of them."""
+    """How many users there are, and the logger's state before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -42,7 +42,7 @@ _hush = _Hush()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While anybody is inside, DBOS prints nothing; its logger is as it was afterwards."""
+    """While inside, DBOS prints nothing; its logger is restored afterwards."""
     logger = logging.getLogger("dbos")
     with _hush.lock:
         if not _hush.inside:
@@ -63,12 +63,12 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def alone(dbos: object) -> Iterator[None]:
-    """While inside, this process has a worker; `ConfigurationError` when it has one already, or a DBOS of its own."""
+    """While inside, this process has a worker; raises `ConfigurationError` when it already has one, or its own DBOS."""
     if not _busy.acquire(blocking=False):
-        raise ConfigurationError("this process has a worker already: start another process for another one")
+        raise ConfigurationError("this process already has a worker: start another process for another worker")
     try:
         if getattr(dbos, "_dbos_global_instance", None) is not None:
-            raise ConfigurationError("this process uses DBOS already: give the worker a process of its own")
+            raise ConfigurationError("this process already uses DBOS: give the worker its own process")
         yield
     finally:
         _busy.release()

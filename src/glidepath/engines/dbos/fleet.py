@@ -24,7 +24,7 @@ from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
 from glidepath.setting import check_sendable
-from glidepath.tools import closest
+from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
     from glidepath.messages import Message
@@ -66,7 +66,7 @@ class Fleet:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             with quiet():
@@ -149,14 +149,14 @@ class Fleet:
             await asyncio.sleep(FIRST_WAIT)
 
     async def resume(self, session: str, decisions: Mapping[str, Decision] | None = None) -> None:
-        """Let a paused run go on in the fleet, inside its budgets and its tenant; `decisions` are by call id.
+        """Let a paused run continue in the fleet, inside its budgets and its tenant; `decisions` are by call id.
 
         What was decided before with `glidepath.sessions.inbox.decide` counts as well. To do it twice is to do it once.
         Raises `ConfigurationError` for a run that is not paused, and `QuotaError` while a kill switch holds it.
         """
         outcome, _ = await self.ledger.outcome(session)
         if outcome not in (None, "paused"):
-            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run goes on")
+            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run continues")
         why = await held(self.ledger, session)
         if why is not None:
             raise _held(why)
@@ -166,7 +166,7 @@ class Fleet:
             await self._take_up(session)
 
     async def _take_up(self, session: str) -> None:
-        """Put a paused run into its queue again, once the engine has written down that it paused."""
+        """Queue a paused run again, once the engine has recorded the pause."""
         until = asyncio.get_running_loop().time() + STARTING
         while not await self._in_thread(self._enqueue_again, session):
             if asyncio.get_running_loop().time() >= until:
@@ -175,16 +175,16 @@ class Fleet:
         await self.ledger.announce()
 
     async def send(self, session: str, message: str | Message, *, note_id: str | None = None) -> None:
-        """Send a message to a run, whichever worker flies it; see `glidepath.sessions.inbox.send`."""
+        """Send a message to a run, on any worker; see `glidepath.sessions.inbox.send`."""
         await self.ledger.outcome(session)
         await send(self.store, session, message, note_id=note_id)
 
     async def status(self) -> FleetStatus:
-        """How many runs wait, fly, have paused and have failed; how old the oldest is; and who flies what."""
+        """How many runs are queued, running, paused and failed; how old the oldest is; and which worker runs what."""
         return await status_of(self.ledger)
 
     async def prune(self, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
-        """Remove sessions that ended so many seconds ago, with their runs, children and what the engine knows of them.
+        """Remove sessions that ended at least this many seconds ago, with their runs, children and engine records.
 
         Their ids can be used again. What tenants used in days and months before that is forgotten, too.
         """
@@ -197,7 +197,7 @@ class Fleet:
         return (await self.ledger.outcome(session))[0]
 
     async def wait(self, session: str, timeout: float | None = None) -> str:  # noqa: ASYNC109 - seconds of a person
-        """Wait until a run has ended and say how; raises `TimeoutError`."""
+        """Wait until a run has ended and return how; raises `TimeoutError`."""
         wait = FIRST_WAIT
         async with asyncio.timeout(timeout):
             while True:
@@ -208,9 +208,9 @@ class Fleet:
                 wait = min(1.5 * wait, LONGEST_WAIT)
 
     async def result(self, session: str) -> RunResult | None:
-        """The whole result, with its messages, from the journal; None while the run has not ended, or goes on.
+        """The whole result, with its messages, from the journal; None while the run has not ended, or continues.
 
-        Raises `ConfigurationError` for a run that could not be flown at all, with what was wrong.
+        Raises `ConfigurationError` for a run that could not be started at all, with what was wrong.
         """
         outcome, error = await self.ledger.outcome(session)
         if outcome is None:
@@ -224,7 +224,7 @@ class Fleet:
         if result is None and outcome == "paused":
             return None
         if result is None:
-            raise ConfigurationError(f"run {session!r} was not flown: {error or outcome}")
+            raise ConfigurationError(f"run {session!r} was not run: {error or outcome}")
         return result
 
     async def stop(self, session: str, reason: str = "") -> None:
@@ -239,7 +239,7 @@ class Fleet:
     async def set_budget(
         self, *, tokens: int | None = None, cost: Decimal | str | int | None = None, runs: int | None = None
     ) -> None:
-        """What the whole fleet may use, counted from the first time it was set; without any limit it counts no more."""
+        """What the whole fleet may use, counted from the first time it was set; without limits, stop counting."""
         quota = Quota(tokens=tokens, cost=cost, runs=runs)
         await self.ledger.set_budget(None if (tokens, cost, runs) == (None, None, None) else quota)
 
@@ -380,7 +380,7 @@ def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
         )
     meant = closest(agent, offered)
     hint = f"; did you mean {meant!r}?" if meant else ""
-    return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There is: {', '.join(offered)}")
+    return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There are: {', '.join(offered)}")
 
 
 def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
@@ -398,7 +398,7 @@ def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     for session in sessions:
         _check_id(session)
     if len(set(sessions)) != len(sessions):
-        raise ConfigurationError("sessions has an id twice: each run needs one of its own")
+        raise ConfigurationError("sessions has a duplicate id: each run needs its own")
     return list(tasks), list(sessions)
 
 
@@ -419,13 +419,13 @@ def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
         return ConfigurationError(f"there is no tenant {tenant!r}: make it with Fleet.set_tenant")
     if refused == "other":
         return ConfigurationError(
-            f"session {session!r} is a run of this fleet with another task, agent or tenant: take another id"
+            f"session {session!r} is a run of this fleet with another task, agent or tenant: use another id"
         )
     if refused == "session":
         return ConfigurationError(
-            f"session {session!r} is in the store already, and no run of this fleet: take another id"
+            f"session {session!r} is already in the store, but not a run of this fleet: use another id"
         )
     budget, _, why = refused.partition(": ")
     if budget == "held":
         return _held(why)
-    return QuotaError(f"the run was refused, the quota of {budget} is used up: {why}", budget=budget)
+    return QuotaError(f"the run was refused because the quota of {budget} is used up: {why}", budget=budget)

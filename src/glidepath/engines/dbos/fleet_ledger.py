@@ -1,4 +1,4 @@
-"""The fleet's ledger in PostgreSQL: who may spend what, who is at work, which model may be called when."""
+"""The fleet's ledger in PostgreSQL: who may spend what, which workers are alive, and when each model may be called."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
@@ -20,6 +20,9 @@ from glidepath.outcome import dollars
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.setting import checked_int, checked_seconds
+
+if TYPE_CHECKING:
+    from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
 __all__ = ["Drawn", "FleetAccount", "FleetLedger", "Look", "Quota"]
@@ -61,7 +64,7 @@ class FleetAccount(Value, frozen=True, kw_only=True):
 
 
 class Look(Value, frozen=True, kw_only=True):
-    """What a worker must know before it flies a leg of a run."""
+    """What a worker must know before it runs a leg of a run."""
 
     tenant: str | None
     outcome: str | None
@@ -69,11 +72,11 @@ class Look(Value, frozen=True, kw_only=True):
     limits_tokens: bool
     limits_money: bool
     held: str | None = None
-    """Why it must not fly now: a kill switch is thrown."""
+    """Why it must not run now: a kill switch is thrown."""
 
 
 class Drawn(Value, frozen=True, kw_only=True):
-    """What a draw came to: granted, wait, refused or fenced; what the run holds now, and what is still to be had."""
+    """The result of a draw: granted, wait, refused or fenced; what the run holds now, and what is left."""
 
     verdict: str
     tokens: int | None = None
@@ -109,7 +112,7 @@ class FleetLedger:
     # --- connections ------------------------------------------------------------------------------------------
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection; while the database restarts, again: each of these may be done twice.
+        """Do it on a connection, and again while the database restarts: every operation may be repeated.
 
         These connections do not wait for the disk. What a run has drawn is in the log of the database before the commit
         of its journal that is written before the call, and that one waits for the disk: with the commit, the draw is
@@ -147,9 +150,9 @@ class FleetLedger:
         await self._do(lambda connection: connection.execute(query, *arguments))
 
     async def _for_good(self, *statements: tuple[Any, ...]) -> None:
-        """What an operator says is on the disk when this returns."""
+        """Operator settings are on disk when this returns."""
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
                 await connection.execute(_ON_DISK)
                 for query, *arguments in statements:
@@ -157,7 +160,7 @@ class FleetLedger:
 
         await self._do(work)
 
-    async def _prepare(self, connection: Any) -> None:
+    async def _prepare(self, connection: PostgresConnection) -> None:
         if self._ready:
             return
         layout, parts = await self._versions(connection)
@@ -174,7 +177,7 @@ class FleetLedger:
             raise StoreError(f"the fleet's tables have layout {layout}; this version knows {LAYOUT}", kind="schema")
         self._ready = True
 
-    async def _versions(self, connection: Any) -> tuple[int | None, int]:
+    async def _versions(self, connection: PostgresConnection) -> tuple[int | None, int]:
         """The layout of the tables, None when there are none; and how new the functions are."""
         layout, parts = None, 0
         if await connection.fetchval("SELECT to_regclass('glidepath_workers') IS NOT NULL"):
@@ -184,7 +187,7 @@ class FleetLedger:
         return layout, parts
 
     async def close(self) -> None:
-        """Let go of the connections; they are opened again when they are needed."""
+        """Close the connections; they reopen when needed."""
         pool, self._pool = self._pool, None
         await self.bell.close()
         if pool is not None:
@@ -198,7 +201,7 @@ class FleetLedger:
     # --- budgets, tenants, rates ------------------------------------------------------------------------------
 
     async def set_budget(self, quota: Quota | None) -> None:
-        """What the whole fleet may use, from now to the end of time; None takes the limit away, and its count."""
+        """What the whole fleet may use, in total; None removes the limit and its count."""
         if quota is None:
             await self._for_good(("DELETE FROM glidepath_budgets WHERE name = $1", FLEET), (_TELL,))
             return
@@ -218,7 +221,7 @@ class FleetLedger:
         )
         now = "UPDATE glidepath_budgets SET max_tokens = $2, max_money = $3, max_runs = $4 WHERE name = $1"
 
-        async def work(connection: Any) -> None:
+        async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
                 await connection.execute(_ON_DISK)
                 await connection.execute(made, name, *days, *months)
@@ -232,7 +235,7 @@ class FleetLedger:
     async def set_rate(
         self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
     ) -> None:
-        """How often a model may be called by the whole fleet; both None takes the limit away."""
+        """How often a model may be called by the whole fleet; both None removes the limit."""
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
         checked_int("requests", requests)
@@ -269,10 +272,10 @@ class FleetLedger:
     # --- one run ----------------------------------------------------------------------------------------------
 
     async def look(self, session: str, *, taken: bool = False) -> Look | None:
-        """How a run stands, and whether anything above it is limited; None when it was never submitted.
+        """The state of a run, and whether anything above it is limited; None when it was never submitted.
 
-        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried for
-        ever.
+        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried
+        forever.
         """
         row = await self._fetchrow(
             "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
@@ -297,13 +300,13 @@ class FleetLedger:
         )
 
     async def left(self, session: str) -> None:
-        """A worker was given a run and cannot read it: that is not counted."""
+        """A worker cannot read a run it took: do not count the attempt."""
         await self._execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
 
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
         """How a run ended, and what was wrong with it; (None, None) while it has not.
 
-        One that paused may go on outside the fleet, too: how it ended then is what its session says.
+        One that paused may continue outside the fleet, too: how it ended then is what its session says.
         """
         row = await self._fetchrow(
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
@@ -316,7 +319,7 @@ class FleetLedger:
         return row["outcome"], row["error"]
 
     async def open(self, session: str, leg: int, worker: str) -> None:
-        """A leg of a run begins: whatever an earlier leg still says about money is refused from here on.
+        """A leg of a run begins: from here on, messages of earlier legs about money are refused.
 
         `leg` is the fencing token of the session, so that the ledger and the journal have the same owner.
         """
@@ -340,7 +343,7 @@ class FleetLedger:
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
-        async def work(connection: Any) -> Any:
+        async def work(connection: PostgresConnection) -> Any:
             if not on_disk:
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
             async with connection.transaction():
@@ -352,7 +355,7 @@ class FleetLedger:
     async def settle(
         self, session: str, leg: int | None, spent: Amount, outcome: str | None, error: str | None
     ) -> bool:
-        """A leg is over (None: the last one): what was not spent goes back. False when another has begun since."""
+        """A leg is over (None: the last one): what was not spent goes back. False when another leg has begun since."""
         return bool(
             await self._fetchval(
                 "SELECT glidepath_close($1, $2, $3, $4, $5, $6)",
@@ -366,26 +369,26 @@ class FleetLedger:
         )
 
     async def fail(self, session: str, error: str) -> None:
-        """A run can never go on: it ends here, and keeps what it has drawn, because nobody knows what it spent."""
+        """A run can never continue: it ends here, and keeps what it has drawn, because what it spent is unknown."""
         await self._fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
 
     async def announce(self) -> None:
-        """Say that runs were queued: whoever has nothing to do looks."""
+        """Say that runs were queued: idle workers look."""
         await self._execute(f"NOTIFY {QUEUED}")
 
     async def write_off(self, silent: float) -> None:
-        """What is held by runs that nobody has flown for `silent` seconds counts as spent until somebody does."""
+        """What is held by runs that no worker has touched for `silent` seconds counts as spent until one does."""
         while await self._fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
             pass
 
     async def slot(self, model: str, tokens: int) -> float:
-        """Take the next slot of a model; how many seconds it is away."""
+        """Take the next slot of a model; returns the seconds until then."""
         return float(await self._fetchval("SELECT glidepath_slot($1, $2)", model, tokens))
 
     # --- workers ----------------------------------------------------------------------------------------------
 
     async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
-        """A worker begins: from here on it must be heard of."""
+        """A worker begins: from here on it must renew its lease."""
         await self._execute(
             f"INSERT INTO glidepath_workers VALUES($1, {_NOW} + $2, {_NOW}, $3)",
             worker,
@@ -394,7 +397,7 @@ class FleetLedger:
         )
 
     async def beat(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
-        """Renew a worker's lease. Is it known; whose lease is over; who else is there; which models have a rate."""
+        """Renew a worker's lease; returns whether it is known, expired workers, live workers, rated models."""
         query = (
             f"WITH mine AS (UPDATE glidepath_workers SET expires = {_NOW} + $2 WHERE id = $1) "  # noqa: S608
             f"SELECT id, expires < {_NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
@@ -408,9 +411,9 @@ class FleetLedger:
         return any(row["id"] == worker for row in workers), late, others, rated
 
     async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
-        """Runs that were taken from a queue and are flown by nobody who is heard of, and by whom they were taken.
+        """Runs taken from a queue that no known worker is running, and who took them.
 
-        `flown` are those that this worker flies.
+        `flown` are those that this worker runs.
         """
         rows = await self._fetch(
             "SELECT workflow_uuid, executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND name = $1 "
@@ -423,7 +426,7 @@ class FleetLedger:
         return [(row["workflow_uuid"], row["executor_id"] or "") for row in rows]
 
     async def put_back(self, worker: str, sessions: Sequence[str]) -> None:
-        """Back into their queues with these runs, as DBOS does it with all those of a worker."""
+        """Put these runs back into their queues, as DBOS does for a whole worker."""
         await self._execute(
             "UPDATE dbos.workflow_status SET status = 'ENQUEUED', owner_xid = NULL, started_at_epoch_ms = NULL "
             "WHERE workflow_uuid = ANY($1) AND status = 'PENDING' AND executor_id = $2",
@@ -440,7 +443,7 @@ class FleetLedger:
         )
 
     async def crew(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The workers whose lease is not over, and the agents they have."""
+        """The workers with a valid lease, and their agents."""
         rows = await self._fetch(
             f"SELECT id, agents FROM glidepath_workers WHERE expires >= {_NOW} ORDER BY started"  # noqa: S608
         )

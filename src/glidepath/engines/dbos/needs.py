@@ -1,4 +1,4 @@
-"""What only a fleet needs is imported when it is used, and named when it is missing."""
+"""Imports what only a fleet needs, on first use, and names the extra if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often DBOS looks into its tables: at once when there is something to see, seldom otherwise.
+"""How often DBOS polls its tables: at once when there is work, rarely otherwise.
 
 Its threads sleep in the `wait` of the events that stop them. Here they sleep in ours: it returns when somebody rings,
 never more often than DBOS itself would look, and now and then in any case. While nobody listens for the bell of the
@@ -32,14 +32,14 @@ class Pace:
         self._seen: dict[int, int] = {}  # the rings that each thread knew when it last looked
 
     def take(self, event: threading.Event) -> None:
-        """The threads that wait for this event keep to our pace from now on."""
+        """Make the threads that wait for this event follow our pace."""
         stop, wait = event.set, event.wait
         there: Any = event
         there.wait = partial(self._wait, event, wait)
         there.set = partial(self._set, stop)
 
     def ring(self) -> None:
-        """There is something to see; from any thread."""
+        """Wake the threads; safe from any thread."""
         with self._bell:
             self._rings += 1
             self._bell.notify_all()

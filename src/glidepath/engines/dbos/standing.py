@@ -1,4 +1,4 @@
-"""How a fleet stands: what waits, what flies and where, what has failed; and what of it is old enough to go."""
+"""The state of a fleet: what is queued, what runs where, what has failed; and which of it is old enough to delete."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session W
 """  # noqa: S608 - constants of ours
 _RUNS = f"""
 SELECT f.session, f.agent, f.tenant, f.outcome, s.owner, {_NOW} - f.submitted AS age,
-  s.owner IS NOT NULL AND s.expires >= {_NOW} AS flies
+  s.owner IS NOT NULL AND s.expires >= {_NOW} AS running
 FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session
-WHERE f.outcome IS NULL OR f.outcome = 'paused' ORDER BY flies DESC, f.submitted LIMIT $1
+WHERE f.outcome IS NULL OR f.outcome = 'paused' ORDER BY running DESC, f.submitted LIMIT $1
 """  # noqa: S608 - constants of ours
 
 
 class FleetRun(Value, frozen=True, kw_only=True):
-    """One run that has not ended: `state` is "queued", "running" or "paused", `worker` who flies it."""
+    """One run that has not ended: `state` is "queued", "running" or "paused", `worker` who runs it."""
 
     session: str
     agent: str
@@ -43,7 +43,7 @@ class FleetRun(Value, frozen=True, kw_only=True):
 
 
 class FleetStatus(Value, frozen=True, kw_only=True):
-    """How many runs wait in the queues, fly, wait for a person, and have failed; and the first of them one by one."""
+    """How many runs are queued, running, waiting for a person, and failed; and the first of them one by one."""
 
     queued: int
     running: int
@@ -51,14 +51,14 @@ class FleetStatus(Value, frozen=True, kw_only=True):
     """Paused: a person has to decide."""
     failed: int
     short: int
-    """Of those that fly: how many wait for room in a budget."""
+    """Of the running ones: how many wait for room in a budget."""
     oldest: float | None
     """Seconds since the oldest run that waits in a queue was submitted; None when none does."""
     runs: tuple[FleetRun, ...]
 
 
 async def status_of(ledger: FleetLedger, most: int = _SHOWN) -> FleetStatus:
-    """How the fleet stands, with at most so many runs one by one: those in flight first, then the oldest."""
+    """The state of the fleet, with at most this many runs listed: those in flight first, then the oldest."""
     counts = await ledger._fetchrow(_COUNTS)  # noqa: SLF001 - of the same house
     rows = await ledger._fetch(_RUNS, most)  # noqa: SLF001
     workers = {_process(worker): worker for worker, _ in await ledger.crew()}
@@ -67,8 +67,8 @@ async def status_of(ledger: FleetLedger, most: int = _SHOWN) -> FleetStatus:
             session=row["session"],
             agent=row["agent"],
             tenant=row["tenant"],
-            state="paused" if row["outcome"] else "running" if row["flies"] else "queued",
-            worker=workers.get(_process(row["owner"]), row["owner"]) if row["flies"] else None,
+            state="paused" if row["outcome"] else "running" if row["running"] else "queued",
+            worker=workers.get(_process(row["owner"]), row["owner"]) if row["running"] else None,
             age=row["age"],
         )
         for row in rows
@@ -82,7 +82,7 @@ def _process(owner: str | None) -> str:
 
 
 async def forget_old(ledger: FleetLedger, seconds: float) -> None:
-    """Forget runs whose session is gone, and what tenants used in days and months that ended so long ago.
+    """Forget runs whose session is gone, and what tenants used in days and months that ended this long ago.
 
     A run whose session is removed goes with it; these are those of before. A budget that a run in flight or in a queue
     still counts on stays.

@@ -13,7 +13,7 @@ SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=
 
 
 class FleetStore(PostgresStore):
-    """A `PostgresStore` that claims a session only as it was read: one that was another's since is read again."""
+    """A `PostgresStore` that claims a session only as it was read; one that changed is read again."""
 
     def _expected(self, session_id: str) -> int | None:
         seen = SEEN.get()

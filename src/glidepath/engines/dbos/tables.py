@@ -4,7 +4,7 @@ A budget row counts what was granted to runs, spent or not. A run gives back wha
 spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
 Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never wait in a circle.
 
-Whoever must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
+A run that must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
 `PARTS` is the version of what can be put in beside an older release: functions with the same signature, side tables.
 """
 
@@ -258,7 +258,7 @@ BEGIN
 END $$;
 """
 
-# A run that cannot go on, or that nobody has flown for a while, may have spent all that it holds: nobody waits for it.
+# A run that cannot continue, or that no worker has touched for a while, may have spent all it holds: do not wait.
 _FIRM = """
 CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-"""A worker: takes runs from the queues of its agents, flies them, and goes on with those of workers that died.
+"""A worker: takes runs from the queues of its agents, runs them, and continues those of workers that died.
 
 DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
 one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0007-one-truth.md).
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
@@ -26,6 +26,9 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 __all__ = ["Worker"]
 
 _log = logging.getLogger("glidepath")
@@ -36,10 +39,10 @@ LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing
 
 
 class Worker:
-    """Flies the runs that are submitted for its agents: `await Worker(dsn, agents={...}).serve()`.
+    """Executes the runs that are submitted for its agents: `await Worker(dsn, agents={...}).serve()`.
 
     `agents` maps names to an `Agent`, a `LoopConfig`, a function that makes one, or "module:attribute". `concurrency`
-    is how many runs of each agent it flies at a time; `lease` how many seconds it may be silent before others take
+    is how many runs of each agent it runs at a time; `lease` how many seconds it may be silent before others take
     its runs; `poll` how often it looks for work. One worker for a process. Needs the extra `glidepath[dbos]`.
     """
 
@@ -86,7 +89,7 @@ class Worker:
     # --- from outside -----------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` when the database is not there."""
+        """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
         dbos = needed("dbos")
         with ExitStack() as stack:
             stack.enter_context(alone(needed("dbos._dbos")))
@@ -99,7 +102,7 @@ class Worker:
                 await asyncio.gather(self.ledger.close(), self.store.close())
 
     def stop(self, *, now: bool = False) -> None:
-        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others go on with them."""
+        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others continue them."""
         self._stop.set()
         if now:
             self._hurry.set()
@@ -115,7 +118,7 @@ class Worker:
 
     # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
 
-    async def _live(self, dbos: object) -> None:
+    async def _live(self, dbos: ModuleType) -> None:
         self.id = this_owner()
         await self.ledger.enlist(self.id, self._lease + LAUNCH, sorted(self.agents))
         lost = False
@@ -128,7 +131,7 @@ class Worker:
         finally:
             await self._quit(dbos)
 
-    async def _launch(self, dbos: object) -> None:
+    async def _launch(self, dbos: ModuleType) -> None:
         config = {
             "name": APPLICATION,
             "system_database_url": self.ledger.dsn,
@@ -143,7 +146,7 @@ class Worker:
         except Exception as error:
             raise StoreError(f"DBOS could not start on the fleet's database: {told(error)}") from error
 
-    async def _launched(self, dbos: Any, config: dict[str, Any]) -> None:
+    async def _launched(self, dbos: ModuleType, config: dict[str, Any]) -> None:
         dbos.DBOS(config=config)
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(self._workflow())
         queues = [f"{QUEUE}{name}" for name in self.agents]
@@ -159,7 +162,7 @@ class Worker:
         self.ledger.bell.on_queued = self._pace.ring
         self._pace.ring()
 
-    def _register(self, dbos: Any, queue: str) -> None:
+    def _register(self, dbos: ModuleType, queue: str) -> None:
         dbos.DBOS.register_queue(
             queue, worker_concurrency=self._concurrency, polling_interval_sec=self._poll, on_conflict="always_update"
         )
@@ -177,8 +180,8 @@ class Worker:
 
         return fly
 
-    async def _beat_until_stopped(self, dbos: object) -> bool:
-        """Renew the lease, and take over from those who did not. True when this worker itself was given up."""
+    async def _beat_until_stopped(self, dbos: ModuleType) -> bool:
+        """Renew the lease, and take over from workers that did not. True when this worker itself was given up."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0
         while not self._stop.is_set():
@@ -189,7 +192,7 @@ class Worker:
                     patience = now + 2 * self._lease
                 heard = now
                 if not known:
-                    _log.warning("worker %s was silent for too long: its runs are flown by others", self.id)
+                    _log.warning("worker %s was silent for too long: other workers have its runs", self.id)
                     return True
                 dead = [one for one in others if not alive(one)]
                 if now >= next_search:
@@ -208,7 +211,7 @@ class Worker:
         return False
 
     async def _search(self) -> list[str]:
-        """Who has runs and is no worker: one that was taken for dead, woke up, took runs, and died.
+        """Owners of runs that are not workers: presumed dead, they woke up, took runs, and died.
 
         A run that DBOS gave to this worker, and that has no flight, is put back when it is seen for the second time.
         """
@@ -217,12 +220,12 @@ class Worker:
         mine = {session for session, owner in strays if owner == self.id}
         again, self._stray = mine & self._stray, mine
         if again:
-            _log.warning("worker %s puts back what it never flew: %s", self.id, ", ".join(sorted(again)))
+            _log.warning("worker %s puts back what it never started: %s", self.id, ", ".join(sorted(again)))
             await self.ledger.put_back(self.id, sorted(again))
             await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})
 
-    async def _take_over(self, dbos: Any, late: list[str], dead: list[str]) -> None:
+    async def _take_over(self, dbos: ModuleType, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
         try:
             await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
@@ -235,7 +238,7 @@ class Worker:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def _come_down(self) -> None:
-        """Take no more runs, and let those in flight end, for a while."""
+        """Take no more runs, and give the running ones time to end."""
         _close_queues()
         deadline = asyncio.get_running_loop().time() + self._drain
         while self.flights and not self._hurry.is_set():
@@ -254,7 +257,7 @@ class Worker:
         except StoreError:
             self.cut_off = True
 
-    async def _quit(self, dbos: Any) -> None:
+    async def _quit(self, dbos: ModuleType) -> None:
         """Hand over what is still in flight, and take DBOS down. What was put back is not taken again."""
         await asyncio.to_thread(_wait_for, _close_queues())
         flights = list(self.flights)
@@ -268,18 +271,18 @@ class Worker:
             return
         try:
             if instance._launched and not self.cut_off:  # noqa: SLF001
-                await self._hear()  # DBOS would wait for its database for ever
+                await self._hear()  # DBOS would wait for its database forever
             if instance._launched and not self.cut_off:  # noqa: SLF001
                 with suppress(StoreError):  # then whoever finds our lease to be over does it
                     await self._take_over(dbos, [], [self.id])
         finally:
             destroying = asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
-            with suppress(TimeoutError):  # its threads may wait for the database, which may be silent for ever
+            with suppress(TimeoutError):  # its threads may wait for the database, which may be silent forever
                 await asyncio.wait_for(destroying, DESTROY if self.cut_off else None)
 
 
 def _close_queues() -> list[threading.Thread]:
-    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be at it."""
+    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be running."""
     instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
     if instance is None:
         return []

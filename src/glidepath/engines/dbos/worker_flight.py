@@ -1,4 +1,4 @@
-"""One run in a worker, leg after leg, until it has ended or is another worker's."""
+"""One run in a worker, leg after leg, until it has ended or another worker has it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
 LEFT = "a later release wrote its journal: left to a worker that can read it"
 LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
-"""Failures of the store that will not be over the next time. One that is another's now may be ours again."""
+"""Failures of the store that will not be over the next time. One that another worker has now may be ours again."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
 
 
 class WorkerFlight:
-    """A run that this worker was given. What it knows of it, it reads from the journal and the ledger."""
+    """A run that this worker took. Everything about it comes from the journal and the ledger."""
 
     def __init__(
         self, worker: Worker, session: str, agent: str, task: str, about: Mapping[str, Any] | None = None
@@ -51,17 +51,18 @@ class WorkerFlight:
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
-        self.doomed: str | None = None  # why it can never go on
+        self.doomed: str | None = None  # why it can never continue
 
     def hand_over(self) -> None:
-        """Stop where it is, so that another worker can go on."""
+        """Stop where it is, so that another worker can continue."""
         self.token.cancel(HANDED_OVER)
 
     async def fly(self) -> str:
-        """Fly to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
+        """Run to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
 
-        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and whoever takes over flies on.
-        So nothing else gives up here: while another has the run, this one waits until it has ended, or is free.
+        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and the worker that takes over
+        continues. So nothing else gives up here: while another has the run, this one waits until it has ended, or is
+        free.
         """
         wait = FIRST_WAIT
         try:
@@ -105,12 +106,12 @@ class WorkerFlight:
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
-            why = f"{look.taken - 1} workers were given this run, and none of them came to an end with it"
+            why = f"{look.taken - 1} workers took this run and none of them finished it"
             return await self._settled(self._budget(look), "failed", why, spent)
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 
     async def _leave(self) -> None:
-        """This worker is not one of those that tried."""
+        """Do not count this worker's attempt."""
         with suppress(StoreError):
             await self.worker.ledger.left(self.session)
 
@@ -147,7 +148,7 @@ class WorkerFlight:
         return (journal.folded if begun else None), journal.entry.flag
 
     async def _to_resume(self, folded: Folded, stop: str | None) -> bool:
-        """A run that has ended flies on after all: its worker or the database had, or a person has decided."""
+        """True if an ended run should continue: its worker or the database ended it, or a person decided."""
         result: Any = folded.result
         if result.outcome is not LoopOutcome.PAUSED:
             return _goes_on(result)
@@ -161,20 +162,20 @@ class WorkerFlight:
         return Purse(wallet.store, wallet.line, wallet.meter)
 
     async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
-        """The outcome; None when it is another's to say, or was said."""
+        """The outcome, or None if another worker owns it or has already recorded it."""
         settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
         return outcome if settled else None
 
 
 def _stopped(reason: str) -> CancelToken:
-    """Somebody asked for a stop while nobody flew the run: it lands as soon as it is taken up."""
+    """A stop was requested while no worker ran it: it lands as soon as it is taken up."""
     token = CancelToken()
     token.cancel(reason)
     return token
 
 
 def _goes_on(result: RunResult) -> bool:
-    """It ended only because a worker or the database did."""
+    """True if it ended only because a worker or the database failed."""
     cause = result.cause
     if cause is None:
         return False

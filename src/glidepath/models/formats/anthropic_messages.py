@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import (
     AssistantMessage,
@@ -21,6 +21,11 @@ from glidepath.models.attached import Takes, base64_of, block_of, check_block, i
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from glidepath.messages import UserBlock
 
 __all__ = ["TAKES", "THOUGHTS", "VENDOR", "anthropic_turns", "read_anthropic", "system_of"]
 
@@ -53,7 +58,7 @@ def system_of(transcript: Sequence[Message], system_prompt: str = "") -> str:
 def anthropic_turns(
     transcript: Sequence[Message], *, thoughts: bool = True, takes: Takes = TAKES
 ) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one message, so that results stand next to their calls.
+    """The turns: neighbors of one role are one message, so that results are next to their calls.
 
     Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
     """
@@ -94,7 +99,7 @@ def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any
 
 
 def _cite(blocks: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
-    """Give the end of the text before it its citations back: it was a block of its own."""
+    """Give the end of the text before it its citations back: it was its own block."""
     length = item.get("length")
     if not blocks or blocks[-1]["type"] != "text" or type(length) is not int or length <= 0:
         return
@@ -121,7 +126,7 @@ def _id(call_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
 
 
-def _blocks(content: Any, takes: Takes, *, result: bool = False) -> list[dict[str, Any]]:
+def _blocks(content: str | Sequence[UserBlock], takes: Takes, *, result: bool = False) -> list[dict[str, Any]]:
     """Content blocks; a text without anything to see is refused, and left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
@@ -131,13 +136,13 @@ def _blocks(content: Any, takes: Takes, *, result: bool = False) -> list[dict[st
     return [{"type": "text", **in_result(block, lambda one: _block(one, takes))} for block in seen]
 
 
-def _block(block: Any, takes: Takes) -> dict[str, Any]:
+def _block(block: UserBlock, takes: Takes) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     check_block(block, takes)
     image = isinstance(block, ImageBlock)
     made: dict[str, Any] = {"type": "image" if image else "document"}
-    if not image and block.name:
+    if isinstance(block, FileBlock) and block.name:
         made["title"] = block.name
     if block.url and (image or not block.data):
         made["source"] = {"type": "url", "url": block.url}
@@ -152,7 +157,7 @@ def _block(block: Any, takes: Takes) -> dict[str, Any]:
 # --- read -----------------------------------------------------------------------------------------------------
 
 
-def read_anthropic(history: object, system: object = None) -> list[Message]:
+def read_anthropic(history: object, system: str | Iterable[Mapping[str, Any]] | None = None) -> list[Message]:
     """The messages of an Anthropic history, and its system prompt."""
     found: list[Message] = []
     called: dict[str, str] = {}
@@ -176,11 +181,11 @@ def read_anthropic(history: object, system: object = None) -> list[Message]:
     return found
 
 
-def _text(blocks: Any) -> str:
+def _text(blocks: Iterable[Mapping[str, Any]]) -> str:
     return "\n\n".join([block["text"] for block in blocks if block.get("type") == "text"])
 
 
-def _read_user(content: Any, called: Mapping[str, str]) -> list[Message]:
+def _read_user(content: str | Sequence[Mapping[str, Any]], called: Mapping[str, str]) -> list[Message]:
     if isinstance(content, str):
         return [UserMessage(content)]
     found: list[Message] = []
@@ -220,7 +225,7 @@ def _read_block(block: Mapping[str, Any]) -> Any:
         return TextBlock(block["text"])
     source = block.get("source") or {}
     if block["type"] not in ("image", "document") or source.get("type") not in ("url", "base64", "text"):
-        raise ValueError(f"a block of type {block['type']!r} with this source has no block of ours")
+        raise ValueError(f"a block of type {block['type']!r} with this source is not supported")
     image = block["type"] == "image"
     if source["type"] == "url":
         return block_of(source["url"], image=image, name=block.get("title"))

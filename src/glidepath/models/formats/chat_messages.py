@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2s
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import RejectedError
 from glidepath.messages import (
@@ -23,6 +23,9 @@ from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
+
+if TYPE_CHECKING:
+    from glidepath.messages import UserBlock
 
 __all__ = ["VENDOR", "chat_messages", "read_chat", "takes_of"]
 
@@ -110,7 +113,7 @@ def _said(message: Message, takes: Takes) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [_part(block, takes) for block in message.content]}]
 
 
-def _part(block: Any, takes: Takes) -> dict[str, Any]:
+def _part(block: UserBlock, takes: Takes) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         check_block(block, takes)
         return {"type": "image_url", "image_url": {"url": data_url(block)}}
@@ -221,13 +224,13 @@ def _read_reply(item: Mapping[str, Any]) -> AssistantMessage:
     return turn.message()
 
 
-def _text(content: Any) -> str:
+def _text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "".join([part.get("text") or part.get("refusal") or "" for part in content])
 
 
-def _content(content: Any) -> Any:
+def _content(content: str | Sequence[Mapping[str, Any]] | None) -> Any:
     if content is None or isinstance(content, str):
         return content or ""
     return content_of([_block(part) for part in content])
@@ -247,10 +250,10 @@ def _block(part: Mapping[str, Any]) -> Any:
     held = {"file_data": part["document_url"]} if kind == "document_url" else part.get("file") or {}
     if held.get("file_data"):
         return block_of(held["file_data"], image=False, name=held.get("filename"))
-    raise ValueError(f"a part of type {kind!r} has no block of ours")
+    raise ValueError(f"a part of type {kind!r} is not supported")
 
 
-def _sound(sound: Any) -> FileBlock:
+def _sound(sound: str | Mapping[str, str]) -> FileBlock:
     """A recording: an object with its format, or, at Mistral, its bytes or its address as a text."""
     if not isinstance(sound, str):
         media = "audio/mpeg" if sound["format"] == "mp3" else f"audio/{sound['format']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.messages import (
@@ -22,6 +22,9 @@ from glidepath.models.attached import Takes, base64_of, check_block, in_result
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
+
+if TYPE_CHECKING:
+    from glidepath.messages import ToolCall, UserBlock
 
 __all__ = ["VENDOR", "google_contents", "read_google"]
 
@@ -49,7 +52,7 @@ _OURS = re.compile(r"call_\d+(_\d+)?$")
 
 
 def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> list[dict[str, Any]]:
-    """The turns: neighbors of one role are one, so that results stand together next to their calls.
+    """The turns: neighbors of one role are one, so that results are together next to their calls.
 
     `leveled` models want a signature on the first call of a turn.
     """
@@ -106,7 +109,7 @@ def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> N
         parts.append({"text": "", "thoughtSignature": signature["signature"]})
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
     made = {"name": sent_name(call.name), "args": call.arguments}
     return made if _OURS.match(call.id) else {"id": call.id, **made}
 
@@ -127,13 +130,13 @@ def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     return parts
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: str | Sequence[UserBlock]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"text": content}]
     return [_part(block) for block in content]
 
 
-def _part(block: Any) -> dict[str, Any]:
+def _part(block: UserBlock) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"text": block.text}
     check_block(block, _TAKES)
@@ -162,7 +165,7 @@ class _History:
         else:
             raise ValueError(f"role {role!r} is unknown")
 
-    def _model(self, parts: Any) -> None:
+    def _model(self, parts: Sequence[Mapping[str, Any]]) -> None:
         turn = VendorTurn(VENDOR)
         for part in parts:
             call, signature = part.get("functionCall"), part.get("thoughtSignature")
@@ -184,7 +187,7 @@ class _History:
                 turn.kept({"on": "part", "part": dict(part)})
         self.found.append(turn.message())
 
-    def _user(self, parts: Any) -> None:
+    def _user(self, parts: Sequence[Mapping[str, Any]]) -> None:
         said: list[Any] = []
         for part in parts:
             if "functionResponse" in part:
@@ -210,7 +213,7 @@ class _History:
         return ToolResultMessage(call_id, name, text, is_error=field == "error")
 
 
-def read_google(history: Any, system: Any = None) -> list[Message]:
+def read_google(history: object, system: str | Mapping[str, Any] | None = None) -> list[Message]:
     """The messages of Gemini contents, and their system instruction."""
     reader = _History()
     if system:
@@ -225,7 +228,7 @@ def _block(part: Mapping[str, Any]) -> Any:
         return TextBlock(part["text"])
     held = part.get("inlineData") or part.get("fileData")
     if held is None:
-        raise ValueError(f"a part with {', '.join(part)} has no block of ours")
+        raise ValueError(f"a part with {', '.join(part)} is not supported")
     media, url = held.get("mimeType", ""), held.get("fileUri")
     data = base64.b64decode(held["data"]) if url is None else None
     return ImageBlock(media, data, url) if media.startswith("image/") else FileBlock(media, data, url)

@@ -41,7 +41,7 @@ def content_of(blocks: Sequence[Any]) -> Any:
     return blocks[0].text if len(blocks) == 1 and isinstance(blocks[0], TextBlock) else tuple(blocks)
 
 
-def call_of(call_id: str, name: str, arguments: Any) -> ToolCall:
+def call_of(call_id: str, name: str, arguments: Mapping[str, Any] | str | None) -> ToolCall:
     """A call, whose arguments are an object, or JSON of one; anything else is malformed."""
     if isinstance(arguments, Mapping):
         return ToolCall(call_id, name, dict(arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import (
     AssistantMessage,
@@ -19,6 +19,9 @@ from glidepath.models.attached import Takes, block_of, check_block, data_url, fi
 from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
+
+if TYPE_CHECKING:
+    from glidepath.messages import UserBlock
 
 __all__ = ["VENDOR", "read_responses", "responses_input"]
 
@@ -69,7 +72,7 @@ def _written(kind: str, piece: Any) -> dict[str, Any]:
     return piece if kind == "item" else {"role": "assistant", "content": piece}
 
 
-def _part(block: Any) -> dict[str, Any]:
+def _part(block: UserBlock) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         check_block(block, _TAKES)
         return {"type": "input_image", "image_url": data_url(block)}
@@ -125,13 +128,13 @@ def read_responses(history: object) -> list[Message]:
     return found
 
 
-def _text(content: Any) -> str:
+def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
     if isinstance(content, str):
         return content
     return "".join([part.get("text") or part.get("refusal") or "" for part in content])
 
 
-def _content(content: Any) -> Any:
+def _content(content: str | Sequence[Mapping[str, Any]]) -> Any:
     return content if isinstance(content, str) else content_of([_block(part) for part in content])
 
 
@@ -143,4 +146,4 @@ def _block(part: Mapping[str, Any]) -> Any:
         return block_of(part["image_url"], image=True)
     if kind == "input_file" and (part.get("file_data") or part.get("file_url")):
         return block_of(part.get("file_data") or part["file_url"], image=False, name=part.get("filename"))
-    raise ValueError(f"a part of type {kind!r} has no block of ours")
+    raise ValueError(f"a part of type {kind!r} is not supported")

@@ -1,4 +1,4 @@
-"""The embedded model: llama.cpp in a process of its own, and the files it runs."""
+"""The embedded model: llama.cpp in its own process, and the files it runs."""
 
 from glidepath.models.local.local_model import LocalModel
 from glidepath.models.local.weights import KNOWN, Weights, cache_folder, locate, pull

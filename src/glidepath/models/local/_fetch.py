@@ -1,4 +1,4 @@
-"""The other end of `download`: pip in a process of its own, whose downloads can be continued.
+"""The other end of `download`: pip in its own process, whose downloads can be continued.
 
 Run by path as a script, with the file to continue, its whole size and a folder for temporary files before pip's own
 arguments. When pip is about to fetch the wheel, the bytes that are missing are asked for through pip's own session, so
@@ -27,7 +27,7 @@ _WHOLE, _PART, _BEYOND = 200, 206, 416
 
 
 def main() -> None:
-    """Run pip; it ends when its standard input does: also when whoever started it is killed."""
+    """Run pip; it ends when its standard input does: also when its parent is killed."""
     threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
     _, file, size, scratch, *rest = sys.argv
     sys.argv[1:] = rest
@@ -76,7 +76,7 @@ def continued(ask: Callable[[dict[str, str]], Any], file: Path, size: int) -> bo
 
 
 def _more(ask: Callable[[dict[str, str]], Any], file: Path, here: int, size: int) -> bool:
-    """One answer, written as it comes; False when it was no good."""
+    """One answer, written as it comes; False when it was unusable."""
     headers = {"Accept-Encoding": "identity"}
     if here:
         headers.update({"Range": f"bytes={here}-", "Cache-Control": "no-cache"})

@@ -1,4 +1,4 @@
-"""The other end of `server`: llama.cpp's HTTP server in a process of its own.
+"""The other end of `server`: llama.cpp's HTTP server in its own process.
 
 Run by path as a script. It reads its settings as one line of JSON from its standard input, answers with one line on its
 standard output, and serves until that input is closed. Imports nothing of glidepath.

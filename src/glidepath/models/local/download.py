@@ -1,4 +1,4 @@
-"""A wheel from wherever pip gets its own, continued where it was interrupted.
+"""Downloads a wheel through pip's index, and continues after an interruption.
 
 pip finds it, so whatever index, key, proxy or certificate the user has set up for pip is used here as well.
 """
@@ -38,7 +38,7 @@ def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: 
     begun.unlink(missing_ok=True)
     if continued:  # perhaps its beginning was not of this wheel
         return download(wheel, sha256, size, begun, work, tell)
-    raise ConfigurationError(f"{wheel}: what was fetched does not have the hash it should have: it is not used")
+    raise ConfigurationError(f"{wheel}: the download has the wrong hash and is not used")
 
 
 def _by_pip(
@@ -62,7 +62,9 @@ def _by_pip(
             said.seek(0)
             told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
             kept = (
-                f" ({_size(begun)} of {size} bytes are here: the next try goes on from there)" if _size(begun) else ""
+                f" ({_size(begun)} of {size} bytes are already here: the next try continues from there)"
+                if _size(begun)
+                else ""
             )
             raise ConfigurationError(f"{wheel} could not be fetched{kept}; pip said:\n{told}")
     return next(into.glob("*.whl"), None)
@@ -86,7 +88,7 @@ def _watched(
 
 
 def _largest(folder: Path) -> int:
-    """The size of the largest file below a folder in which somebody else is at work."""
+    """The size of the largest file in a folder that another process is writing to."""
     largest = 0
     for root, _, files in os.walk(folder):
         for file in files:

@@ -33,7 +33,7 @@ _ATTEMPTS = 2
 class LocalModel:
     """A model on this machine: `LocalModel()` is SmolLM2-135M, `LocalModel("/path/model.gguf")` any GGUF file.
 
-    Its server is a process of its own, started at the first call and shared by all runs of this object, in any
+    Its server is its own process, started at the first call and shared by all runs of this object, in any
     event loop. It ends with `await model.aclose()`, with `async with`, with this object, and with this process,
     however that ends.
 
@@ -135,7 +135,7 @@ class LocalModel:
             body["stop"] = list(request.stop_sequences)
         for key, value in (request.extras or {}).items():
             if key in _OURS:
-                raise RejectedError(f"extras may not set {key!r}: the adapter does")
+                raise RejectedError(f"extras may not set {key!r}: the adapter sets it")
             body[key] = value
         body["messages"] = asked.messages
         body["max_tokens"] = min(request.max_output_tokens or self.max_output_tokens, self.max_output_tokens)
@@ -203,7 +203,7 @@ def _chosen(
             f"local model {given!r:.200} is neither one of {', '.join(KNOWN)} nor a file that can be read: {error}"
         ) from error
     if magic != _MAGIC:
-        raise ConfigurationError(f"{given!r:.200} is no GGUF file: it does not begin with {_MAGIC.decode()}")
+        raise ConfigurationError(f"{given!r:.200} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
     return path.resolve(), f"local:{path.stem}", {}
 
 

@@ -98,7 +98,7 @@ def _form(**properties: object) -> dict[str, Any]:
 
 
 def _moved(schema: object, root: str) -> Any:
-    """A schema that now stands at `root`, with its references to itself pointing there."""
+    """A schema that is now at `root`, with its references to itself pointing there."""
     if isinstance(schema, Mapping):
         return {
             key: root + value[1:]
@@ -109,11 +109,6 @@ def _moved(schema: object, root: str) -> Any:
     if isinstance(schema, list | tuple):
         return [_moved(item, root) for item in schema]
     return schema
-
-
-def _pointed(key: str, value: Any, root: str) -> str | None:
-    ours = key == "$ref" and isinstance(value, str) and value.startswith("#")
-    return root + value[1:] if ours else None
 
 
 def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:

@@ -52,7 +52,7 @@ class ConstrainedReply:
             pass
         return deltas
 
-    # Each state takes what it can from the rest, and says whether to go on at once with the next one.
+    # Each state takes what it can from the rest, and says whether to continue at once with the next one.
 
     def _head(self, deltas: list[Delta]) -> bool:
         if call := _CALL.match(self._rest):
@@ -143,7 +143,7 @@ def _unescaped(text: str, at: int) -> tuple[str, int]:
 
 
 def _paired(text: str, at: int, high: int) -> tuple[str, int]:
-    """The character of a surrogate pair; a half that stands alone is no character."""
+    """The character of a surrogate pair; a lone half is not a character."""
     follows = text[at + _HEX : at + _HEX + 2]
     if high >= _LOW or not "\\u".startswith(follows):
         return _LOST, _HEX

@@ -44,7 +44,7 @@ class Response:
         return data[:-2]
 
     async def body(self) -> Any:
-        """The whole body, read as JSON; text that is no JSON as a string."""
+        """The whole body, read as JSON; text that is not JSON as a string."""
         data = b""
         while piece := await self.read():
             data += piece

@@ -1,4 +1,4 @@
-"""A llama.cpp server in a process of its own: started when it is first needed, gone when we are.
+"""A llama.cpp server in its own process: started on first use, and gone when this process is.
 
 It listens on loopback, on a port the system chooses, and answers only to a key that is made for each start and
 never leaves the two processes. The handle belongs to no event loop: one model serves many loops and threads.

