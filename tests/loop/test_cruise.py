@@ -448,3 +448,27 @@ def test_events_are_numbered_in_order_although_an_observer_fails_among_them():
 
     VirtualClock(seed=1).run(fly())
     assert numbers == [*range(1, len(numbers) + 1)]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["without a journal", "with a journal"])
+def test_who_wants_one_kind_of_event_sees_the_numbers_that_they_have_for_everybody(kept):
+    def fly(wanted):
+        heard = []
+
+        class Hears(Plugin):
+            events = wanted
+
+            def event_observer(self, event):
+                if type(event) is ToolEnded:
+                    heard.append(event.sequence)
+
+        async def run():
+            store = MemoryStore() if kept else None
+            await assembled({"plugins": [Hears], "store": store}).run("Go.", session="s" if kept else None)
+
+        VirtualClock(seed=1).run(run())
+        return heard
+
+    alone = fly((ToolEnded,))
+    assert len(alone) == TURNS
+    assert alone == fly(None)
