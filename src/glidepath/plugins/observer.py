@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
@@ -305,11 +305,6 @@ class Audience:
                 self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
-
-    def tell_some(self, events: Iterable[Event]) -> None:
-        """Tell everybody of these, one after the other."""
-        for event in events:
-            self.tell(event)
 
     __call__ = tell
 

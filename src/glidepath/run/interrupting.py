@@ -74,9 +74,10 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
         if watch.ring is not None:
             watch.ring()
         try:
-            yield (
-                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
-            )
+            if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
+                yield waiting
+            else:
+                yield Ear(waiting, watch, coroutine)
         except BaseException as error:
             failed = [error]
         else:
