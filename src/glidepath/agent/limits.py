@@ -267,7 +267,9 @@ def _line(
         return ()
     if isinstance(store, type) or not isinstance(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
-        raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
+        raise ConfigurationError(
+            f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"
+        )
     if name is None:
         raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
     try:

@@ -269,6 +269,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _transaction(self, connection: sqlite3.Connection, work: Callable[[Any], Any]) -> Any:
         with self._lock, self._errors():
+            # The lock at once: a transaction that reads first and wants to write later can be refused in its middle.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 found = work(connection)
@@ -299,6 +300,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
                 raise busy(entry)
+            # Larger with every claim: a write with an older token finds no row and changes nothing.
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
                 "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
@@ -360,6 +362,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             return
         writer = self._writer
         try:
+            # Everything queued for this session first: a write after the release would be refused.
             if writer is not None:
                 await writer.do(lease.session_id, lambda: None)
             await self._patiently(
@@ -396,6 +399,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        # Only with a summary, at the beginning and end of a run: not worth its time at every commit.
         if summary is not None or self._gone is not None:
             self._must_be_there()
         if durability == "sync":
@@ -428,6 +432,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         """One row, and nothing else while the lease is fresh: a commit is a single statement then."""
         key, number = lease.key, commit.number
         place = (key << SHIFT) + number
+        # The statement itself checks the token and that the commit before is there: no read, no transaction.
         row = (place, commit.hash, commit.body, key, lease.token, number, place - 1)
         now = self._clock()
         execute = connection.execute
@@ -459,6 +464,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                     with suppress(Exception):
                         execute("ROLLBACK")
                 raise
+            # Until then commits leave the lease alone: it is good for four times as long.
             self._renewals[key] = now + self._lease / 4
 
     def _duplicate(self) -> type[Exception]:

@@ -78,7 +78,7 @@ class StepRun:
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self._let_go: Callable[[], None] = _nothing
+        self._let_go: Callable[[], None] = lambda: None
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -272,12 +272,8 @@ class StepRun:
         )
 
 
-def _nothing() -> None:
-    """There is nothing to let go of yet."""
-
-
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """Our own verdict: on an attempt that nobody needs to review, or in place of a review that failed."""
+    """The coordinator's verdict on an attempt that needs no review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
