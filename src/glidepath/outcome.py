@@ -575,7 +575,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         return burn
 
     def tell_use(self, limits: Mapping[str, float], burn: tuple[BurnPoint, ...]) -> None:
-        """Keep what was used beside the result, for whoever draws it: a journal tells it turn by turn anyway."""
+        """Keep what was used beside the result, for drawing it: a journal tells it turn by turn anyway."""
         self.__dict__.update(_limits=limits, _burn=burn)
 
     def _burndown(self) -> str:

@@ -1,4 +1,4 @@
-"""W3C trace context: what a request starts belongs to the trace of whoever sent it, where OpenTelemetry is in use."""
+"""W3C trace context: what a request starts belongs to the trace of its sender, where OpenTelemetry is in use."""
 
 from __future__ import annotations
 
