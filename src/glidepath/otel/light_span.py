@@ -126,12 +126,10 @@ class LightTracer:
     ) -> None:
         """The span ends with exactly these attributes, and what others have said about it."""
         if error is None and content is None and self._behind._span_processors is self._queued:
-            with _TOUCHING:
-                told = span._told
-                if not told:
-                    span._attributes = attributes
-                    span._end_time = int(at * NANO)
-            if not told:
+            ended = int(at * NANO)
+            if not span._told:  # nothing is called from here until it has ended, so no other thread comes in between
+                span._attributes = attributes
+                span._end_time = ended
                 self._queue(span)
                 return
         ending = Ending(self.finish, span, attributes, int(at * NANO), error, content)
@@ -186,6 +184,7 @@ class LightSpan(Span):
         with _TOUCHING:
             if self._told or self._end_time is not None:
                 return
+            self._told = True  # first of all: whoever ends it waits for the lock then
             limits = self._limits
             self._lock = threading.Lock()
             self._attributes = BoundedAttributes(
@@ -195,7 +194,6 @@ class LightSpan(Span):
                 max_value_len=limits.max_span_attribute_length,
             )
             self._events, self._links = self._new_events(), self._new_links(())  # type: ignore[no-untyped-call]
-            self._told = True
 
     def finish(self, attributes: Mapping[str, Any], at: int, error: str | None) -> None:
         """End as the SDK's spans do."""

@@ -264,6 +264,11 @@ class Audience:
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
         self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
+    @property
+    def harmless(self) -> bool:
+        """Whether no listener can stop a run: the only one is a plugin of the house whose handlers do not."""
+        return len(self._direct) > 0
+
     def tell(self, event: Event) -> None:
         """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
         direct = self._direct.get(event.__class__)
@@ -308,8 +313,16 @@ class Audience:
 
     def tell_some(self, events: Iterable[Event]) -> None:
         """Tell everybody of these, one after the other."""
+        find, outbox = self._direct.get, self.outbox
         for event in events:
-            self.tell(event)
+            direct = find(event.__class__)
+            if direct is None or outbox is not None or self._telling:
+                self.tell(event)
+                continue
+            try:
+                direct(event)
+            except BaseException as error:
+                self._failed(self._listeners[0], error)
 
     __call__ = tell
 
