@@ -316,9 +316,11 @@ class Audience:
         find, outbox = self._direct.get, self.outbox
         for event in events:
             direct = find(event.__class__)
-            if direct is None or outbox is not None or self._telling:
+            if direct is None or self._telling:
                 self.tell(event)
                 continue
+            if outbox is not None:
+                outbox.append(event)
             try:
                 direct(event)
             except BaseException as error:
