@@ -75,7 +75,7 @@ def _settings(plan: Plan) -> tuple[Any, ...]:
 def _listeners(run: Run) -> tuple[Any, ...]:
     """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
 
-    That is whoever hears of it, or anybody while the journal writes it down.
+    That is any listener, or anything while the journal writes it down.
     """
     voice = run.voice
     told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks, voice.turns)
@@ -330,7 +330,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
 
 async def _close(run: Run) -> None:
-    """A turn whose only call did not run, or ended in a way of its own, is over."""
+    """A turn whose only call did not run, or ended in a special way, is over."""
     turn = run.turn
     turn.end_tools(AFTER_TOOLS)
     if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:

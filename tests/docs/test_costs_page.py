@@ -8,7 +8,8 @@ import pytest
 
 from glidepath.models.hosts import HOSTS
 from glidepath.outcome import LoopOutcome
-from glidepath.spi import EXTENSION_POINTS, HOOKS
+from glidepath.spi.hooks import HOOKS
+from glidepath.spi.points import EXTENSION_POINTS
 from glidepath.stability import stability_of
 
 from .pages import ROOT

@@ -111,7 +111,7 @@ def test_a_long_run_keeps_a_hundred_points():
     assert turns == sorted(set(turns))
 
 
-def test_the_journal_does_not_keep_it_twice_so_that_a_slower_replay_is_the_same():
+def test_a_replay_that_takes_less_time_has_used_the_same():
     @tool
     async def wait() -> str:
         """Wait a while."""
