@@ -78,7 +78,7 @@ def _listeners(run: Run) -> tuple[Any, ...]:
     """
     voice = run.voice
     told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
-    heeds = voice.audience is not None or run.journal is not None
+    heeds = (voice.audience is not None and not voice.audience.harmless) or run.journal is not None
     return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
 
 

@@ -16,8 +16,8 @@ from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.otel import OpenTelemetry
 
 FIRST, LAST = 10, 20
-MOST = {"all": 1_060, "ours": 690}
-"""Opcodes that spans add to a turn: in all, and in the plugin and the SDK alone.
+MOST = {"stream": 1_080, "run": 870, "ours": 640}
+"""Opcodes that spans add to a turn: in all, by the way it is flown, and in the plugin and the SDK alone.
 
 Measured on 3.11; other versions are within a fifth of it. Lower them when a turn gets cheaper; raise them only with a
 reason in the commit message.
@@ -110,7 +110,7 @@ def test_spans_add_no_more_opcodes_to_a_turn_than_they_did(way):
     tracers.shutdown()
     assert plain["ours"] == 0
     assert 100 < traced["ours"] <= MOST["ours"] * SLACK
-    assert traced["all"] - plain["all"] <= MOST["all"] * SLACK
+    assert traced["all"] - plain["all"] <= MOST[way] * SLACK
 
 
 def blocks(way, tracers):
@@ -131,4 +131,4 @@ def test_two_spans_keep_few_blocks_of_memory():
     blocks("run", tracers)  # warms up
     added = min(blocks("run", tracers) - blocks("run", None) for _ in range(3))  # other threads may be at work
     tracers.shutdown()
-    assert 4 < added <= 24
+    assert 4 < added <= 20

@@ -7,8 +7,22 @@ from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.context import Context
 
-__all__ = ["enter"]
+__all__ = ["context_with", "enter"]
+
+_SPAN = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))  # under which key a context has its span
+_new, _put, _fill = dict.__new__, dict.__setitem__, dict.update  # a context refuses to be changed once it is made
+
+
+def context_with(span: trace.Span, outer: Context) -> Context:
+    """The outer context with this span: what `set_span_in_context` makes."""
+    made = _new(Context)
+    if outer:
+        _fill(made, outer)
+    _put(made, _SPAN, span)
+    return made
 
 
 def _quickest() -> Callable[[contexts.Context], Any]:

@@ -86,8 +86,8 @@ class LightTracer:
     """Starts and ends light spans, all below the span of one run."""
 
     __slots__ = (
-        "_above", "_background", "_behind", "_flags", "_kind", "_new_id", "_queue", "_queued", "_state", "_trace_id",
-        "never_blocks",
+        "_background", "_behind", "_flags", "_kind", "_new_id", "_queue", "_queued", "_state", "_trace_id",
+        "above", "never_blocks",
     )  # fmt: skip
 
     def __init__(self, provider: Any, run: Any, background: Background) -> None:
@@ -105,33 +105,32 @@ class LightTracer:
         ids = provider.id_generator
         self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
         self._kind = _kind_below(provider, run)
-        self._above = above = run._context
+        self.above = above = run._context
         self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
     def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
         """A span that began at this time. The attributes are not copied: they may be shared, and must not change."""
         span: Any = _new_span(self._kind)
+        span._maker = self
         span._name = name
-        span._context = _new_context(
-            SpanContext, (self._trace_id, self._new_id() or 1, False, self._flags, self._state, True)
-        )
-        span._parent = self._above
         span._kind = kind
         span._attributes = attributes
         span._start_time = int(at * NANO)
         return span  # type: ignore[no-any-return]
+
+    def new_context(self) -> SpanContext:
+        """The ids of a span: made when somebody asks, at the latest the exporter."""
+        return _new_context(SpanContext, (self._trace_id, self._new_id() or 1, False, self._flags, self._state, True))
 
     def end(
         self, span: Any, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
     ) -> None:
         """The span ends with exactly these attributes, and what others have said about it."""
         if error is None and content is None and self._behind._span_processors is self._queued:
-            with _TOUCHING:
-                told = span._told
-                if not told:
-                    span._attributes = attributes
-                    span._end_time = int(at * NANO)
-            if not told:
+            ended = int(at * NANO)
+            if not span._told:  # nothing is called from here until it has ended, so no other thread comes in between
+                span._attributes = attributes
+                span._end_time = ended
                 self._queue(span)
                 return
         ending = Ending(self.finish, span, attributes, int(at * NANO), error, content)
@@ -171,6 +170,8 @@ _TOUCHING = threading.Lock()  # held for a moment: a tool may speak about its sp
 class LightSpan(Span):
     """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
 
+    _maker: LightTracer
+    _ids: SpanContext | None = None
     _told = False
     _sampler = _trace_config = _record_end_metrics = None
     _record_exception = False
@@ -181,11 +182,27 @@ class LightSpan(Span):
     _links: Any = ()
     _lock: Any = threading.Lock()  # of those that ended untouched: whoever speaks about one is only told so
 
+    @property
+    def _context(self) -> SpanContext:  # type: ignore[override]
+        ids = self._ids
+        if ids is None:
+            with _TOUCHING:
+                ids = self._ids
+                if ids is None:
+                    ids = self._ids = self._maker.new_context()
+        return ids
+
+    @property
+    def _parent(self) -> SpanContext:  # type: ignore[override]
+        above: SpanContext = self._maker.above
+        return above
+
     def _unfold(self) -> None:
         """Become what the SDK's constructor makes."""
         with _TOUCHING:
             if self._told or self._end_time is not None:
                 return
+            self._told = True  # first of all: whoever ends it waits for the lock then
             limits = self._limits
             self._lock = threading.Lock()
             self._attributes = BoundedAttributes(
@@ -195,7 +212,6 @@ class LightSpan(Span):
                 max_value_len=limits.max_span_attribute_length,
             )
             self._events, self._links = self._new_events(), self._new_links(())  # type: ignore[no-untyped-call]
-            self._told = True
 
     def finish(self, attributes: Mapping[str, Any], at: int, error: str | None) -> None:
         """End as the SDK's spans do."""

@@ -43,7 +43,7 @@ from glidepath.messages import AssistantMessage, Message
 from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
 from glidepath.otel.content import Writer, clean
-from glidepath.otel.current_span import enter
+from glidepath.otel.current_span import context_with, enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
@@ -55,8 +55,6 @@ SCOPE = "glidepath"
 _W3C = TraceContextTextMapPropagator()
 _MOST_TOOLS_LEFT = 10_000
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
-_SPAN = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
-"""Under which key a context has its span."""
 
 
 def traceparent(span: Span) -> str | None:
@@ -269,7 +267,7 @@ class RunSpans:
             self._attempt, self._landing = 0, False
             if self._writer is not None:
                 self._input = tuple(self._fresh)
-        enter(Context({**self._outer, _SPAN: span}) if self._outer else Context({_SPAN: span}))
+        enter(context_with(span, self._outer))
         if self._measures is not None:
             self._measures.reserved(event, beside=bool(self._tools))
 
@@ -354,16 +352,18 @@ class RunSpans:
 
     def tool_started(self, event: ToolStarted) -> None:
         """The tool's own spans, and its requests, are below this one."""
-        name = clean(event.tool_name)
+        name, call_id = event.tool_name, event.call_id
+        if not (name.isascii() and call_id.isascii()):
+            name, call_id = clean(name), clean(call_id)
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
-            "gen_ai.tool.call.id": clean(event.call_id),
+            "gen_ai.tool.call.id": call_id,
         }
         span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time)
         if len(self._tools) < _MOST_TOOLS_LEFT:
             self._tools[event.call_id] = (span, event, attributes)
-        enter(Context({**self._outer, _SPAN: span}) if self._outer else Context({_SPAN: span}))
+        enter(context_with(span, self._outer))
 
     def tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""

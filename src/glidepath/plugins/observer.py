@@ -264,6 +264,11 @@ class Audience:
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
         self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
+    @property
+    def harmless(self) -> bool:
+        """Whether no listener can stop a run: the only one is a plugin of the house whose handlers do not."""
+        return len(self._direct) > 0
+
     def tell(self, event: Event) -> None:
         """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
         direct = self._direct.get(event.__class__)
