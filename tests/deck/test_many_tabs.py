@@ -159,9 +159,13 @@ def test_a_line_that_breaks_is_taken_up_where_it_was_cut(deck, server):
     server.ask(f"/api/runs/{run_id}/stop", {"reason": "seen"})
     tab.page.wait_for_selector(".flight-head .pill[data-state=ended]")
     assert max(taken_up) > 0
-    tab.press("G")
     last = server.ask(f"/api/runs/{run_id}/messages?limit=1000")["messages"][-1]["turn"]
-    tab.page.wait_for_selector(f".turn-mark:has-text('Turn {last}')")
+
+    def shown():
+        tab.press("G")
+        return tab.page.locator(f".turn-mark:has-text('Turn {last}')").count()
+
+    server.until(shown, "the last turn")
     tab.errors.clear()  # the browser itself complains about the line
     relay.close()
 

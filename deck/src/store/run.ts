@@ -65,6 +65,7 @@ export class RunStore {
   #detailTimer = 0;
   #messagesTimer = 0;
   #ended = false;
+  #known = 0;
   #unwatch: () => void;
 
   constructor(readonly id: string) {
@@ -79,7 +80,10 @@ export class RunStore {
     // Somebody else may resume a run whose stream has ended: the list hears of it.
     this.#unwatch = effect(() => {
       const live = card(this.detail.value?.run_id ?? id)?.value;
-      if (live?.state === "running" && this.link.value.kind === "closed" && this.#ended && live.sequence > this.events.total.peek()) void this.renew();
+      // It may have ended again by then: what counts is that there is more than was read.
+      if (!live || this.link.value.kind !== "closed" || !this.#ended || live.sequence <= Math.max(this.#known, this.events.total.peek())) return;
+      this.#known = live.sequence;
+      void this.renew();
     });
     void this.#open();
   }
