@@ -1,17 +1,19 @@
-"""Many sessions: list, search and prune them. `python -m bench.shelf [COUNT] [STORE]`; STORE: a file or a database.
+"""Many sessions: list, search and prune them. `python -m bench.shelf [COUNT] [STORE]`.
 
+STORE is a SQLite file, segments:FOLDER or a database; a SQLite file in a temporary folder when there is none.
 Fills a store with finished sessions, then takes the time of one page of each kind (best and median of 9, in this
-process, the store open) and of a prune of everything.
+process, the store open) and of a prune of everything, with the CPU time and the memory of the whole.
 """
 
 import asyncio
+import resource
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from glidepath.sessions import PostgresStore, SqliteStore
+from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.chain import link
 from glidepath.sessions.finding import annotate, find_sessions, prune
 from glidepath.sessions.owner import this_owner
@@ -61,11 +63,17 @@ async def times(store, fields):
     return min(found), statistics.median(found), len(page.sessions)
 
 
+def opened(where):
+    if where.startswith("segments:"):
+        return SegmentStore(where.removeprefix("segments:"))
+    return PostgresStore(where) if "://" in where else SqliteStore(where)
+
+
 async def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as folder:
         where = sys.argv[2] if len(sys.argv) > 2 else str(Path(folder) / "sessions.db")
-        store = PostgresStore(where) if "://" in where else SqliteStore(where)
+        store = opened(where)
         begin = time.perf_counter()
         await fill(store, count)
         print(f"{count} sessions written: {(time.perf_counter() - begin) / count * 1e6:.0f} us each")
@@ -79,10 +87,11 @@ async def main():
             page = await find_sessions(store, cursor=page.cursor)
         best, median, size = await times(store, {"cursor": page.cursor})
         print(f"{'page 22':<26}{best:>9.1f}{median:>9.1f}{size:>7}")
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         gone = await prune(store, older_than=-60, states=None)
-        spent = time.perf_counter() - begin
-        print(f"prune of {len(gone)}: {spent:.1f} s, {spent / len(gone) * 1e6:.0f} us each")
+        spent, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        print(f"prune of {len(gone)}: {spent:.1f} s, {spent / len(gone) * 1e6:.0f} us each, {cpu:.1f} s of CPU")
+        print(f"memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
         await store.release(hold)
         await store.close()
 

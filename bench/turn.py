@@ -10,6 +10,7 @@ event consumed one by one.
 import asyncio
 import gc
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -22,27 +23,55 @@ HOUSE = Path(glidepath.__file__).parent
 FIRST, LAST = 10, 20  # the turns that are counted: from the request of one to that of the other
 DELTAS = 20
 PARTS = {
-    "the straight line": ("cruise.py", "loop.py", "agent/"),
     "the delta loop": ("ask/attempt.py:pump",),
-    "the reply": ("ask/attempt.py", "messages.py", "tools/text.py"),
-    "booking and settling": ("ask/booking.py", "ask/usage.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
-    "sizes": ("tools/density.py", "context/"),
+    "the reply and the messages": ("ask/attempt.py", "messages.py", "tools/text.py", "tools/density.py", "context/"),
+    "booking": ("ask/booking.py", "ask/usage.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
     "the tool call": ("execute/", "tools/"),
-    "guards and judging": ("guards/", "judge.py"),
-    "waiting and time limits": ("run/interrupting.py", "run/watch.py", "run/whose.py"),
-    "handing out events": ("run/stream.py",),
-    "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/voice.py", "run/terms.py", "run/state.py"),
-    "the rest of the run": ("run/",),
+    "judging and guards": ("guards/", "judge.py"),
+    "waiting and time limits": ("run/watch.py", "run/interrupting.py", "run/whose.py", "loop.py", "agent/"),
+    "events": ("run/voice.py",),
+    "the stream to its consumer": ("run/stream.py",),
+    "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/terms.py", "run/state.py"),
+    "the rest": ("run/",),
 }
+SECTIONS = {
+    "may it be ordinary": "judging and guards",
+    "reserve": "booking",
+    "the turn and its one attempt": "waiting and time limits",
+    "settle": "booking",
+    "the reply": "the reply and the messages",
+    "it joins": "the reply and the messages",
+    "the guards": "judging and guards",
+    "its arguments": "the tool call",
+    "the tool runs": "the tool call",
+    "a short text": "the tool call",
+}
+"""The sections of `cruise`, which is one function, by the words they begin with; what tells events is another part."""
+TELLS = re.compile(r"\btell|\bnow\(\)|^ +[A-Z]\w+\($|^ +[A-Z]\w+\(run_id|run_id, parent_id")
+
+
+def parts_by_line(path):
+    """For each line of `cruise`, the part that it belongs to."""
+    parts, part = {}, "the rest"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if "# --- " in line:
+            part = next(part for words, part in SECTIONS.items() if line.split("# --- ")[1].startswith(words))
+        parts[number] = "events" if TELLS.search(line) else part
+    return parts
+
+
+LINES = parts_by_line(HOUSE / "cruise.py")
 
 
 def part_of(file, function):
-    """The part that a function belongs to; what is not ours is asyncio's or the harness's."""
+    """The part that a function belongs to; what is not ours is asyncio's or the harness's. None: see `LINES`."""
     path = Path(file)
     if not path.is_relative_to(HOUSE):
         return "model, tool and consumer" if path == Path(__file__) else "asyncio"
     place = f"{path.relative_to(HOUSE).as_posix()}:{function}"
-    return next((part for part, starts in PARTS.items() if place.startswith(starts)), "the rest of the run")
+    if place == "cruise.py:cruise":
+        return None
+    return next((part for part, starts in PARTS.items() if place.startswith(starts)), "the rest")
 
 
 class Tally:
@@ -57,13 +86,15 @@ class Tally:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         code = frame.f_code
+        if code.co_name == "switch":
+            return None  # our own
         part = part_of(code.co_filename, code.co_name)
-        self.frames[part] += 1
+        self.frames[part or "the straight line"] += 1
         self.functions.add((code.co_filename, code.co_name))
 
-        def local(_frame, event, _argument):
+        def local(frame, event, _argument):
             if event == "opcode" and self.on:
-                self.opcodes[part] += 1
+                self.opcodes[part or LINES.get(frame.f_lineno, "the rest")] += 1
             return local
 
         return local

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = r"(?:many|much|long|often|few)"
-IDIOMS = r"longer|more|such|less|use|way|different|problem|one|\w+er"
+IDIOMS = r"longer|more|such|less|use|way|different|problem|one|(?:small|larg|short|great|high|low|bett|old|new)er"
 PLACES = r"in(?! for| the way|[.:]| and)|at|on|here|there|before|after|where|behind|under|below|above|elsewhere"
 ISED = r"ialis|gnis|mmaris|rganis|inimis|aximis|ptimis|ndardis|ustomis|hronis|uthoris|enalis|egoris"
 GIVEAWAYS = {  # a regular expression: what to write instead
@@ -52,6 +52,11 @@ GIVEAWAYS = {  # a regular expression: what to write instead
     r"words? too many": "unexpected argument",
     r"what (?:waits|flies|stands(?! in the way))": "waiting, running",
     r"in flight already": "already running",
+    r"what (?:becomes?|became|comes?|came) of": "what happens to, the result of",
+    r"(?:has|have|had) a say": "affects, is involved in",
+    r"(?:can|could|cannot|to) be had": "is available, works",
+    r"all the same": "anyway, still",
+    r"stays? as (?:it is|they are)": "does not change",
 }
 SPELLING = {
     r"canceled|canceling|cancelation": "two l's, as in asyncio",
@@ -59,7 +64,8 @@ SPELLING = {
     r"centre\w*|metre|litre|theatre|fibre": "American: -er",
     r"licence\w*|defence|offence|pretence": "American: -se",
     rf"\w+(?:{ISED})(?:e|es|ed|ing|ation|er)": "American: -ize",
-    r"analysed?|catalogues?|artefacts?|judgement|grey|whilst|amongst|towards|learnt|spelt": "American spelling",
+    r"analysed?|catalogues?|artefacts?|judgement|grey|whilst|amongst|towards|learnt": "American spelling",
+    r"spelt|misspelt|journall(?:ed|ing)": "American spelling",
     r"for ever": "forever",
     r"modell(?:ed|ing)|labell(?:ed|ing)|signall(?:ed|ing)|travell(?:ed|ing)|fulfil|enrol": "American spelling",
 }

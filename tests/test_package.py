@@ -137,6 +137,6 @@ def test_the_demo_runs_from_the_wheel_with_the_line_that_the_page_shows(built, t
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout
-    assert "The model is local:smollm2" in said or "So a scripted one stands in" in said
+    assert "The model is local:smollm2" in said or "A scripted model takes its place" in said
     for scene in ("1. A limit that lands", "2. A budget that holds", "3. A stuck loop, noticed", "contained by"):
         assert scene in said

@@ -70,7 +70,8 @@ async function line(): Promise<(() => void) | null> {
   for (let number = 0; number < LINES; number += 1) {
     const held = await new Promise<(() => void) | null>((answer) => {
       void navigator.locks.request(`glidepath-line-${number}`, { ifAvailable: true }, (lock) =>
-        lock ? new Promise<void>((release) => answer(() => release())) : answer(null));
+        lock ? new Promise<void>((release) => answer(() => release())) : answer(null))
+        .catch(() => answer(() => undefined)); // where a browser forbids locks, a tab is on its own
     });
     if (held) return held;
   }

@@ -45,7 +45,6 @@ from glidepath.ledger import Reservation
 from glidepath.messages import ToolResultMessage, stored_arguments, visible
 from glidepath.resilience import MARK_EVERY
 from glidepath.run import HIGH_WATER, interruptible
-from glidepath.run.origins import heard_in
 from glidepath.spi import Step
 from glidepath.tools import ArgumentsError, ToolContext, ToolResult
 from glidepath.tools.density import result_tokens
@@ -75,10 +74,10 @@ def _settings(plan: Plan) -> tuple[Any, ...]:
 def _listeners(run: Run) -> tuple[Any, ...]:
     """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
 
-    That is whoever hears of it, or anybody while the journal writes it down.
+    That is any listener, or anything while the journal writes it down.
     """
     voice = run.voice
-    told = (voice.next_number, voice.tell_all, voice.tell_some, voice.outbox, voice.chunks, voice.turns)
+    told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
     heeds = voice.audience is not None or run.journal is not None
     return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
 
@@ -90,12 +89,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     """
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
-    run_id, parent_id, now, time, number, tell, tell_some, outbox, chunks, turns, heeds = _listeners(run)
+    run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
-    burnt, nested = spend.burnt.extend, watch.above is not None
+    seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     starts = turns and journal is None  # else it is told before the call is written down
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
+    failed, paid = None, 0
     request: Any = None
     sent: Any = None  # the view that the request shows
     if turn.allowed is not None or spend.first_call is not None:
@@ -152,19 +152,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
             elif journal is None:
                 number()
-            tell_some(
-                (
-                    BudgetReserved(
-                        run_id, parent_id, number(), at, held.tokens, None if price is None else held.money, cap
-                    ),
-                    StreamStarted(run_id, parent_id, number(), at, model_name, 1, False),
-                )
-            )
+            money = None if price is None else held.money
+            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
+            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
         attempt = Attempt()
         if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         watch.showing = attempt.parts
-        failed = None
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
@@ -175,7 +169,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         watch.calm()
         end = attempt.end
         arrived = time()
-        if attempt.calls and arrived >= watch.window_at:
+        if arrived >= watch.window_at and attempt.calls:
             watch.open_window()
         usage: Any = None if end is None else end.usage
         plain = believable(usage, estimate, attempt.size)
@@ -185,7 +179,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         spent = given + written
         if given > health.sent:  # noqa: PLR1730 - quicker
             health.sent = given
-        paid = 0
         if price is not None:
             paid = price.cost(usage)
             if price.web_search:
@@ -209,9 +202,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = None
-        if not answer.parts:
-            ordinary = ordinary_reply(attempt, usage, ordinary_tools, transcript.call_ids, model_name)
+        ordinary = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
         if ordinary is None:
             try:
                 return attempt.reply(run, usage)
@@ -232,6 +223,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
             turn.start_tools()
+            at = now()
         # --- the guards first: what they keep back does not run (execute)
         new = circles is not None and not tool.polling and circles.is_new(call)
         if not new and before and kept_back(run, Step((call,), tools)):
@@ -245,12 +237,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             misfits(run, job, error)
         if (meter.attention and meter.short_of_calls(1)) or (above is not None and meter.short_of_calls(1)):
             await clear(run, [job])
+            at = now()
         if (nested or watch.interrupt is not None or watch.called_off is not None) and watch.halted():
             content = began = None  # it does not begin: `end_specially` says why
         elif job.result is not None:
             content = began = None
         else:
-            # --- the tool runs (execute._begin_alone)
+            # --- the tool runs (execute._run_alone)
             turn.count_call()
             if tool.counts_toward_limit:
                 meter.charge_tool_call()
@@ -269,7 +262,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 content = first_step(run, job, call_id, tool, bound)
                 if content is None:
                     content = await text_of(run, job)
-        if content is None or work.spawned:
+        if content is None or work.spawned or work.heard:
             job.started_at = began
             if content is not None and job.result is None:
                 job.result = ToolResult(content)
@@ -280,30 +273,23 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             await _close(run)
             continue
         # --- a short text is its result: it joins the transcript (execute._finish)
-        origins = tool.origins
-        if work.heard:
-            origins = heard_in(run, call_id, origins)
         bad = False
         if job.result is None:  # it came at once
-            message = ToolResultMessage(call_id, name, content, False, None, None, None, origins)
+            message = ToolResultMessage(call_id, name, content, False, None, None, None, tool.origins)
         else:
-            at = now() if tell is not None else 0.0
             result, bad = job.result, job.result.is_error
-            new = new and not bad and content.isascii()
             details, narration = result.details, result.narration
-            message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, origins)
+            new = new and not bad and content.isascii()
+            message = ToolResultMessage(call_id, name, content, bad, job.kind, details, narration, tool.origins)
         tokens = result_tokens(name, content) if len(call_id) <= 48 else plan.size_of(message)  # noqa: PLR2004 - ORDINARY_ID
         results = (message,)
         transcript.join(message, tokens)
         turn.answer_alone(results, bad)
         if tell is not None:
+            at = now()
             seconds = time() - began
-            tell_some(
-                (
-                    ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback),
-                    MessageAdded(run_id, parent_id, number(), at, message),
-                )
-            )
+            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+            tell(MessageAdded(run_id, parent_id, number(), at, message))
         if answer.rescued and not bad:
             run.forget_rescues()
         # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
@@ -330,7 +316,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
 
 async def _close(run: Run) -> None:
-    """A turn whose only call did not run, or ended in a way of its own, is over."""
+    """A turn whose only call did not run, or ended in a special way, is over."""
     turn = run.turn
     turn.end_tools(AFTER_TOOLS)
     if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:

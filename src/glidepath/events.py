@@ -246,7 +246,7 @@ class GuardTripped(Event, frozen=True, gc=False, tag=True):
 class ToolsChanged(Event, frozen=True, gc=False, tag=True):
     """The tools of a server are not, or no longer, those that were pinned or listed before.
 
-    `effect` says what came of it: blocked, ask, warned, withdrawn, or unavailable for a server that cannot be reached.
+    `effect` is the effect: blocked, ask, warned, withdrawn, or unavailable for a server that cannot be reached.
     """
 
     server: str

@@ -328,7 +328,7 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
     """One reply of a model.
 
     One or two blocks that a model streamed are kept without a tuple (`packed`): a transcript is thousands of these,
-    and nothing of it has to be looked at by the garbage collector then. They are written all the same.
+    and nothing of it has to be looked at by the garbage collector then. They are still written.
     """
 
     blocks: tuple[AssistantBlock, ...] = ()
@@ -476,7 +476,7 @@ def origins_of(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:
-    """The message with these sources added to its own; a kind that has none stays as it is."""
+    """The message with these sources added to its own; a kind that has none is not changed."""
     if not isinstance(message, ToolResultMessage | UserMessage):
         return message
     sources = tuple(dict.fromkeys((*message.origins, *origins)))

@@ -565,15 +565,17 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
         Known where the run ended: like `burn`, it is not written with the result.
         """
-        return self.__dict__.get("_limits", {})
+        limits: Mapping[str, float] = self.__dict__.get("_limits", {})
+        return limits
 
     @property
     def burn(self) -> tuple[BurnPoint, ...]:
         """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
-        return self.__dict__.get("_burn", ())
+        burn: tuple[BurnPoint, ...] = self.__dict__.get("_burn", ())
+        return burn
 
     def tell_use(self, limits: Mapping[str, float], burn: tuple[BurnPoint, ...]) -> None:
-        """Keep what was used beside the result, for whoever draws it: a journal tells it turn by turn anyway."""
+        """Keep what was used beside the result, for drawing it: a journal tells it turn by turn anyway."""
         self.__dict__.update(_limits=limits, _burn=burn)
 
     def _burndown(self) -> str:

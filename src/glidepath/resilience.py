@@ -80,9 +80,11 @@ class Breaker:
         with self._lock:
             if self.state is BreakerState.CLOSED:
                 return Admission.FREE
+            # Another loop may have set it by a clock that is far ahead: nobody waits longer than one interval.
             self._probe_at = min(self._probe_at, now + PROBE_EVERY)
             if self._probe_at > now:
                 return Admission.REFUSED
+            # Moved before the call is made: many runs ask at once, and only one of them may try.
             self._probe_at = now + PROBE_EVERY
             self.state = BreakerState.HALF_OPEN
             return Admission.PROBE
@@ -100,6 +102,7 @@ class Breaker:
             self.alert = True
             if self.state is BreakerState.CLOSED and self.failures >= self.limit:
                 self._probe_at = now + PROBE_EVERY
+            # Calls that began before it opened fail late, and say nothing new.
             elif not probe or self.state is not BreakerState.HALF_OPEN:
                 return False
             self.state = BreakerState.OPEN
@@ -152,6 +155,7 @@ class Health(Breaker):
         """Take one retry out of the budget; False when none is left."""
         with self._lock:
             self._forget(now)
+            # A share of the load and not a number: when everything fails, retries must not multiply the load.
             offered = self.calls - self._marks[0][1] if self._marks else 0
             if len(self._retries) >= max(RETRY_FLOOR, int(RETRY_SHARE * offered)):
                 return False

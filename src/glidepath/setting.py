@@ -1,4 +1,4 @@
-"""What a setting is: said once, beside its type and its default, and everything else is derived from that.
+"""What a setting is: declared once, with its type and default; everything else is derived.
 
 `Annotated[int, Setting("int", "what it means", flag="--flag")] = 3` in `LoopConfig`, `Limits` or `GuardrailsConfig` is
 the whole declaration. From it come the checks at construction, what a child inherits, the warnings about settings

@@ -41,7 +41,7 @@ def stable(*, since: str) -> Callable[[T], T]:
 
 
 def stability_of(thing: object) -> Stability | None:
-    """The mark of a class or hook itself; what it inherits is not its own."""
+    """The mark of a class or hook itself; inherited marks do not count."""
     mark = getattr(thing, "__dict__", {}).get(_MARK)
     return mark if isinstance(mark, Stability) else None
 

@@ -117,7 +117,11 @@ async def test_what_is_missing_is_an_event():
 
 def test_what_is_no_source_is_said():
     nameless = Source(name="")
-    for given, said in (([nameless], "needs a name"), (["x"], "no tool|tools"), ([3], "sources such as McpServer")):
+    for given, said in (
+        ([nameless], "needs a non-empty name"),
+        (["x"], "no tool|tools"),
+        ([3], "sources such as McpServer"),
+    ):
         with pytest.raises(ConfigurationError, match=said):
             Agent(model=ScriptedModel([]), tools=given, limits=Limits(max_iterations=1))
     with pytest.raises(ConfigurationError, match="tool_sources must be sources"):

@@ -70,3 +70,14 @@ def test_nothing_in_a_list_or_a_run_steers_the_terminal(tmp_path):
         assert ran.code == 0, ran
         assert not {"\x1b", "\x07", "\u202e"} & set(ran.out)
         assert "evil<U+001B>" in ran.out
+
+
+def test_a_paused_run_is_stopped_by_whoever_takes_it_up(tmp_path):
+    argv = ("--model", "python:flights:shell", "--tools", "shell", "--store", "runs.db")
+    ran = glidepath("run", "go", *argv, folder=tmp_path)
+    session = re.search(r"session_[0-9a-f]{8,}", ran.err).group()
+    stopped = glidepath("runs", "stop", session, "--reason", "never mind", "--store", "runs.db", folder=tmp_path)
+    assert (stopped.code, stopped.err) == (0, f"asked {session} to stop\n")
+    again = glidepath("resume", session, *argv, "--approve", "all", folder=tmp_path)
+    assert "never mind" in again.err, again
+    assert not (tmp_path / "made.txt").exists()

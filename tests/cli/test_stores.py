@@ -161,3 +161,14 @@ def test_any_store_is_migrated_into_any_other(tmp_path):
     assert ran.code == 0
     assert (tmp_path / "one" / "STORE").is_file()
     assert len(asyncio.run(SqliteStore(tmp_path / "two").entries())) == 2
+
+
+@pytest.mark.parametrize("line", ["run hi --resume x", "run hi --last", "resume x", "send x y"])
+def test_a_store_that_is_none_is_told_in_one_line(line, tmp_path):
+    words = line.split()
+    (tmp_path / "s.db").write_bytes(b"hello, I am a text")
+    model = () if words[0] == "send" else ("--model", "python:flights:hello")
+    ran = glidepath(*words, *model, "--store", "sqlite:s.db", folder=tmp_path)
+    assert ran.code == 2, ran
+    assert "SQLite database" in ran.err
+    assert (tmp_path / "s.db").read_bytes() == b"hello, I am a text"

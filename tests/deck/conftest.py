@@ -125,7 +125,10 @@ class Server:
 
     def controls(self, run_id):
         """What the journal says that people did: (action, reason, who)."""
-        records = self.ask(f"/api/runs/{run_id}/journal?limit=1000")["records"]
+        records, page = [], None
+        while page is None or page["records"]:
+            page = self.ask(f"/api/runs/{run_id}/journal?limit=1000&after={len(records)}")
+            records += page["records"]
         made = [record["payload"] for record in records if record["kind"] == "control"]
         return [(each["action"], each["reason"], each["who"]) for each in made]
 

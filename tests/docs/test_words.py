@@ -66,7 +66,7 @@ def test_code_links_and_quotations_are_not_prose(tmp_path):
 def test_docstrings_and_messages_are_read_from_programs(tmp_path):
     program = tmp_path / "program.py"
     program.write_text('"""Whoever reads this."""\nraise ValueError(f"{1} is no number")\nX = "SELECT anew FROM t"\n')
-    assert sorted(line for line, text in WORDS.code_texts(program) for _ in WORDS.hits(text)) == [1, 2]
+    assert sorted({line for line, text in WORDS.code_texts(program) if any(WORDS.hits(text))}) == [1, 2]
 
 
 def test_every_page_and_module_is_checked():

@@ -94,8 +94,8 @@ class Crew:
         return Counter((session, number) for session, number, _ in self.lines("send"))
 
     def ready(self):
-        """How many workers have said that they are at work."""
-        return self.log.read_text().count("is at work") if self.log.exists() else 0
+        """How many workers have said that they are running."""
+        return self.log.read_text().count(" is running: ") if self.log.exists() else 0
 
     def __enter__(self):
         return self

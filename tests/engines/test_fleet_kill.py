@@ -44,6 +44,7 @@ async def tenant_is_killed(fleet, client, flown):
         await fleet.set_tenant(name, day=Quota(runs=100))
         await fleet.submit("sleepy", "go", tenant=name, session=f"of {name}")
     await until(lambda: both(fleet))
+    await until(lambda: len(flown()) == 2)  # each is in its first model call
     assert (await kill(client, True, id="acme")).json()["message"] == f"1 run is stopped, {UNTIL}"
     assert await fleet.wait("of acme") == "cancelled"
     assert (await fleet.result("of acme")).cause.reason == "unpaid (by ada)"

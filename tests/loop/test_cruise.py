@@ -23,9 +23,10 @@ from glidepath import (
     Usage,
     tool,
 )
-from glidepath.errors import TransientError
-from glidepath.events import StreamStarted, ToolStarted, TurnStarted
+from glidepath.errors import ContextOverflowError, TransientError
+from glidepath.events import StreamStarted, ToolEnded, ToolStarted, TurnStarted
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
+from glidepath.plugins.lineup import Hooks
 from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Block, Gate
@@ -48,6 +49,12 @@ class Steady:
         self.turn += 1
         if self.turn in getattr(self, "fails", ()):
             raise TransientError("503")
+        if self.turn in getattr(self, "overflows", ()):
+            raise ContextOverflowError("too long")
+        if getattr(self, "mute", False) and self.turn == self.turns + 1:
+            yield TextDelta(" ")
+            yield StreamEnd("end_turn", Usage(60 + 50 * len(request.messages), 1))
+            return
         yield TextDelta(f"thinking about {self.turn} ")
         if getattr(self, "thinks", False):
             yield ThinkingDelta("hm")
@@ -92,6 +99,21 @@ async def ends(query: str) -> ToolResult:
     return ToolResult("over", terminate=True)
 
 
+@tool
+async def spawns(context: ToolContext, query: str) -> str:
+    """Ask a child."""
+    child = Agent(model=Steady(tool=None), limits=Limits(max_iterations=2), agent_name="child")
+    return (await context.spawn(child, query)).text
+
+
+@tool
+async def digs(context: ToolContext, query: str) -> str:
+    """Ask a child that asks a child."""
+    child = Agent(model=Steady(1, "spawns"), tools=[spawns], limits=Limits(max_iterations=3), agent_name="child")
+    result = await context.spawn(child, query)
+    return next(message.text for message in result.messages if message.role == "tool_result")
+
+
 def broken():
     """A tool that fails, with a breaker of its own."""
 
@@ -126,6 +148,11 @@ class Views(Plugin):
         return list(context.messages)[:1]
 
 
+class Shrinks(Plugin):
+    def context_overflow_recovery(self, context):
+        return list(context.messages)[:1]
+
+
 class Steers(Plugin):
     def steering(self, context):
         return "turn left" if context.iteration == 2 else None
@@ -156,7 +183,52 @@ class Grumbles(ResourceConstraint):
         return ResourceAction.GRACEFUL_EXIT
 
 
+class Complains(Plugin):
+    def event_observer(self, event):
+        if type(event) is ToolEnded:
+            raise ValueError("not this one")
+
+
+def complain(event):
+    if type(event) is ToolEnded:
+        raise ValueError("not this one")
+
+
 SWITCHES = {
+    "context_transform": lambda: ({"plugins": [Views], "model": {"turns": 2}}, "Usage(input=330"),
+    "context_overflow_recovery": lambda: ({"plugins": [Shrinks], "model": {"overflows": (3,)}}, "ContextShaped"),
+    "observer": lambda: ({"plugins": [Complains]}, "HookFailed"),
+    "sink": lambda: ({"event_sink": complain}, "HookFailed"),
+    "depth": lambda: (
+        {"limits": Limits(max_iterations=50, max_depth=1), "tools": [digs], "model": {"tool": "digs", "turns": 2}},
+        "limit on depth",
+    ),
+    "descendants": lambda: (
+        {"limits": Limits(max_iterations=50, max_descendants=1), "tools": [spawns], "model": {"tool": "spawns"}},
+        "limit on descendants",
+    ),
+    "grace": lambda: ({"limits": Limits(max_iterations=9, grace_iterations=6)}, "NoticeSent"),
+    "truncated_text": lambda: ({"model": {"tool": None, "stop": "max_tokens"}}, "GuardTripped"),
+    "read_only_loop": lambda: (
+        {
+            "tools": [tool(look.fn, read_only=True)],
+            "guardrails": GuardrailsConfig(read_only_loop_threshold=2),
+        },
+        "GuardTripped",
+    ),
+    "premature_end": lambda: (
+        {"tools": [broken()], "model": {"tool": "breaks", "turns": 1, "mute": True}},
+        "premature",
+    ),
+    "empty_answer": lambda: ({"model": {"mute": True}}, "empty"),
+    "reserve_tokens": lambda: (
+        {"limits": Limits(max_tokens=20_000), "guardrails": GuardrailsConfig(reserve_tokens=18_000)},
+        "NoticeSent",
+    ),
+    "reserve_cost": lambda: (
+        {"limits": Limits(max_cost="0.006"), "guardrails": GuardrailsConfig(reserve_cost_fraction="0.7")},
+        "NoticeSent",
+    ),
     "before_tool_call": lambda: ({"plugins": [Before]}, "not today"),
     "after_tool_call": lambda: ({"plugins": [After]}, "seen by a plugin"),
     "tool_gate": lambda: ({"plugins": [Doors]}, "GateApplied"),
@@ -266,6 +338,54 @@ def test_what_is_switched_on_changes_the_turn_as_it_does_in_general(name):
     assert lines != seen({})
 
 
+HOOKS = {
+    "before_tool_call": "before_tool_call",
+    "after_tool_call": "after_tool_call",
+    "context_transform": "context_transform",
+    "steering": "steering",
+    "follow_up": "follow_up",
+    "tool_gate": "tool_gate",
+    "context_overflow_recovery": "context_overflow_recovery",
+    "observers": "observer",
+}
+LIMITS = {
+    "max_iterations": "turn_limit",
+    "max_tokens": "token_limit",
+    "max_cost": "cost_limit",
+    "timeout": "timeout",
+    "max_tool_calls": "tool_call_limit",
+    "max_depth": "depth",
+    "max_descendants": "descendants",
+    "grace_iterations": "grace",
+    "landing_tokens": None,  # these two are for the landing, which is no turn
+    "landing_seconds": None,
+    "scope": None,  # decides before the first turn what the others bound
+}
+GUARDS = {
+    "max_tokens_recoveries": "truncated_text",
+    "max_repeated_tool_steps": "repetition",
+    "max_error_streak": "error_streak",
+    "read_only_loop_threshold": "read_only_loop",
+    "max_premature_end_recoveries": "premature_end",
+    "max_empty_recoveries": "empty_answer",
+    "reserve_tokens": "reserve_tokens",
+    "reserve_cost_fraction": "reserve_cost",
+}
+
+
+@pytest.mark.parametrize(
+    ("public", "switches"),
+    [
+        pytest.param(Hooks.__struct_fields__, HOOKS, id="hooks"),
+        pytest.param(Limits.__struct_fields__, LIMITS, id="limits"),
+        pytest.param(GuardrailsConfig.__struct_fields__, GUARDS, id="guards"),
+    ],
+)
+def test_everything_that_has_a_say_in_a_turn_is_switched_on_here(public, switches):
+    assert [*switches] == [*public]  # whoever adds one says here which switch shows what it does
+    assert {name for name in switches.values() if name is not None} <= SWITCHES.keys()
+
+
 @pytest.mark.parametrize("kind", [TurnStarted, StreamStarted, ToolStarted], ids=lambda kind: kind.__name__)
 def test_g7_whoever_hears_of_a_start_can_still_stop_it(kind):
     def fly(*, straight):
@@ -317,3 +437,38 @@ def test_a_journal_has_the_same_bytes():
     lines, commits = fly(straight=True)
     assert (lines, commits) == fly(straight=False)
     assert len(commits) > TURNS
+
+
+def test_events_are_numbered_in_order_although_an_observer_fails_among_them():
+    numbers = []
+
+    async def fly():
+        agent = assembled({"plugins": [Complains], "event_sink": lambda event: numbers.append(event.sequence)})
+        await agent.run("Go.")
+
+    VirtualClock(seed=1).run(fly())
+    assert numbers == [*range(1, len(numbers) + 1)]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["without a journal", "with a journal"])
+def test_who_wants_one_kind_of_event_sees_the_numbers_that_they_have_for_everybody(kept):
+    def fly(wanted):
+        heard = []
+
+        class Hears(Plugin):
+            events = wanted
+
+            def event_observer(self, event):
+                if type(event) is ToolEnded:
+                    heard.append(event.sequence)
+
+        async def run():
+            store = MemoryStore() if kept else None
+            await assembled({"plugins": [Hears], "store": store}).run("Go.", session="s" if kept else None)
+
+        VirtualClock(seed=1).run(run())
+        return heard
+
+    alone = fly((ToolEnded,))
+    assert len(alone) == TURNS
+    assert alone == fly(None)

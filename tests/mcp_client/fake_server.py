@@ -149,6 +149,8 @@ def called(request):  # noqa: C901, PLR0912, PLR0915 - one line for each thing a
         return text(request, str(total), structuredContent={"result": total})
     if name in ("send", "nested"):
         return text(request, "ok")
+    if name == "meta":
+        return text(request, json.dumps(params.get("_meta", {})))
     if name == "die":
         os._exit(3)
     if name == "die_once":

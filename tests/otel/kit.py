@@ -37,6 +37,11 @@ class Recorded:
         self.plugin._background.put(done.set)
         assert done.wait(30)
 
+    def end(self):
+        """No more spans: the exporter has them all, and the processor's thread is gone."""
+        self.wait()
+        self.tracers.shutdown()
+
     def named(self, start):
         return [span for span in self.spans if span.name.startswith(start)]
 

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -214,3 +216,36 @@ def test_a_real_exporter_delivers_the_spans_of_a_run():
         if attribute.key == "glidepath.usage.input_tokens"
     }
     assert figures == {"glidepath.usage.input_tokens": result.usage.input}
+
+
+AT_THE_END = """
+import time
+from glidepath import Agent, Limits
+from glidepath.otel import OpenTelemetry
+from glidepath.testing import ScriptedModel, say
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+class Printing(SpanExporter):
+    def export(self, spans):
+        for span in spans:
+            print(span.name, flush=True)
+        return SpanExportResult.SUCCESS
+
+def slow(text):
+    time.sleep(0.2)
+    return text
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(Printing()))
+plugin = OpenTelemetry(tracer_provider=provider, content=CONTENT, redact=slow)
+Agent(model=ScriptedModel([say("done")]), plugins=[plugin], limits=Limits(max_iterations=3)).run_sync("Go.")
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("content", [False, True], ids=["bare", "slow redaction"])
+def test_what_was_kept_before_the_process_ends_is_exported(tmp_path, content):
+    program = AT_THE_END.replace("CONTENT", str(content))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["chat scripted", "invoke_agent agent"]

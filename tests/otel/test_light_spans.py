@@ -14,8 +14,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Status, StatusCode
 
 from glidepath import Agent, Limits, tool
+from glidepath.events import HookFailed, StreamStarted
 from glidepath.otel import OpenTelemetry
 from glidepath.otel.light_span import LightSpan
+from glidepath.otel.run_spans import RunSpans
 from glidepath.testing import ScriptedModel, call, say
 
 from .kit import Recorded
@@ -269,6 +271,32 @@ def test_another_version_of_the_sdk_makes_its_own_spans(monkeypatch):
         kept.fly()
         assert not isinstance(kept.met[0], LightSpan)
         assert len(kept.spans) == 3
+
+
+def test_a_handler_that_fails_hurts_no_run(monkeypatch):
+    def broken(spans, event):
+        raise ValueError("no")
+
+    monkeypatch.setitem(RunSpans.HANDLERS, StreamStarted, broken)
+    script = [*[call("look", what=str(number)) for number in range(4)], say("done")]
+    effects = []
+
+    async def go(provider):
+        plugins = [OpenTelemetry(tracer_provider=provider)]
+        agent = Agent(model=ScriptedModel(script), tools=[look], plugins=plugins, limits=Limits(max_iterations=9))
+        async with agent.stream("Go.") as stream:
+            effects.extend([event.effect async for event in stream if type(event) is HookFailed])
+        return stream.result.text
+
+    with batch() as kept:
+        assert asyncio.run(go(kept.provider)) == "done"
+    assert effects == ["ignored", "ignored", "removed"]
+
+
+@tool
+async def look(what: str) -> str:
+    """Look."""
+    return what
 
 
 def test_everything_is_with_the_batch_processor_when_the_run_has_ended():

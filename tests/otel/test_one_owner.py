@@ -7,6 +7,14 @@ from hypothesis import strategies as st
 
 from glidepath import Agent, Limits, tool
 from glidepath.errors import ContextOverflowError, RejectedError, TransientError
+from glidepath.teams import (
+    AgentEvaluationStrategy,
+    ExpertTeamCoordinator,
+    RiskProfile,
+    Team,
+    TeamConfig,
+    TeamExecutionRequest,
+)
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, empty, fail, no_end, refuse, say, truncated
 
 from .kit import Recorded, tokens
@@ -71,10 +79,12 @@ def flown(recorded, steps, limits, strategy, fallback):
     strategy=st.sampled_from(["compact", "summarize", "sliding_window"]),
     fallback=st.booleans(),
     light=st.booleans(),
+    batch=st.booleans(),
 )
-def test_the_sum_over_chat_spans_is_the_ledger(steps, limits, strategy, fallback, light):
-    recorded = Recorded(light=light)
+def test_the_sum_over_chat_spans_is_the_ledger(steps, limits, strategy, fallback, light, batch):
+    recorded = Recorded(light=light, batch=batch)
     result = flown(recorded, steps, limits, strategy, fallback)
+    recorded.end()
     spans = {span.context.span_id: span for span in recorded.spans}
     runs = {span.attributes["glidepath.run.id"]: span for span in recorded.named("invoke_agent")}
     every = [result, *result.children]
@@ -83,6 +93,45 @@ def test_the_sum_over_chat_spans_is_the_ledger(steps, limits, strategy, fallback
         below = [chat for chat in recorded.named("chat") if is_below(chat, runs[one.run_id], spans)]
         assert tokens(below) == (one.usage.input, one.usage.output, int((one.cost or 0) * 10**12))
         assert runs[one.run_id].attributes["glidepath.usage.input_tokens"] == one.usage.input
+
+
+VERDICTS = st.sampled_from(
+    [
+        lambda: say('{"verdict": "pass"}'),
+        lambda: say('{"verdict": "revise", "feedback": "shorter"}'),
+        lambda: say("I like it."),
+        lambda: fail(TransientError("busy"), text="half a ver"),
+        lambda: no_end("the line went dead"),
+    ]
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    steps=st.lists(STEPS, max_size=4),
+    verdicts=st.lists(VERDICTS, max_size=4),
+    light=st.booleans(),
+    batch=st.booleans(),
+)
+def test_the_sum_over_the_chat_spans_of_a_team_and_its_judge_is_what_the_team_has_used(steps, verdicts, light, batch):
+    recorded = Recorded(light=light, batch=batch)
+    writer = ScriptedModel([step() for step in steps], price=("3", "15")).forever(say("A line."))
+    judge = ScriptedModel([one() for one in verdicts], name="judge", price=("1", "5")).forever(
+        say('{"verdict": "pass"}')
+    )
+    members = [Agent(model=writer, tools=[look], agent_name="writer", limits=Limits(max_iterations=6))]
+    review = AgentEvaluationStrategy(Agent(model=judge, agent_name="judge", limits=Limits(max_iterations=4)))
+    team = Team(members, name="crew", coordinator=ExpertTeamCoordinator(judge=review), plugins=[recorded.plugin])
+    request = TeamExecutionRequest(goal="Write a line.", config=TeamConfig(risk_profile=RiskProfile.HIGH))
+    result = VirtualClock(seed=7).run(team.run(request))
+    recorded.end()
+    assert recorded.named("invoke_workflow crew")
+    assert judge.calls or steps
+    assert tokens(recorded.named("chat")) == (
+        result.usage.input,
+        result.usage.output,
+        int((result.cost or 0) * 10**12),
+    )
 
 
 def is_below(span, above, spans):

@@ -231,6 +231,26 @@ def test_without_a_provider_nobody_listens():
     assert Agent(model=ScriptedModel([say("hi")]), plugins=[plugin], limits=FEW).run_sync("Hi.").text == "hi"
 
 
+def test_a_provider_that_is_set_in_the_middle_of_a_run_counts_from_the_next_run_on(monkeypatch):
+    recorded = Recorded()
+
+    @tool
+    async def set_up() -> str:
+        """Set the provider."""
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.tracers)
+        return "set"
+
+    child = Agent(model=ScriptedModel([say("tea")]), agent_name="helper", limits=FEW)
+    script = [call("set_up"), call("helper", task="Which?"), say("done")]
+    tools, plugin = [set_up, child.as_tool("helper", "Ask the helper.")], OpenTelemetry()
+    first = Agent(model=ScriptedModel(script), tools=tools, plugins=[plugin], limits=FEW).run_sync("Go.")
+    assert (first.text, first.outcome) == ("done", LoopOutcome.DONE)
+    again = Agent(model=ScriptedModel([say("again")]), plugins=[plugin], limits=FEW).run_sync("Go.")
+    recorded.plugin = plugin
+    runs = [span.attributes["glidepath.run.id"] for span in recorded.named("invoke_agent")]
+    assert runs == [first.children[0].run_id, again.run_id]
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [

@@ -9,6 +9,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import StoreError
+from glidepath.serve.event_log import LogHead, log_for
 from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
@@ -222,6 +223,28 @@ def test_what_is_deleted_is_in_no_file_once_the_store_is_closed(kind, kept, tmp_
         assert [entry.session_id for entry in await store.entries()] == [f"s{n}" for n in range(kept)]
         if kept:
             assert (await read_journal(store, "s0")).folded.result.text == "the code is SECRET0"
+        await store.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments", "postgres"])
+def test_the_events_that_a_server_kept_go_with_their_session(kind, tmp_path):
+    async def scene():
+        store = {
+            "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
+            "segments": lambda: SegmentStore(tmp_path / "s"),
+            "postgres": lambda: PostgresStore(fresh_schema()),
+        }[kind]()
+        await flown(store, "stays", "goes")
+        log = log_for(store)
+        for run, session in (("r1", "stays"), ("r2", "goes"), ("r3", "goes")):
+            later = log.append(LogHead(run_id=run, session_id=session), [b'{"event":"RunStarted"}'])
+            if later is not None:
+                await later
+        assert await remove_sessions(store, ["goes", "nobody"]) == ["goes"]
+        assert [await log.head(run) is not None for run in ("r1", "r2", "r3")] == [True, False, False]
+        await log.close()
         await store.close()
 
     asyncio.run(scene())

@@ -9,7 +9,6 @@ from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import parse_export
 from glidepath.sessions.chain import read
 from glidepath.teams import StepState, TeamStatus
-from glidepath.teams.replaying import replay_team
 from glidepath.testing import virtual
 
 from .make_golden import SCENES, coordinator, crew, written
@@ -57,15 +56,13 @@ async def test_g13_a_golden_team_goes_on_without_repeating_what_was_done(path):
 
 @pytest.mark.parametrize("path", GOLDEN, ids=named)
 @virtual
-async def test_the_runs_of_a_golden_team_are_replayed(path):
-    found = await replay_team(crew(await shelved(path.read_bytes())), path.stem)
-    assert {name: one.difference for name, one in found.items()} == dict.fromkeys(found, "")
-
-
-@pytest.mark.parametrize("path", GOLDEN, ids=named)
-@virtual
-async def test_this_release_writes_the_records_that_the_golden_journal_has(path):
-    assert shape(await written(path.stem)) == shape(path.read_bytes())
+async def test_this_release_writes_the_records_that_the_golden_journal_has_and_says_no_less_in_them(path):
+    now, then = shape(await written(path.stem)), shape(path.read_bytes())
+    assert {step: [kind for kind, _ in records] for step, records in now.items()} == {
+        step: [kind for kind, _ in records] for step, records in then.items()
+    }
+    for step, records in then.items():
+        assert all(said <= more for (_, said), (_, more) in zip(records, now[step], strict=True))
 
 
 def shape(data):
@@ -75,5 +72,5 @@ def shape(data):
     for number, record in enumerate((record for commit in commits for record in read(commit)), 1):
         said = _wire.loads(bytes(record.payload))
         assert record.sequence == said["sequence"] == number
-        found.setdefault(said["step_id"], []).append((record.kind, sorted(said)))
+        found.setdefault(said["step_id"], []).append((record.kind, said.keys()))
     return found

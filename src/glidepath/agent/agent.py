@@ -165,7 +165,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     ) -> RunResult[OutputT]:
         """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
-        `target` is its `RunResult`, or its `Session`. `decisions` say what becomes of the calls that wait for a
+        `target` is its `RunResult`, or its `Session`. `decisions` decide the calls that wait for a
         person; those without one wait on, and the run pauses again. The meters continue where they stood; `limits`
         replaces the limits. A run that spent from a `Budget` needs one again as `parent`, and one that was given `deps`
         or a model object needs them again: they are never stored. The rest is what the run was started with, unless it

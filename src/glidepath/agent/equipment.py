@@ -93,7 +93,7 @@ class Equipment:
             supply.kept = self.keepers > 0
 
     async def fit(self, cancel: CancelToken | None, seconds: float | None) -> Fitted:
-        """The tools of all sources, those that can be had; raced against the caller's cancellation."""
+        """The tools of all sources that are available; raced against the caller's cancellation."""
         for source in self._sources:
             if source.origin not in self._supplies:
                 supply = self._supplies[source.origin] = source.open()

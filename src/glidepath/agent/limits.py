@@ -50,7 +50,7 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
     turns before the turn limit the model is told to wrap up: None chooses, 0 sends no notice. With `scope="session"`
-    they bound all runs of a session together, the whole conversation; `timeout` is of each run all the same.
+    they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
     # fmt: off
@@ -267,7 +267,9 @@ def _line(
         return ()
     if isinstance(store, type) or not isinstance(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
-        raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
+        raise ConfigurationError(
+            f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"
+        )
     if name is None:
         raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
     try:

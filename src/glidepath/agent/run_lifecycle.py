@@ -59,6 +59,7 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
+    # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
     landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
     if plan.switches:
@@ -110,6 +111,7 @@ def _opened(
             reserve = what_is_left(reserve, meter)
             paid = enough_to_land(plan, reserve, meter)
     else:
+        # The landing is paid for the task and what is pinned, as when the run began: the rest can be left out of it.
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
@@ -134,6 +136,7 @@ def _opened(
     )
     if plan.strategy.name == "summarize":
         recall(run)
+    # Last: a run that could not be opened must not block its session.
     home.flight = run
     if stream is not None:
         stream.run = run
@@ -193,6 +196,7 @@ async def finish_run(
             raise
         except BaseException as defect:
             ending = await salvaged(run, defect)
+        # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
         result = await _concluded(run, home, ending, patrol)
     finally:
         if fitted is not None:
@@ -222,7 +226,9 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         run.audit.conclude(last_validations(run))
     result = run.conclude(ending)
     if run.journal is not None:
+        # Before the last event: whoever hears of the end may read the journal at once.
         result = await run.journal.end(result)
+    # Nothing of the run may interrupt its caller after the last event.
     run.emit(RunEnded, run.tell_use(result))
     run.watch.disarm()
     home.close_run(result)
@@ -237,6 +243,7 @@ async def _dismiss(run: Run) -> bool:
     if run.voice.audience is None or run.result is None:
         return False
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
+    # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
     patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
     farewell = await dismiss(run.voice.audience.observers, patience)

@@ -172,7 +172,7 @@ class Attempt(Record, gc=False):
         self.gather()
 
     def gather(self) -> None:
-        """Count and join what has come; what is no text is left out, and `fault` says so."""
+        """Count and join what has come; anything that is not text is left out, and `fault` says so."""
         parts = self.parts
         try:
             text = "".join(parts)
@@ -382,7 +382,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
 
 
 def _say(voice: Voice, attempt: Attempt) -> None:
-    """Make events of the text that has come since the last time, for whoever wants them."""
+    """Make events of the text that has come since the last time, for the listeners."""
     told, parts = attempt.told, attempt.parts
     attempt.told = count = len(parts)
     if count > told and not attempt.dead and voice.chunks:

@@ -33,7 +33,7 @@ _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 
 
-def believable(reported: Any, estimate: int, size: int) -> bool:
+def believable(reported: object, estimate: int, size: int) -> bool:
     """True for what most reports are: input and output alone, both as they can be. `settled` looks at any other."""
     if reported.__class__ is not Usage:
         return False

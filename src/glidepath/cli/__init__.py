@@ -46,13 +46,13 @@ def _what(error: OSError) -> str:
 
 def _dispatch(argv: Sequence[str], world: World) -> int:
     from glidepath.cli.parser import parse
-    from glidepath.errors import ConfigurationError
+    from glidepath.errors import ConfigurationError, StoreError
 
     try:
         options, execute = parse(argv, world)
         code: int = execute(options, world)
         world.write("")
-    except ConfigurationError as error:
+    except (ConfigurationError, StoreError) as error:
         world.complain(str(error))
         return 2
     return code

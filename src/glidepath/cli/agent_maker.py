@@ -65,7 +65,7 @@ def make_agent(
             )
         raise ConfigurationError(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
-            "`glidepath models` lists what there is, `glidepath demo` needs none"
+            "`glidepath models` lists the providers, `glidepath demo` needs none"
         )
     fields["model"] = make_model(name, world)
     if name in EMBEDDED:
@@ -104,8 +104,8 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
             f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
-            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it all the "
-            "same, or name a larger model (`glidepath models`)"
+            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it "
+            "anyway, or name a larger model (`glidepath models`)"
         )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from glidepath.mcp import McpServer
+    from glidepath.mcp.resource_tools import OfferedPrompt
 
 __all__ = ["SHARED", "configured_servers", "prompt_of"]
 
@@ -137,7 +138,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> str | None:
     return "\n".join(said) or None
 
 
-def _arguments(prompt: Any, words: str) -> dict[str, str]:
+def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
     given: dict[str, str] = {}
     left = words.strip()
     free = list(prompt.arguments)

@@ -32,7 +32,7 @@ def width_of(text: str) -> int:
 def revealed(text: str, keep: str = "") -> str:
     """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`.
 
-    Signs in `keep` stay as they are.
+    Signs in `keep` are kept.
     """
     if text.isascii() and text.isprintable() and "<U+" not in text:
         return text

@@ -143,7 +143,7 @@ def assume_store(settings: LoadedSettings, what: str) -> str:
 
     if not _default_is_sqlite() and not is_segment_folder(default_folder()):
         raise ConfigurationError(
-            f"{what} needs the store of the run: pass --store PATH (there is no {default_folder()})"
+            f"{what}: nothing is saved in {default_folder()} yet; to look elsewhere, pass --store PATH"
         )
     settings.known["store"] = Known(DEFAULT_STORE, "default")
     return DEFAULT_STORE

@@ -202,7 +202,7 @@ async def _never(**_: object) -> None:
     """Never called: a step is."""
 
 
-def _listed(tools: Any) -> Sequence[Any]:
+def _listed(tools: object) -> Sequence[Any]:
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise ConfigurationError(f"CodeMode(tools=...) takes a list of tools, not {tools!r:.80}")
     for one in tools:

@@ -50,7 +50,7 @@ class ProtocolPolicyContract(Contract):
             assert [(call.id, call.arguments) for call in repaired] == [(call.id, call.arguments) for call in given]
 
     def test_policy_4_right_names_stay(self) -> None:
-        """POLICY-4: a call of a tool that exists stays as it is."""
+        """POLICY-4: a call of an existing tool is not changed."""
         policy, names = self.make_policy(), KNOWN | set(self.aliases.values()) | set(self.aliases)
         for name in sorted(names):
             (call,) = policy.normalize_tool_calls([ToolCall("c", name, {})], names)

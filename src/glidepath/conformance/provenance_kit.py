@@ -115,7 +115,7 @@ class ProvenanceContract(BeforeToolCallContract):
         assert self._ran(TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))) == ["delegate"]
 
     def test_provenance_9_a_child_is_held_to_the_same(self) -> None:
-        """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is no user's words."""
+        """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is not user text."""
         child = Agent(model=ScriptedModel([BAD, say("done")]), tools=[send_message], limits=ROOMY)
 
         async def clause() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from glidepath import _wire
 from glidepath.messages import (
@@ -128,7 +128,7 @@ def _id(call_id: str) -> int:
     return 0 if len(call_id) <= ORDINARY_ID else opaque_tokens(call_id)
 
 
-def _json(arguments: Any) -> str:
+def _json(arguments: object) -> str:
     """The arguments as they are sent; for what JSON cannot hold, a text of at least that length."""
     try:
         return _wire.encode(_wire.loads(arguments) if type(arguments) is _wire.Raw else arguments).decode()

@@ -37,7 +37,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
 
 
 def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[Any]) -> Touchdown | None:
-    """Show these guards what came of a batch, and do what they say; returns the verdict if the run must land."""
+    """Show these guards the results of a batch, and do what they say; returns the verdict if the run must land."""
     landing = None
     for guard in guards:
         try:

@@ -40,7 +40,7 @@ CHARS_PER_TOKEN = 3
 
 
 class Job(Record, eq=False):
-    """A call, its tool, and what became of it. `result` is set exactly once."""
+    """A call, its tool, and its result. `result` is set exactly once."""
 
     call: ToolCall
     tool: Tool | None

@@ -222,7 +222,7 @@ class RepetitionGuard:
         return True
 
     def keep_new(self, name: str, answer: str) -> bool:
-        """`after` for the same call, and an answer in ASCII that is no error: False when it takes a closer look."""
+        """`after` for the same call, and an ASCII answer that is not an error: False when it takes a closer look."""
         past, tools, known = self._results, self._tools, self._known
         if known != [name]:
             self._known = known = [name]
@@ -239,7 +239,7 @@ class RepetitionGuard:
         return True
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
-        """Keep what was asked and what came of it; the verdict on it, if any."""
+        """Keep what was asked and what it returned; the verdict on it, if any."""
         verdict = None
         if self._again or self._batches or self._pairs:
             verdict = self._count(step, outcome)
@@ -252,7 +252,7 @@ class RepetitionGuard:
         return verdict
 
     def _keep(self, outcome: str) -> None:
-        """Keep what was asked and what came of it, as long as it may matter."""
+        """Keep what was asked and what it returned, as long as it may matter."""
         calls, past, tools = self._calls, self._results, self._tools
         calls.append(self._signature)
         past.append(outcome)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
@@ -16,6 +16,9 @@ from glidepath.mcp.large_messages import SMALL, is_large, slimmed_bytes
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.oauth_login import provider_for
 from glidepath.mcp.threading_out import on_a_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["HTTP_FAILED", "HttpTransport"]
 
@@ -152,7 +155,9 @@ def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _failed(request: httpx2.Request, status: int, why: str, headers: Any = None) -> httpx2.Response:
+def _failed(
+    request: httpx2.Request, status: int, why: str, headers: Mapping[str, str] | None = None
+) -> httpx2.Response:
     """An HTTP answer that carries a JSON-RPC error; challenges for OAuth are kept."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": HTTP_FAILED, "message": why}}
     kept = {} if headers is None else {name: value for name, value in headers.items() if name in KEPT}

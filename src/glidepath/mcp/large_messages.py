@@ -42,7 +42,7 @@ def slimmed(line: bytes) -> Any:
 
 
 def slimmed_bytes(line: bytes) -> bytes:
-    """The same as JSON; what is not JSON stays as it is."""
+    """The same as JSON; anything else is not changed."""
     try:
         return _wire.encode(slimmed(line))
     except Exception:

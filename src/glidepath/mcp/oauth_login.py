@@ -19,6 +19,8 @@ from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+    from pydantic import BaseModel
 
 __all__ = ["Login", "forget_login", "provider_for", "token_file"]
 
@@ -56,7 +58,7 @@ class _Tokens:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _write(self, name: str, value: Any) -> None:
+    def _write(self, name: str, value: BaseModel) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept = {**self._read(), name: value.model_dump(mode="json", exclude_none=True)}
         unfinished = self._path.with_suffix(f".{os.getpid()}")
@@ -70,7 +72,7 @@ class _Tokens:
         said = self._read().get("tokens")
         return None if said is None else OAuthToken.model_validate(said)
 
-    async def set_tokens(self, tokens: Any) -> None:
+    async def set_tokens(self, tokens: OAuthToken) -> None:
         self._write("tokens", tokens)
 
     async def get_client_info(self) -> Any:
@@ -79,7 +81,7 @@ class _Tokens:
         said = self._read().get("client")
         return None if said is None else OAuthClientInformationFull.model_validate(said)
 
-    async def set_client_info(self, client_info: Any) -> None:
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._write("client", client_info)
 
 
@@ -99,7 +101,9 @@ def provider_for(link: ServerLink) -> Any:
     return _provider(link, "http://127.0.0.1:0/callback", nobody, never)
 
 
-def _provider(link: ServerLink, redirect: str, visit: Any, wait: Any) -> OAuthClientProvider:
+def _provider(
+    link: ServerLink, redirect: str, visit: Callable[[str], Awaitable[None]], wait: Callable[[], Awaitable[Any]]
+) -> OAuthClientProvider:
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
 

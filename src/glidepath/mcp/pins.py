@@ -29,7 +29,7 @@ MOST_LINES = 200  # of a difference, where it is part of a message
 
 
 class Verdicts(Value, frozen=True, kw_only=True):
-    """What is different from what was pinned, and what comes of it: nothing, `blocked`, `ask` or `warned`."""
+    """What is different from what was pinned, and the effect: nothing, `blocked`, `ask` or `warned`."""
 
     effect: str = ""
     added: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     running: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def lifespan(_server: Any) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_server: object) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
             for agent in agents.values():
                 await stack.enter_async_context(agent)

@@ -17,6 +17,7 @@ from glidepath.tools.sources import SourceError
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult, InputRequiredResult
+    from pydantic import BaseModel
 
     from glidepath.mcp.supply import McpSupply
 
@@ -154,7 +155,7 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
     }
 
 
-def _dumped(answer: Any) -> Any:
+def _dumped(answer: BaseModel) -> Any:
     return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 

@@ -116,6 +116,7 @@ class ServerOwner:
                 return self.listing
             if self._task is None:
                 self._up = self._loop.create_future()
+                # An empty context: the connection outlives the run that asked for it first, and must not belong to it.
                 self._task = self._loop.create_task(
                     self._live(), name=f"glidepath-mcp-{self.link.name}", context=contextvars.Context()
                 )
@@ -135,6 +136,7 @@ class ServerOwner:
     async def begin(self, send: Callable[[Client], Awaitable[T]]) -> Request[T]:
         """Have a task of the owner's send this; raises `SourceError` when there is no connection: nothing is sent."""
         await self.connected()
+        # Looked at again: it may have gone away while this call waited.
         client = self._client
         if client is None:
             raise SourceError(self._unavailable("it went away"))
@@ -153,6 +155,7 @@ class ServerOwner:
         try:
             await done
         except BaseException as error:
+            # A call may end its own wait to ask a person, and its request goes on; any other end cancels it there.
             if call is None or error is not call.interrupted_by:
                 task.cancel()
             raise
@@ -246,6 +249,7 @@ class ServerOwner:
                 async with asyncio.timeout(self.link.connect_timeout):
                     await stack.enter_async_context(client)
                 self._client = client
+                # The tools first: whoever waits for the connection wants to call one of them.
                 self.listing = await self._listed(client)
                 self._changed(self.listing)
                 if up is not None and not up.done():

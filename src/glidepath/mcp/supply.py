@@ -236,7 +236,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _tell(run: Any, *fields: Any) -> None:
+def _tell(run: SuppliedRun, *fields: object) -> None:
     """Report it outside the run's own task, and wake the listeners."""
     run.emit(ToolsChanged, *fields)
     ring = getattr(getattr(run, "watch", None), "ring", None)

@@ -128,7 +128,7 @@ def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     if media_type in _IMAGES:
         kind = _kind_of_image(raw)
         if kind is None:
-            return TextBlock(f"[{len(raw)} bytes that are not {media_type}, as the server claims]")
+            return TextBlock(f"[{len(raw)} bytes, not the {media_type} that the server claims]")
         return ImageBlock(media_type=kind, data=raw)
     block = FileBlock(media_type=media_type, data=raw)
     if block.kind and raw:

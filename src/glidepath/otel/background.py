@@ -42,14 +42,19 @@ class Background:
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
         self._process = os.getpid()
+        self._registered = False
         self.dropped = 0
         self.failed = 0
-        _OPEN.add(self)
 
     @property
     def inherited(self) -> bool:
         """Whether this process was forked since: the thread is not here, and the queue is the parent's."""
         return self._process != os.getpid()
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was handed over is done."""
+        return not self._jobs and self._busy_since is None
 
     def put(self, job: Job) -> None:
         """Hand something over; never waits."""
@@ -69,7 +74,7 @@ class Background:
 
     async def drained(self, patience: float = PATIENCE) -> bool:
         """Wait until what was handed over so far is done; False when that takes too long."""
-        if not self._jobs and self._busy_since is None:
+        if self.empty:
             return True
         if self._stuck(patience):
             return False
@@ -86,6 +91,9 @@ class Background:
 
     def _start(self) -> None:
         with self._lock:
+            if not self._registered:  # so late that it comes before the provider says goodbye, which is there by now
+                self._registered = True
+                atexit.register(_close, weakref.ref(self))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="glidepath-otel", daemon=True)
                 self._thread.start()
@@ -129,12 +137,7 @@ class Background:
             self._jobs.clear()
 
 
-_OPEN: weakref.WeakSet[Background] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for one in list(_OPEN):
-        one.close()
-
-
-atexit.register(_close_all)
+def _close(one: weakref.ref[Background]) -> None:
+    background = one()
+    if background is not None:
+        background.close()

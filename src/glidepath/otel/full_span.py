@@ -73,7 +73,7 @@ class SpanMaker(Protocol):
     """Starts and ends the spans of calls, all below the span of one run."""
 
     def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
-        """A span that began at this time; the attributes stay as they are."""
+        """A span that began at this time; the attributes do not change."""
         ...
 
     def end(

@@ -109,7 +109,7 @@ class LightTracer:
         self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
     def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
-        """A span that began at this time. The attributes are not copied: they may be shared, and stay as they are."""
+        """A span that began at this time. The attributes are not copied: they may be shared, and must not change."""
         span: Any = _new_span(self._kind)
         span._name = name
         span._context = _new_context(

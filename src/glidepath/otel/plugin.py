@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import Tracer, TracerProvider
 
 from glidepath.errors import ConfigurationError
 from glidepath.events import Event
@@ -19,14 +19,15 @@ from glidepath.otel.run_spans import SCOPE, RunSpans
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
+from glidepath.spi.direct_observer import DirectObserver
 
 __all__ = ["OpenTelemetry"]
 
-_Parts: TypeAlias = tuple[str, TracerProvider, Background, Measures | None, Writer | None]
+_Parts: TypeAlias = tuple[str, TracerProvider, Tracer, Background, Measures | None, Writer | None]
 _MAX_CHARS = 4000
 
 
-class OpenTelemetry(Plugin):
+class OpenTelemetry(Plugin, DirectObserver):
     """Shows runs and teams as spans and metrics; children and members are below their parents.
 
     The providers are those that the application has set when a run starts, or the ones given here. Without one, nothing
@@ -68,6 +69,7 @@ class OpenTelemetry(Plugin):
         self._background = Background()
         self._totals = Totals()
         self._instruments: dict[Any, Instruments] = {}
+        self._tracer: tuple[TracerProvider, Tracer] | None = None
         self._spans: RunSpans | TeamSpans | None = None
         self._parts: _Parts | None = None
 
@@ -88,8 +90,15 @@ class OpenTelemetry(Plugin):
         measures = None if meters is None else Measures(self._instruments_of(meters), thread)
         wanted = wants_content() if self._content is None else self._content
         writer = Writer(self._redact, self._max_chars) if wanted else None
-        mine._parts = (self.name, tracers or trace.NoOpTracerProvider(), thread, measures, writer)
+        tracers = tracers or trace.NoOpTracerProvider()
+        mine._parts = (self.name, tracers, self._tracer_of(tracers), thread, measures, writer)
         return mine
+
+    def _tracer_of(self, tracers: TracerProvider) -> Tracer:
+        """Asked for once: a provider gives the same tracer every time, and takes its time."""
+        if self._tracer is None or self._tracer[0] is not tracers:
+            self._tracer = (tracers, tracers.get_tracer(SCOPE))
+        return self._tracer[1]
 
     def _instruments_of(self, meters: MeterProvider) -> Instruments:
         key = (id(meters), latest())
@@ -121,6 +130,10 @@ class OpenTelemetry(Plugin):
     def journal_note(self) -> str | None:
         """Where this run's trace is, for a later leg to link to."""
         return None if self._spans is None else self._spans.note
+
+    def _flushed(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._spans is None or self._background.empty
 
     async def flush(self) -> None:
         """Wait a moment for the spans of this run to be ended."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
-from opentelemetry.trace import Link, Span, SpanKind, TracerProvider
+from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from glidepath.events import (
@@ -107,13 +107,14 @@ class RunSpans:
         self,
         name: str,
         provider: TracerProvider,
+        tracer: Tracer,
         background: Background,
         measures: Measures | None,
         writer: Writer | None,
     ) -> None:
         self._name = name
         self._provider_used = provider
-        self._tracer = provider.get_tracer(SCOPE)
+        self._tracer = tracer
         self._background = background
         self._measures = measures
         self._writer = writer
@@ -228,7 +229,7 @@ class RunSpans:
         if self._writer is not None and result.cause is not None:
             content = partial(self._writer.cause, result.cause.reason)
         ending = Ending(finish_span, self._span, attributes, int(event.time * NANO), error, content)
-        if self._waits or content is not None:
+        if self._waits or self._writer is not None:  # behind those of its calls
             self._background.put(ending)
         else:
             ending()

@@ -7,14 +7,14 @@ from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, TracerProvider
+from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Writer, clean
 from glidepath.otel.full_span import NANO, Ending, finish_span
 from glidepath.otel.measures import Measures
-from glidepath.otel.run_spans import SCOPE, traceparent
+from glidepath.otel.run_spans import traceparent
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]
@@ -28,12 +28,13 @@ class TeamSpans:
     def __init__(
         self,
         name: str,  # noqa: ARG002 - as the spans of a run are made
-        provider: TracerProvider,
+        provider: TracerProvider,  # noqa: ARG002
+        tracer: Tracer,
         background: Background,
         measures: Measures | None,  # noqa: ARG002
         writer: Writer | None,  # noqa: ARG002
     ) -> None:
-        self._tracer = provider.get_tracer(SCOPE)
+        self._tracer = tracer
         self._background = background
         self._span: Span = trace.INVALID_SPAN
         self._outer = contexts.Context()

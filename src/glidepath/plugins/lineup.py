@@ -173,7 +173,7 @@ class Lineup:
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
         self.shapes_turns = not _SHAPES_TURNS.isdisjoint([hook for found in self._capabilities for hook in found])
-        """Some plugin has a say in ordinary turns."""
+        """Some plugin takes part in ordinary turns."""
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
         self._shared = None if own_state else self._bind(self.plugins)
 

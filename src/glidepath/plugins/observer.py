@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.errors import told
 from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
+from glidepath.spi.direct_observer import DirectObserver
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
@@ -24,15 +25,10 @@ Report: TypeAlias = Callable[[str, str, str, str], None]
 """Told about a failure: plugin, hook, error, effect."""
 
 
-def _nobody(_: type[Event]) -> None:
-    """The usual observer has one method for all kinds of event."""
-
-
 class Sink:
     """The one callable of the configuration that sees every event first; removed when it fails."""
 
     removed = False
-    direct = staticmethod(_nobody)
 
     def __init__(self, tell: Callable[[Event], Any], report: Report) -> None:
         self.tell = tell
@@ -41,6 +37,9 @@ class Sink:
     def wants(self, kind: type[Event]) -> bool:  # noqa: ARG002 - as an observer has it
         """It sees everything."""
         return True
+
+    def direct(self, kind: type[Event]) -> None:
+        """It is never called without protection."""
 
     def fail(self, error: BaseException) -> None:
         """It raised: it is not asked again."""
@@ -78,9 +77,11 @@ class Observer:
         self.tell: Callable[[Event], Any] = self._method
         if inspect.iscoroutinefunction(self._method):
             self.tell = self._enqueue
-        self.direct: Callable[[type[Event]], Callable[[Event], Any] | None] = getattr(plugin, "_observer_of", _nobody)
-        """What to call for events of a kind: a plugin of the house knows of handlers that cause no events and start
-        no runs."""
+        self._direct = plugin if isinstance(plugin, DirectObserver) and self.tell is self._method else None
+
+    def direct(self, kind: type[Event]) -> Callable[[Event], Any] | None:
+        """What to call for events of this kind without protection; None when there is no such thing."""
+        return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
@@ -135,9 +136,12 @@ class Observer:
 
     def finish(self) -> None:
         """Let a plain observer finish what it does in the background."""
-        if self._flush is not None and self._task is None and not self.removed:
+        if self._flush is not None and self._task is None and not self.removed and not self._flushed_already():
             loop = asyncio.get_running_loop()
             self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
+
+    def _flushed_already(self) -> bool:
+        return self._direct is not None and self._direct._flushed()  # noqa: SLF001 - of the house
 
     async def _flushed(self) -> None:
         try:
@@ -301,11 +305,6 @@ class Audience:
                 self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
-
-    def tell_some(self, events: Iterable[Event]) -> None:
-        """Tell everybody of these, one after the other."""
-        for event in events:
-            self.tell(event)
 
     __call__ = tell
 

@@ -1,7 +1,7 @@
 """Awaiting foreign code inside the run's own task: it can be interrupted at every wait, and let go of.
 
 Foreign code gets the cancellation first, and when it does not obey within its patience the run lets go of it, and it
-goes on in a task of its own. `watch` knows whose cancellation it was, and when patience has run out.
+continues in its own task. `watch` knows whose cancellation it was, and when patience has run out.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import asyncio
 import types
 from asyncio import Future
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import move_scopes, run_abandoned
 from glidepath.run.watch import LetGo, Watch
 from glidepath.run.whose import Ear
 
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
 __all__ = ["interruptible", "interruptible_within"]
 
 
-async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | None, *waiting: Any) -> Any:
+async def interruptible_within(
+    coroutine: Coroutine[Any, Any, Any], watch: Watch, seconds: float | None, *waiting: object
+) -> Any:
     """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
 
     `waiting`: what the coroutine waits for, when it has been started already.
@@ -37,11 +42,11 @@ async def interruptible_within(coroutine: Any, watch: Watch, seconds: float | No
 
 
 @types.coroutine
-def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any, Any, Any]:
+def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: object) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
-    of it as long as every wait ends well; from the first that does not, `_driven` goes on.
+    of it as long as every wait ends well; from the first that does not, `_driven` takes over.
     """
     if started:
         _make_ready(watch)
@@ -69,9 +74,10 @@ def interruptible(coroutine: Any, watch: Watch, *started: Any) -> Generator[Any,
         if watch.ring is not None:
             watch.ring()
         try:
-            yield (
-                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
-            )
+            if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
+                yield waiting
+            else:
+                yield Ear(waiting, watch, coroutine)
         except BaseException as error:
             failed = [error]
         else:
@@ -93,7 +99,9 @@ def _make_ready(watch: Watch) -> None:
         watch.ring()
 
 
-def _driven(coroutine: Any, watch: Watch, failed: list[BaseException], *started: Any) -> Generator[Any, Any, Any]:
+def _driven(
+    coroutine: Coroutine[Any, Any, Any], watch: Watch, failed: list[BaseException], *started: object
+) -> Generator[Any, Any, Any]:
     """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
     error: BaseException | None = None
     asked = patient = doubt = False

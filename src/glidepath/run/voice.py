@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, repeat
 from operator import length_hint
@@ -49,8 +49,6 @@ class Voice(Record, eq=False, kw_only=True):
     outbox: list[Event] | None = None
     audience: Audience | None = None
     tell_all: Callable[[Event], Any] | None = None
-    tell_some: Callable[[Iterable[Event]], Any] | None = None
-    """The same for several events."""
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
@@ -70,9 +68,9 @@ class Voice(Record, eq=False, kw_only=True):
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
             audience.outbox = outbox
-            self.tell_all, self.tell_some = audience.tell, audience.tell_some
+            self.tell_all = audience.tell
         elif outbox is not None:
-            self.tell_all, self.tell_some = outbox.append, outbox.extend
+            self.tell_all = outbox.append
         self.listening = self.tell_all is not None
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
         self.turns = outbox is not None or (audience is not None and audience.wants_turns)
@@ -92,7 +90,8 @@ class Voice(Record, eq=False, kw_only=True):
         if audience is None or not audience.wants_chunks:
             self.outbox.extend(chunks)  # type: ignore[union-attr] # else nobody wants them
         else:
-            audience.tell_some(chunks)
+            for chunk in chunks:  # numbered one by one: an observer that fails is an event, too
+                audience.tell(chunk)
 
     def peek_number(self) -> int:
         """The number of the next event, without taking it: a stream in flight counts with the same counter."""

@@ -26,7 +26,7 @@ def app(
     """An ASGI application that serves these agents; mount it in your own, or pass it to uvicorn.
 
     `token` is one secret that may do everything, or a mapping of secrets to what they may do (`"view"`, `"control"`,
-    or `"control:NAME"`, whose name is journalled with every action). Without one, a random token is made:
+    or `"control:NAME"`, whose name is journaled with every action). Without one, a random token is made:
     `application.state.token`. The options are the fields of `glidepath.serve.application.ServeOptions`.
     """
     try:

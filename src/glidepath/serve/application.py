@@ -59,8 +59,8 @@ _DISCONNECTS = ("land", "continue")
 class ServeOptions(Settings, frozen=True, kw_only=True):
     """How a server behaves.
 
-    `max_runs` run at once, more are refused with 429. `on_disconnect` is what becomes of a run without a store whose
-    last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
+    `max_runs` run at once, more are refused with 429. `on_disconnect` is what happens to a run without a store when
+    its last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
     localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
     `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
     left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.

@@ -253,13 +253,14 @@ def log_for(store: Any) -> EventLog:
     A store that redacts has its log in memory: events would otherwise be on disk verbatim.
     """
     from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+    from glidepath.sessions.event_files import events_folder
     from glidepath.sessions.redaction import redactor_of
 
     if store is None or redactor_of(store) is not None:
         return MemoryLog()
-    if isinstance(store, SegmentStore | SqliteStore):
-        path = Path(store.path)
-        return FolderLog(path.with_name(f"{path.name}-events"))
+    folder = events_folder(store) if isinstance(store, SegmentStore | SqliteStore) else None
+    if folder is not None:
+        return FolderLog(folder)
     if isinstance(store, PostgresStore):
         from glidepath.serve.postgres_log import PostgresLog
 

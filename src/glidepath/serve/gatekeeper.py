@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
+from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.refusals import Refused
 
 __all__ = ["CSP", "Gatekeeper", "Visitor", "allowed_hosts", "checked_tokens", "is_loopback"]
@@ -149,6 +150,9 @@ class Gatekeeper:
                     return
                 if scope["method"] not in _READ:
                     receive = await self._body(scope, receive)
+                    with in_trace_of_caller(_headers(scope)):
+                        await self.app(scope, receive, sent)
+                    return
             await self.app(scope, receive, sent)
         except Refused as refused:
             if began:

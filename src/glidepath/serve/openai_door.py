@@ -423,7 +423,7 @@ def _failure(result: RunResult[Any]) -> dict[str, Any]:
 
 def _cut_off(feed: RunFeed) -> dict[str, Any]:
     """The error of a stream that ends before its run, because the server does."""
-    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows what became of it"
+    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows how it ended"
     return {"error": _error("lost", why)}
 
 

@@ -125,7 +125,7 @@ _ACTS = {
     "resume": ("ReasonBody", "Continue a run that was lost, paused, stopped or limited"),
     "fork": ("ForkBody", "A new session from a turn of this one"),
     "limits": ("LimitsBody", "Continue under other limits"),
-    "settle": ("SettleBody", "Say what became of a call whose outcome is unknown"),
+    "settle": ("SettleBody", "Settle a call whose outcome is unknown"),
 }
 
 

@@ -1,6 +1,6 @@
 """What a person does to a run: land, stop, steer, decide, resume, fork, other limits, settle.
 
-Every action is journalled with its reason and who asked for it, and answers with what the run's events say came of
+Every action is journaled with its reason and who asked for it, and answers with what the run's events say came of
 it. What cannot be done is refused before anything has changed.
 """
 

@@ -34,8 +34,8 @@ async def heard(
 ) -> T:
     """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for this long.
 
-    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` takes back
-    what was done all the same, when nobody waits for the answer any more.
+    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` undoes what
+    was done anyway, when nobody waits for the answer any more.
     """
     loop = asyncio.get_running_loop()
     over, bell = False, loop.create_future()

@@ -55,7 +55,7 @@ def card(summary: Mapping[str, Any]) -> Card:
     )
 
 
-def summary_in(text: Any) -> dict[str, Any]:
+def summary_in(text: bytes | str) -> dict[str, Any]:
     """The summary that is written here; an empty one where there is none, whatever else is there."""
     try:
         found = loads(text)

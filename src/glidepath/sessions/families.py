@@ -87,6 +87,7 @@ def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -
                 continue
             payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
             records.append((record.sequence, record.time, record.kind, payload))
+        # Every hash after a change is another one, so the whole chain is made anew.
         body = _wire.encode(records)
         before = chained(before, commit.number, body)
         made.append(Commit(commit.number, body, before))
@@ -177,6 +178,7 @@ async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> 
     """
     root = members[0]
     await _clear(store, root.session_id)
+    # The root first, and its last commit at the very end: until then its summary says that it is not whole.
     first = await _begun(store, root)
     try:
         await _refuse_taken(store, members)
@@ -189,6 +191,7 @@ async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> 
         await _finished(store, first)
     except StoreError as error:
         await store.release(first.lease)
+        # Only then: after any other error the part that is there is cleared when the copy is made again.
         if error.kind == "conflict":
             await store.remove(root.session_id)
         raise

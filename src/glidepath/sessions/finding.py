@@ -9,6 +9,7 @@ from typing import Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, checked_title, families, page_of
+from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry, SessionPage, SessionQuery, SessionStore
 
@@ -72,20 +73,25 @@ async def annotate(
 
 
 async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> list[str]:
-    """Delete these sessions with their children; returns the ids of all that are gone.
+    """Delete these sessions with their children, and the events a server has kept of them; returns the ids of all.
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
     names = [*session_ids]
-    for team in [name for name in names if name.startswith(TEAM)]:  # what its members flew
+    for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
         flown = f"{team.removeprefix(TEAM)}/"
         names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
     catalog: Any = getattr(store, "remove_many", None)
-    if catalog is not None:
-        return await catalog(names)  # type: ignore[no-any-return]
+    gone: list[str] = await (_remove_one_by_one(store, names) if catalog is None else catalog(names))
+    await forget_events(store, gone)
+    return gone
+
+
+async def _remove_one_by_one(store: SessionStore, names: Sequence[str]) -> list[str]:
     entries = {entry.session_id: entry for entry in await store.entries()}
     below = families(entries.values())
-    now, gone = time.time(), []
+    now = time.time()
+    gone: list[str] = []
     for session_id in dict.fromkeys(names):
         family = [one for one in (session_id, *below.get(session_id, ())) if one in entries]
         if all(free(entries[one].owner, entries[one].expires, now) for one in family):

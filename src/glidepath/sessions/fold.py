@@ -426,7 +426,7 @@ class Folded:
         self.taken = _wire.decode(data, int)
 
     def on_control(self, data: bytes) -> None:
-        """A person did something: land, stop, steer, decide, and so on. What came of it is in other records."""
+        """A person did something: land, stop, steer, decide, and so on. The result is in other records."""
         self.controls.append(_wire.decode(data, dict[str, Any]))
 
     def on_decide(self, data: bytes) -> None:

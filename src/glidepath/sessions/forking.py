@@ -116,6 +116,7 @@ async def rewind(
         entry, commits = await store.load(session_id)
         begun = entry.summary.get(REWINDING)
         if begun:  # an earlier one did not come to its end
+            # It continues as it was asked for then: half of the work may be done for that turn.
             old, at, taken = str(begun["origin"]), int(begun["at"]), int(begun.get("mail", 0))
             journal = await read_journal(store, old)  # this one may have been cut already
         else:
@@ -123,9 +124,11 @@ async def rewind(
             taken = journal.folded.taken
         place = _find(journal, at)
         if not begun:
+            # The copy first: what is cut off below is nowhere else.
             old = (await fork(store, session_id, texts=texts)).session_id
             note = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
             begun = {"origin": old, "at": at, "mail": taken}
+            # On disk before anything is removed: a process that dies now leaves a session that refuses to run.
             later = store.append(lease, note, summary={**entry.summary, REWINDING: begun})
             if later is not None:
                 await later
@@ -138,6 +141,7 @@ async def rewind(
     except BaseException:
         await store.release(lease)
         raise
+    # Claimed again: a cut ends the lease, so that nobody writes on with the old head.
     lease = await store.claim(session_id, this_owner(), create=False)
     try:
         items = [*mark, ("mail", taken)] if taken else mark  # what was said after that turn is not said again
@@ -214,6 +218,7 @@ def _mark(
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
     effects = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
     items: list[tuple[str, Any]] = [
         ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath.errors import StoreError, told
 from glidepath.sessions.answer import FAREWELL, called, heard
@@ -19,13 +19,16 @@ from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 __all__ = ["Items", "JournalWriter", "claim_session"]
 
 RENEW = 6  # beats between two renewals of the lease
 Items: TypeAlias = list[tuple[str, Any]]
 
 
-async def claim_session(store: Any, session_id: str, *, create: bool = True) -> Lease:
+async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Become the one who writes a session; raises `StoreError`: `busy` while another process does, `missing`."""
     lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
     if not isinstance(lease, Lease):
@@ -50,7 +53,9 @@ class JournalWriter:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    def add(self, items: Items, now: float, summary: Any = None, *, last: bool = False) -> Awaitable[None] | None:
+    def add(
+        self, items: Items, now: float, summary: Mapping[str, Any] | None = None, *, last: bool = False
+    ) -> Awaitable[None] | None:
         """Chain the next commit and give it to the store; what comes back, if anything, is still to be awaited.
 
         The place of the next commit moves on only when the store has taken this one: a failed write leaves no gap.
@@ -70,7 +75,7 @@ class JournalWriter:
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)
 
-    def _append(self, commit: Commit, summary: Any, *, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
         return self.store.append(self.lease, commit, summary=summary)
 
     # --- the lease --------------------------------------------------------------------------------------------

@@ -187,6 +187,8 @@ async def _remove(connection: PostgresConnection, names: Sequence[str]) -> list[
     await connection.execute("DELETE FROM glidepath_sessions WHERE key = ANY($1)", list(gone))
     if fleet:
         await _remove_from_fleet(connection, list(gone.values()))
+    if await connection.fetchval("SELECT to_regclass('glidepath_event_runs') IS NOT NULL"):  # a server's
+        await connection.execute("DELETE FROM glidepath_event_runs WHERE session = ANY($1)", list(gone.values()))
     return list(gone.values())
 
 

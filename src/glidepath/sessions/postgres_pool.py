@@ -63,7 +63,7 @@ class PostgresConnection(Protocol):
         ...
 
     async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - as asyncpg has it
-        """Say goodbye to the server, within so many seconds."""
+        """Say goodbye to the server, within this many seconds."""
         ...
 
     def terminate(self) -> None:

@@ -166,7 +166,7 @@ class PostgresWallets(WalletDesk):
         return await done  # type: ignore[no-any-return]
 
     async def _serve(self, here: tuple[int, int]) -> None:
-        """One transaction after the other, until nobody waits."""
+        """One transaction after the other, until the queue is empty."""
         waiting = self._waiting[here]
         jobs: list[_Job] = []
         try:
@@ -233,7 +233,7 @@ class PostgresWallets(WalletDesk):
 async def _worked(
     connection: PostgresConnection, jobs: list[_Job], *, again: bool
 ) -> list[tuple[_Job, Any, StoreError | None]]:
-    """What came of each job: its answer, or why it was refused."""
+    """The result of each job: its answer, or why it was refused."""
     book = await _read(connection, _together(jobs))
     book.again = again
     answers: list[tuple[_Job, Any, StoreError | None]] = []
@@ -247,7 +247,7 @@ async def _worked(
 
 
 async def _read(connection: PostgresConnection, rows: Rows) -> Book:
-    """The rows, locked: holds first, then accounts by name, for everybody in this order."""
+    """The rows, locked: holds first, then accounts by name, always in this order."""
     book = Book(0.0)
     if rows.keys:
         found = await connection.fetch(_HOLDS, list(rows.keys))

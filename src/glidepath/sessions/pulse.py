@@ -30,7 +30,7 @@ class Pulsing(Protocol):
 
 
 class Pulse:
-    """Looks after the leases of its members, all of them with one question to the store."""
+    """Renews the leases of its members, all with one request to the store."""
 
     def __init__(self, store: SessionStore, home: dict[int, Pulse]) -> None:
         self.store = store
@@ -40,7 +40,7 @@ class Pulse:
         self._asking: asyncio.Future[None] | None = None
 
     def join(self, member: Pulsing) -> None:
-        """Look after this one, too, until it leaves."""
+        """Also renew this one, until it leaves."""
         self._members[id(member)] = member
         if self._task is None:
             self._home[id(self.store)] = self

@@ -104,7 +104,7 @@ def _more(spent: Charge, usage: Usage, money: int) -> Charge:
 
 
 def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
-    """What becomes of the calls without a result.
+    """What happens to the calls without a result.
 
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
     """

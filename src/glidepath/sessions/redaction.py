@@ -1,4 +1,4 @@
-"""Redaction: a hook that rewrites text before it is written, and the store that makes everybody use it.
+"""Redaction: a hook that rewrites text before it is written, and the store that enforces it.
 
 What a person, a model or a tool said goes through the hook: texts, arguments, results, reasons. Names, ids and kinds,
 which the journal is read by, do not. When the hook fails nothing is written, and the run comes down.
@@ -65,7 +65,7 @@ class Redactor:
         self._calls: dict[str, None] = {}
 
     def text(self, text: str) -> str:
-        """What is written instead; raises `StoreError` when the hook cannot say."""
+        """What is written instead; raises `StoreError` when the hook fails."""
         if not text:
             return text
         try:
@@ -94,7 +94,7 @@ class Redactor:
         return self._walk(data)
 
     def summary(self, summary: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """A summary, whose task is what somebody said."""
+        """A summary, whose task is user text."""
         if summary is None or not isinstance(summary.get("task"), str):
             return summary
         return {**summary, "task": self.text(summary["task"])}

@@ -1,4 +1,4 @@
-"""Repairing a damaged journal: what is whole stays, what verifies behind the damage is kept as evidence."""
+"""Repairing a damaged journal: the intact part stays, what verifies after the damage is kept as evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Repaired", "repair", "repair_notice", "unknown_calls"]
 
 
 class Repaired(Value, frozen=True, kw_only=True):
-    """What a repair kept and what it had to drop, and why. `quarantined` commits are kept, and not believed.
+    """What a repair kept and what it had to drop, and why. `quarantined` commits are kept but not trusted.
 
     `effects` are calls that may have taken effect in what was dropped.
     """

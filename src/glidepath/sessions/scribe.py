@@ -223,7 +223,7 @@ class Scribe(JournalWriter):
             await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
 
     def stop(self, reason: str) -> None:
-        """Somebody asked for a stop in the store."""
+        """A stop was requested through the store."""
         self.stopped = True
         reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
@@ -327,7 +327,7 @@ class Scribe(JournalWriter):
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
     def _break(self, error: BaseException) -> None:
-        """The store failed: nothing more is written, and the run comes down."""
+        """The store failed: nothing more is written, and the run ends."""
         self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:
@@ -347,7 +347,7 @@ class Scribe(JournalWriter):
                 await heard(later)
 
     async def _see_through(self, task: asyncio.Task[None]) -> None:
-        """Wait until it is written, even if the run is interrupted: half a commit is no use to anybody."""
+        """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
         # A child writes through this scribe from a task that the watch of this run does not own.
         if asyncio.current_task() is not watch.task:

@@ -118,7 +118,7 @@ class SegmentWallets:
         await self.opened_accounts().open_wallets(line)
 
     async def wallet_rows(self) -> tuple[list[WalletRow], list[PeriodRow]]:
-        """Every wallet with its history, to be carried to another store."""
+        """Every wallet with its history, to be copied to another store."""
         accounts = self._there()
         return ([], []) if accounts is None else await accounts.wallet_rows()
 
@@ -131,7 +131,7 @@ class SegmentWallets:
         return await self.opened_accounts().settle(hold, tokens, money)
 
     async def overdue(self) -> Sequence[OverdueHold]:
-        """The holds that somebody should write off."""
+        """The holds that should be written off."""
         accounts = self._there()
         return () if accounts is None else await accounts.overdue()
 

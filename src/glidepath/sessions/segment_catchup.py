@@ -65,7 +65,7 @@ def _read(fd: int, start: int) -> bytes:
 
 
 def discover(index: SegmentIndex) -> None:
-    """Take in segments that the index has never heard of, and whatever it does not know yet of the others."""
+    """Add segments that the index does not know, and the unread parts of the others."""
     strange = index.strange()
     for number in strange:
         index.db.execute("INSERT INTO segments(number) VALUES(?)", (number,))
@@ -183,7 +183,7 @@ class Catching:
             self.index.posted(frame.key, note)
 
     def _words(self, row: Row, frame: Frame, said: dict[str, Any]) -> None:
-        """What a person said about a session: the last word counts, whichever segment has it."""
+        """What a person said about a session: the last value counts, whichever segment has it."""
         if frame.kind != Kind.LABEL and frame.time > row.flagged:
             row.flag, row.flagged = said.get("reason"), frame.time
         when = said.get("annotated", frame.time if frame.kind == Kind.LABEL else 0.0)

@@ -1,4 +1,4 @@
-"""Cleaning up a segment store: segments that nobody needs are deleted, and what is left of thin ones is moved."""
+"""Cleaning up a segment store: unused segments are deleted, and the rest of nearly empty ones is moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THIN = 4  # a segment is thin when at most one in so many of its sessions is lef
 
 
 def clean(desk: SegmentDesk) -> None:
-    """Delete what nobody needs. A file goes before its row does: what is left of a crash is found again."""
+    """Delete what is unused. The file goes before its row, so that leftovers of a crash are found."""
     desk.leaving = frozenset(_thin(desk))
     try:
         for number in desk.leaving:

@@ -249,7 +249,7 @@ class SegmentDesk:
         return self.index
 
     def _renew_leases(self) -> None:
-        """Somebody removed the table: ours are written again."""
+        """The table was removed: write our leases again."""
         old, self.leases = self.leases, LeaseTable(f"{self.path}/leases", writable=True)
         old.close()
         for held in self.held.values():
@@ -338,7 +338,7 @@ class SegmentDesk:
         return other.store != self.folder.store
 
     def gone(self) -> bool:
-        """True when the files that we write are not those of this path any more."""
+        """True when the files that we write are no longer those at this path."""
         return self.own is not None and self.own.replaced()
 
     def retire(self) -> None:
@@ -381,6 +381,6 @@ def overlaid(row: Row, held: Held) -> Row:
 
 
 def code_is_locked(error: BaseException) -> bool:
-    """True when somebody else is at work on the index."""
+    """True when another process is working on the index."""
     code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
     return code in (5, 6) or getattr(error, "kind", "") == "locked"

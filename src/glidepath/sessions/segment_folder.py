@@ -1,4 +1,4 @@
-"""The folder of a segment store: what is in it, who may use it, and how its index is made again."""
+"""The folder of a segment store: its contents, who may use it, and how its index is rebuilt."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class SegmentFolder:
 
     @contextmanager
     def locked(self, *, alone: bool = False) -> Iterator[None]:
-        """Nobody makes the index again meanwhile; `alone`: nobody changes it. Raises `StoreError` (`locked`)."""
+        """Keep others from rebuilding the index; `alone`: from changing it. Raises `StoreError` (`locked`)."""
         if not self.writable:
             yield
             return
@@ -158,7 +158,7 @@ class SegmentFolder:
     # --- the index --------------------------------------------------------------------------------------------
 
     def index(self, wait: int) -> SegmentIndex:
-        """The index, made again when it is lost, damaged or that of something else."""
+        """The index, rebuilt when it is lost, damaged or foreign."""
         if not self.writable:
             return self.view()
         import sqlite3

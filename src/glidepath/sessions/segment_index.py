@@ -103,7 +103,7 @@ def split(tags: str) -> tuple[str, ...]:
 
 
 class Foreign(Exception):  # noqa: N818 - never leaves the store
-    """The file is the index of something else, or not an index: make it again."""
+    """The file is a foreign index, or not an index: rebuild it."""
 
 
 class SegmentIndex:
@@ -261,7 +261,7 @@ class SegmentIndex:
         self.db.executemany("INSERT OR REPLACE INTO marks VALUES(?, ?, ?, ?)", rows)
 
     def unmark(self, key: int, after: int = 0) -> None:
-        """Commits after this one are not there any more, or elsewhere."""
+        """Commits after this one are gone, or elsewhere."""
         self.db.execute("DELETE FROM marks WHERE key = ? AND number > ?", (key, after))
 
     def mark_at(self, key: int, number: int) -> tuple[int, int, int] | None:
@@ -321,12 +321,12 @@ class SegmentIndex:
     # --- segments ---------------------------------------------------------------------------------------------
 
     def segment_of(self, writer: str | None) -> int:
-        """The segment that this store object writes now; 0 when it writes none any more."""
+        """The segment that this store object writes now; 0 when it writes none."""
         row = self.db.execute("SELECT max(number) FROM segments WHERE writer = ?", (writer,)).fetchone()
         return row[0] or 0
 
     def written(self) -> list[int]:
-        """The segments that somebody may be writing."""
+        """The segments that may have a writer."""
         return [row[0] for row in self.db.execute("SELECT number FROM segments WHERE writer IS NOT NULL")]
 
     def known(self, number: int) -> tuple[str | None, int]:
@@ -360,16 +360,16 @@ class SegmentIndex:
         return sorted(int(name[1]) for name in names if name is not None)
 
     def strange(self) -> list[int]:
-        """Segments in the folder that the index has never heard of."""
+        """Segments in the folder that the index does not know."""
         known = {row[0] for row in self.db.execute("SELECT number FROM segments")}
         return [number for number in self.files() if number not in known]
 
     def close_segment(self, number: int, known: int, size: int) -> None:
-        """Note that nobody writes this segment any more; what is torn at its end stays."""
+        """Note that this segment has no writer; a torn end stays."""
         self.db.execute("UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > known, number))
 
     def empty_segments(self) -> list[int]:
-        """Segments that no session needs, and whose news of removed sessions nobody needs either."""
+        """Segments that no session needs, and whose removal records are not needed either."""
         return [
             row[0]
             for row in self.db.execute(

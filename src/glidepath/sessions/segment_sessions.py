@@ -61,7 +61,7 @@ class PendingClaim(Record):
 def claim_sessions(
     desk: SegmentDesk, asked: Sequence[PendingClaim], now: float, seconds: float
 ) -> Sequence[Lease | StoreError]:
-    """Claim these, in one transaction: a lease for each, or why it cannot be had.
+    """Claim these, in one transaction: a lease for each, or why not.
 
     The frames come after the transaction: a token in a frame was given out for good. A process that dies in
     between has written nothing with it.
@@ -83,7 +83,7 @@ def claim_sessions(
 
 
 def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -> Held:
-    """One claim, in the index; raises `StoreError` when the session cannot be had."""
+    """One claim, in the index; raises `StoreError` when the session is not available."""
     row = desk.index.named(asked.session_id)
     if row is not None:
         row = _had(desk, row, now)
@@ -325,7 +325,7 @@ def remove_session(desk: SegmentDesk, session_id: str, now: float) -> None:
 
 
 def remove_families(desk: SegmentDesk, names: Sequence[str], now: float) -> list[str]:
-    """Forget these sessions with their children, but for families of which somebody holds one; who is gone."""
+    """Forget these sessions with their children, except families with a holder; returns the removed ids."""
     _must_be_writable(desk)
     own = desk.segment()
     gone: list[Row] = []

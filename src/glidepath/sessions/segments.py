@@ -49,7 +49,7 @@ _TIDY = 64  # sessions removed before the folder is cleaned up
 
 
 def default_folder() -> Path:
-    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    """The default place for sessions: in the user's data folder of this platform."""
     from glidepath.sessions.sqlite import default_file
 
     return default_file().with_suffix("")
@@ -180,7 +180,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         return self._gone
 
     def _start_anew(self, desk: SegmentDesk) -> SegmentDesk:
-        """What was here was removed: leases on it are worth nothing."""
+        """The store was removed: leases on it are void."""
         self._gone = None
         desk.close()
         self._desk = None
@@ -189,7 +189,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def _patiently(
         self, work: Callable[[SegmentDesk], T], how: Callable[[Callable[[SegmentDesk], T]], T] | None = None
     ) -> T:
-        """Do it, again and again while another process is at work, without stopping the event loop."""
+        """Do it, and retry while another process is working, without blocking the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
@@ -281,7 +281,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         return signs
 
     def _look_around(self, desk: SegmentDesk) -> None:
-        """Notice that somebody removed or replaced what we write to; raises `StoreError` (`missing`)."""
+        """Notice that our files were removed or replaced; raises `StoreError` (`missing`)."""
         now = time.monotonic()
         if self._gone is None and now - self._looked >= _LOOK:
             self._looked = now
@@ -421,13 +421,13 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()), self._leased)
 
     async def remove(self, session_id: str) -> None:
-        """Forget a session. What nobody needs any more is deleted when many were, or the store is closed."""
+        """Forget a session. Unused files are deleted after many removals, or when the store is closed."""
         self._must_exist(session_id)
         await self._patiently(lambda desk: remove_session(desk, session_id, self._clock()))
         await self._tidied(1)
 
     async def _tidied(self, count: int) -> None:
-        """So many sessions are gone: clean up when that is worth it."""
+        """This many sessions are gone: clean up when that is worth it."""
         self._removed += count
         if self._removed >= _TIDY:
             await self._patiently(self._tidy)

@@ -56,7 +56,7 @@ MOST = (1 << SHIFT) - 1
 
 
 def default_file() -> Path:
-    """Where sessions are kept when nobody says otherwise: in the user's data folder of this platform."""
+    """The default place for sessions: in the user's data folder of this platform."""
     try:
         import platformdirs
     except ImportError:
@@ -150,7 +150,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._gone, self._kept = None, {}
 
     def _must_be_there(self) -> None:
-        """Raise `StoreError` when the open file is not the one at this path any more: nobody would find the journal."""
+        """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
         if self._inline is not None and self._file != identity(self.path):
             what = f"the session store {self.path} was removed or replaced while it was in use"
             self._gone = StoreError(what, kind="missing")
@@ -158,7 +158,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise self._gone
 
     def _open_anew(self) -> None:
-        """Open what is there now, when the file was removed or replaced; leases on the old one are worth nothing."""
+        """Open what is there now, when the file was removed or replaced; leases on the old one are void."""
         if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
             self._stop_writer()
             with self._lock:
@@ -256,7 +256,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return explained(error, self.path, fixed=self._fixed())
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
-        """Do it, again and again while another process holds the lock, without stopping the event loop."""
+        """Do it, and retry while another process holds the lock, without blocking the event loop."""
         until, wait = time.monotonic() + self._busy, _FIRST_WAIT
         while True:
             try:
@@ -269,6 +269,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _transaction(self, connection: sqlite3.Connection, work: Callable[[Any], Any]) -> Any:
         with self._lock, self._errors():
+            # The lock at once: a transaction that reads first and wants to write later can be refused in its middle.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 found = work(connection)
@@ -299,6 +300,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
                 raise busy(entry)
+            # Larger with every claim: a write with an older token finds no row and changes nothing.
             token, expires = entry.token + 1, now + self._lease
             connection.execute(
                 "UPDATE sessions SET token = ?, owner = ?, expires = ? WHERE key = ?", (token, owner, expires, key)
@@ -360,6 +362,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             return
         writer = self._writer
         try:
+            # Everything queued for this session first: a write after the release would be refused.
             if writer is not None:
                 await writer.do(lease.session_id, lambda: None)
             await self._patiently(
@@ -381,7 +384,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 await self._settle()
 
     async def _settle(self) -> None:
-        """Nobody writes: put what is in the log into the file, where damage is noticed. Never fails."""
+        """No writers: move the log into the file, where damage is noticed. Never fails."""
         log = identity(f"{self.path}-wal", size=True)
         if log is not None and log[1] >= _LOG:
             writer = self._writer = self._writer or Writer()
@@ -396,6 +399,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: inline, or on the writer's thread for "full" and "async"."""
+        # Only with a summary, at the beginning and end of a run: not worth its time at every commit.
         if summary is not None or self._gone is not None:
             self._must_be_there()
         if durability == "sync":
@@ -428,6 +432,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         """One row, and nothing else while the lease is fresh: a commit is a single statement then."""
         key, number = lease.key, commit.number
         place = (key << SHIFT) + number
+        # The statement itself checks the token and that the commit before is there: no read, no transaction.
         row = (place, commit.hash, commit.body, key, lease.token, number, place - 1)
         now = self._clock()
         execute = connection.execute
@@ -459,6 +464,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                     with suppress(Exception):
                         execute("ROLLBACK")
                 raise
+            # Until then commits leave the lease alone: it is good for four times as long.
             self._renewals[key] = now + self._lease / 4
 
     def _duplicate(self) -> type[Exception]:

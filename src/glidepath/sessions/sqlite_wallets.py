@@ -120,7 +120,7 @@ class Clerk:
             raise
 
     def put(self, work: Work, tell: Tell) -> None:
-        """Do it soon, on the thread, and tell."""
+        """Do it soon, on the thread, and report the result."""
         self._jobs.put((work, tell))
 
     def stop(self, *, join: bool) -> None:
@@ -204,7 +204,7 @@ class SqliteWallets(WalletDesk):
             self._leave(join=True)
 
     def _close_desk(self) -> None:
-        """Let go of the thread and its connection."""
+        """Stop the thread and close its connection."""
         if self._desk_pid != os.getpid():
             return
         self._open_holds.clear()

@@ -85,7 +85,7 @@ class WalletDesk:
             await self._let_close(hold.key)
 
     async def overdue(self) -> Sequence[OverdueHold]:
-        """The holds that somebody should write off."""
+        """The holds that should be written off."""
         now, rows = await self._live_holds()
         return books.overdue(rows, now)
 
@@ -118,7 +118,7 @@ class WalletDesk:
         await self._remove_wallet(name)
 
     async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-        """Every wallet with its history, to be carried to another store; what is held counts as used."""
+        """Every wallet with its history, to be copied to another store; what is held counts as used."""
 
         def work(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
             return list(book.wallets.values()), [books.all_used(row) for row in book.periods.values()]
@@ -126,7 +126,7 @@ class WalletDesk:
         return await self._lend(Rows(whole=True, everything=True), work)
 
     async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
-        """Take in wallets of another store; those that are here already stay as they are."""
+        """Take in wallets of another store; existing ones do not change."""
         rows = Rows(whole=True, everything=True, makes=True)
         await self._lend(rows, lambda book: books.taken_in(book, wallets, periods))
 

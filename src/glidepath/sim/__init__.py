@@ -1,4 +1,4 @@
-"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does it.
+"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does.
 
     report = simulate(agent)
     assert report.ok, report.advice()

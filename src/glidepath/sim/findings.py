@@ -1,4 +1,4 @@
-"""What a set of flights says about a configuration: the holes, and how to close them."""
+"""What a set of flights reveals about a configuration: the holes, and how to close them."""
 
 from __future__ import annotations
 

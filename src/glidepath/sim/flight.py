@@ -116,7 +116,7 @@ class Trail:
 
 
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
-    """Run a configuration against one specimen. Nothing of the user's is called but plugins and constraints."""
+    """Run a configuration against one specimen. Only the user's plugins and constraints are called."""
     if kind.killed:
         return _fly_twice(config, kind, seed)
     if kind.real_time:
@@ -151,7 +151,7 @@ def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
 
 
 def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: ConfigurationError) -> Flight:
-    """A configuration that cannot take off: for want of a price, when it could without its money limit."""
+    """A configuration that cannot start because its money limit has no price."""
     problem = "refused"
     if config.limits.max_cost is not None:
         penniless = replace(config, limits=replace(config.limits, max_cost=None))
@@ -279,7 +279,7 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
 
 
 def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
-    """What the result does not say as it was."""
+    """What the result gets wrong."""
     specimen = world.specimen
     problems = []
     answered = ANSWER in result.text

@@ -1,4 +1,4 @@
-"""The report as one HTML page: nothing is loaded from anywhere, and everything in it is escaped."""
+"""The report as one HTML page: self-contained, with everything escaped."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Trip(Value, frozen=True, kw_only=True):
 
 
 class Forecast(Value, frozen=True, kw_only=True):
-    """What would have become of one run."""
+    """What would have happened to one run."""
 
     run: Flown
     cost: Decimal
@@ -100,7 +100,7 @@ class Forecast(Value, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """True when the run gave an answer and would not have come so far."""
+        """True when the run gave an answer and would not have got that far."""
         return self.trip is not None and self.run.answered
 
 
@@ -215,7 +215,7 @@ def what_if(
     prices: Mapping[str, Price] | None = None,
     guards: Mapping[str, int] | None = None,
 ) -> list[Forecast]:
-    """What would have become of these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
+    """What would have happened to these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
 
     `prices` are used for the models they name, and what was paid then for all others.
     """

@@ -1,4 +1,4 @@
-"""The constraint port: a limit that anybody can write."""
+"""The constraint port: a limit that anyone can write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Remaining(Value, frozen=True, kw_only=True):
 
 
 class ResourceContext(Value, frozen=True, kw_only=True):
-    """What a constraint may look at: a copy, which stays as it is. `iteration` counts completed turns, from 0."""
+    """What a constraint may look at: a copy that never changes. `iteration` counts completed turns, from 0."""
 
     checkpoint: str = "pre_flight"
     iteration: int = 0

@@ -98,7 +98,7 @@ class Recovery(Value, frozen=True, kw_only=True):
 
 @experimental(reason=UNPROVEN)
 class StopGuard(Protocol):
-    """Gets one chance to save a reply without tool calls from being a bad end.
+    """Gets one chance to save a reply without tool calls from being a bad ending.
 
     Contract: as for `CallGuard`. `reset` is called after a batch that made progress.
     """
@@ -106,7 +106,7 @@ class StopGuard(Protocol):
     name: str
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Answer a bad end with a message for the model; None lets it stand."""
+        """Answer a bad ending with a message for the model; None accepts it."""
         ...
 
     def reset(self) -> None:

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
-    """For whom a run is about to start: what a `deps_factory` is given."""
+    """The run about to start: what a `deps_factory` is given."""
 
     agent_name: str
     session_id: str
@@ -92,7 +92,7 @@ class TransformContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=Tru
 
 
 class PollContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
-    """A moment at which messages can be put in."""
+    """A moment at which messages can be added."""
 
     messages: Sequence[Message]
 
@@ -221,7 +221,7 @@ class Plugin:
         given what the hooks made of the results, and nothing before.
         Answer: None or an `AfterDecision`: other content, an error or none, a vote to end the run.
         Composition: chained; each sees what the one before it made of the result.
-        Failure: crash, hang or nonsense: skipped and reported; the result stays as it is.
+        Failure: crash, hang or nonsense: skipped and reported; the result is not changed.
         """
 
     @experimental(reason=UNPROVEN)
@@ -247,7 +247,7 @@ class Plugin:
 
     @experimental(reason=UNPROVEN)
     def steering(self, context: PollContext) -> PollAnswer:
-        """Put messages in while the run works.
+        """Add messages while the run works.
 
         Asked: before the first model call and after every turn that continues.
         Answer: None, a str, a user message, or several of them.

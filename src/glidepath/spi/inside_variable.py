@@ -1,4 +1,4 @@
-"""Where the code that runs now belongs: the tool call or guarding hook of a run, if there is one around it."""
+"""Where the current code belongs: the enclosing tool call or guarding hook of a run, if any."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Model(Protocol):
 
 
 def provider_of(model: object) -> str | None:
-    """Who serves this model, where it says."""
+    """The provider of this model, if it says."""
     provider = getattr(model, "provider", None)
     return provider if isinstance(provider, str) and provider else None
 
@@ -95,5 +95,5 @@ class TokenEstimator(Protocol):
     """
 
     def estimate(self, text: str) -> int:
-        """Tokens of a text, rather too many than too few."""
+        """Tokens of a text, erring on the high side."""
         ...

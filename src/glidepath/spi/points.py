@@ -1,4 +1,4 @@
-"""The list of extension points: what is behind each, who implements it here, and why some have nobody."""
+"""The list of extension points: the port of each, our implementations, and why some have none."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class SessionStore(Protocol):
     connection alive for a loop on which no lease is held.
 
     What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
-    cause `store`; its text is kept. Pending work is asked to stop then; a commit may have been written all the same.
+    cause `store`; its text is kept. Pending work is asked to stop then; a commit may still have been written.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
@@ -156,11 +156,11 @@ class SessionStore(Protocol):
         ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
-        """Ask the run in this session to stop, from any process; None takes it back."""
+        """Ask the run in this session to stop, from any process; None withdraws it."""
         ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
-        """Drop every commit after `head`: the repair of a damaged journal. The lease is of no use after this."""
+        """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
         ...
 
     async def remove(self, session_id: str) -> None:
@@ -168,7 +168,7 @@ class SessionStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections; the store opens them again when it is used again."""
+        """Close files and connections; the store reopens them when it is used again."""
         ...
 
 
@@ -261,7 +261,7 @@ class Grant(Value, frozen=True, kw_only=True):
 
 
 class OverdueHold(Value, frozen=True, kw_only=True):
-    """A hold whose owner is dead, or has not been heard of for the length of a lease."""
+    """A hold whose owner is dead, or has been silent for the length of a lease."""
 
     key: str
     leg: int
@@ -368,7 +368,7 @@ class Excerpts(Protocol):
     """
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
-        """The entry, and the commits from number `since` on; none when there are not so many."""
+        """The entry, and the commits from number `since` on; none when there are fewer."""
         ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
@@ -424,7 +424,7 @@ class WalletStore(Protocol):
         ...
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
-        """An operator's limits, which outrank those of programs; both None gives the programs their say again.
+        """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
@@ -457,7 +457,7 @@ class Catalog(Protocol):
         ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
-        """Forget these sessions with their children; answers with the ids of all that are gone, children included.
+        """Forget these sessions with their children; returns the ids of all that are gone, children included.
 
         A session stays, with its whole family, while a living owner holds any of them. What is not there is skipped.
         """

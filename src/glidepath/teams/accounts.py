@@ -1,4 +1,4 @@
-"""What a request has spent, read from the journals of its runs: also what nobody could report any more."""
+"""What a request has spent, read from the journals of its runs: including what was never reported."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
 
 
 class Judgement(Value, frozen=True, kw_only=True):
-    """The form of a judge's answer: what providers can hold a model to. Its words are read tolerantly."""
+    """The form of a judge's answer: what providers can enforce. Its text is read tolerantly."""
 
     verdict: str
     score: float | str | None = None
@@ -213,7 +213,7 @@ def _score(given: Any, default: float) -> float:
 def choose_evaluator(
     config: TeamConfig, *, simple: EvaluationStrategy, judge: EvaluationStrategy | None
 ) -> tuple[EvaluationStrategy, str | None]:
-    """Who reviews, and a warning when that is less than the risk asks for.
+    """Who reviews, and a warning when that is less than the risk requires.
 
     AUTO: LOW and MEDIUM the rubric, HIGH the judge, or the rubric with a warning when there is no judge. AGENT without
     a judge is a `ConfigurationError`.

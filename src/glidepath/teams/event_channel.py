@@ -1,4 +1,4 @@
-"""The events of one execution: numbered, journalled, shown; in the only legal order."""
+"""The events of one execution: numbered, journaled, shown; in the only legal order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["EventChannel"]
 
 
 class EventChannel:
-    """The events of one execution: numbered, journalled, shown; in the only legal order."""
+    """The events of one execution: numbered, journaled, shown; in the only legal order."""
 
     def __init__(self, run: TeamRun, plugins: Iterable[tuple[str, Plugin]]) -> None:
         team, history = run.team, run.history
@@ -116,7 +116,7 @@ class EventChannel:
                 self.on_failure(why)
 
     async def flush(self) -> None:
-        """Wait until all that was said is on record."""
+        """Wait until every event is on record."""
         if self._journal is not None and self.failure is None:
             try:
                 await self._journal.flush()

@@ -8,6 +8,8 @@ only its content. The first event of an execution is `TeamStarted`; the last is 
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from glidepath._wire import Codec
@@ -129,7 +131,7 @@ class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class Handoff(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """A step is handed to somebody else: `to` is senior, arbiter, person, or the name of a member."""
+    """A step is handed over: `to` is senior, arbiter, person, or the name of a member."""
 
     to: str
     reason: str
@@ -212,11 +214,8 @@ def ending(result: TeamResult) -> TeamEvent:
 
 def codec() -> Codec[Any, UnknownEvent]:
     """A reader and writer of one team event."""
-    union: Any = TEAM_EVENTS[0]
-    for kind in TEAM_EVENTS[1:]:
-        union = union | kind
     return Codec(
-        union,
+        reduce(or_, TEAM_EVENTS),
         tag_field="event",
         tags=frozenset(kind.__name__ for kind in TEAM_EVENTS),
         unknown=lambda event, raw: UnknownEvent(event=event, raw=raw),

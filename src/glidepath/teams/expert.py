@@ -40,10 +40,10 @@ __all__ = ["ExpertTeamCoordinator"]
 
 
 class ExpertTeamCoordinator:
-    """Plans, lets members work in parallel, has every result reviewed, and sends it back with all that was said.
+    """Plans, lets members work in parallel, has every result reviewed, and sends it back with all feedback.
 
     `planner` makes the plan (without one it is deterministic). `evaluator` is the rubric, `judge` the reviewer for HIGH
-    risk (an agent or a strategy). When all attempts at a step are used up, or no review could be had: `senior` tries
+    risk (an agent or a strategy). When all attempts at a step are used up, or no review was possible: `senior` tries
     once; a hand-off is announced; `arbiter` decides, if there is one; else LOW risk keeps the best attempt as DEGRADED,
     MEDIUM and HIGH fail the step. See `TeamCoordinator` for everything it promises.
     """

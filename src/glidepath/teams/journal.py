@@ -32,9 +32,9 @@ class TeamJournal(JournalWriter):
     def __init__(self, store: SessionStore, lease: Lease) -> None:
         super().__init__(store, lease)
         self._unwritten: list[Awaitable[None]] = []
-        self.on_stop: Callable[[str], None] = _nothing
+        self.on_stop: Callable[[str], None] = lambda _: None
         """Somebody asks the team to stop, through the store."""
-        self.on_lost: Callable[[str], None] = _nothing
+        self.on_lost: Callable[[str], None] = lambda _: None
         """Another process has taken the request over."""
 
     @property
@@ -93,14 +93,10 @@ class TeamJournal(JournalWriter):
             self.on_stop(sign.stop)
 
     async def close(self) -> None:
-        """Let go of the journal."""
+        """Release the journal."""
         with suppress(StoreError):
             await self.flush()
         await self.release()
-
-
-def _nothing(_: str) -> None:
-    """Nobody listens yet."""
 
 
 async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:

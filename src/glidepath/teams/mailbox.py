@@ -1,4 +1,4 @@
-"""How a person's words reach a member that is already at work."""
+"""How a person's messages reach a member that is already working."""
 
 from __future__ import annotations
 

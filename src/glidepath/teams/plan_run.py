@@ -361,7 +361,7 @@ class PlanRun:
             self.table.move(step.id, state)
 
     async def attempt(self, step: StepRun, agent: Agent | None = None) -> RunResult:
-        """Let the member (or this agent, as a senior) work on the step once; `step` knows what came of it."""
+        """Let the member (or this agent, as a senior) work on the step once; `step` knows how it went."""
         team, task, member, senior = self.team, step.task, step.member, agent is not None
         assert self.table is not None and member is not None  # noqa: S101, PT018 - planned and assigned
         upstream = [self.table.outcomes[name] for name in task.depends_on if name in self.table.outcomes]

@@ -35,7 +35,7 @@ MAX_STEPS = 40
 
 
 class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: what happened
-    """There is no plan that can be used."""
+    """There is no usable plan."""
 
 
 async def make_plan(

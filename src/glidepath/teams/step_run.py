@@ -1,4 +1,4 @@
-"""One step of a plan: what was tried, what came of it, and, while it is at work, its clock and whatever stops it."""
+"""One step of a plan: what was tried, how it went, and, while it is at work, its clock and whatever stops it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class StepRun:
         """The budget has no room for another attempt."""
         self.stopped: str | None = None
         self.pending: tuple[PendingCall, ...] = ()
-        self._let_go: Callable[[], None] = _nothing
+        self._let_go: Callable[[], None] = lambda: None
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -208,7 +208,7 @@ class StepRun:
             self.interrupted.set_result(None)
 
     def close(self) -> None:
-        """Nothing of this step is at work any more."""
+        """Nothing of this step is running any more."""
         for timer in self._timers:
             timer.cancel()
         self._let_go()
@@ -249,7 +249,7 @@ class StepRun:
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
 
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
-        """What became of the step. Without `output` COMPLETED has the last artifact, anything else the best text."""
+        """How the step ended. Without `output` COMPLETED has the last artifact, anything else the best text."""
         if output is None:
             output = self.artifact if state is StepState.COMPLETED else self.best
         return StepOutcome(
@@ -272,12 +272,8 @@ class StepRun:
         )
 
 
-def _nothing() -> None:
-    """There is nothing to let go of yet."""
-
-
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """A verdict of our own: on an attempt that nobody needs to review, or in place of a review that failed."""
+    """The coordinator's verdict on an attempt that needs no review, or in place of a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 

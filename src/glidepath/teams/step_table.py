@@ -44,7 +44,7 @@ class IllegalMove(RuntimeError):  # noqa: N818 - what it is
 
 
 class StepTable:
-    """The steps of one plan, and where each of them stands."""
+    """The steps of one plan, and the state of each."""
 
     def __init__(self, plan: TeamExecutionPlan, policy: DependencyFailure = DependencyFailure.BLOCK) -> None:
         self.plan = plan
@@ -126,7 +126,7 @@ class StepTable:
         )
 
     def status(self) -> TeamStatus:
-        """The team's status as the steps say it, when nothing stopped the team from outside.
+        """The team's status derived from its steps, unless it was stopped from outside.
 
         PAUSED while a step waits. FAILED when a step that nothing depends on did not deliver (those that a person
         stopped do not count, as long as another delivered). DEGRADED when all of those did, but some step is not
@@ -156,7 +156,7 @@ class StepTable:
         return outcome is not None and outcome.stopped
 
     def final_output(self) -> str:
-        """What the team has to show: the delivered outputs that no delivered step has built on, in plan order.
+        """The team's output: delivered outputs that no other delivered step builds on, in plan order.
 
         When nothing was delivered: the texts of the steps that were cut short.
         """

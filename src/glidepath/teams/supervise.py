@@ -1,4 +1,4 @@
-"""Whatever a coordinator does: a result, and the events in order."""
+"""Guarantees a result and events in order, whatever a coordinator does."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class Team:
     ) -> TeamResult:
         """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
 
-        What has ended is returned as it ended. `decisions` say what becomes of the calls that wait for a person, by
+        What has ended is returned as it ended. `decisions` decide the calls that wait for a person, by
         call id, or by `STEP/CALL` where two steps wait for calls of the same id.
         `plan` replaces the plan of a request that was only planned. A team that spends from a `parent` budget is given
         it again. Raises also `StoreError`, of kind `busy` while another process has the request.

@@ -52,8 +52,8 @@ def step_prompt(
     if previous.strip():
         quoted.append(f"Your previous attempt:\n{frame.quote(safe(previous))}")
     if verdicts:
-        lines = "\n".join([line for number, verdict in enumerate(verdicts, 1) for line in _review(number, verdict)])
-        quoted.append(f"What the reviews of your attempts said; deal with every point:\n{frame.quote(lines)}")
+        lines = frame.quote(_reviews(verdicts))
+        quoted.append(f"What the reviews of your attempts said; deal with every point:\n{lines}")
     if quoted:
         parts += [frame.rule, *quoted]
     parts += [f"A note from the person in charge: {safe(note)}" for note in notes]
@@ -85,9 +85,12 @@ def _delivery(outcome: StepOutcome, frame: QuoteFrame) -> str:
     return f"Step {outcome.step_id} delivered nothing ({outcome.state.name}). Do without it.{why}"
 
 
-def _review(number: int, verdict: EvaluationVerdict) -> list[str]:
-    lines = [f"{number}. {verdict.outcome.name} (score {verdict.score:.2f}) {safe(verdict.feedback)}".rstrip()]
-    return [*lines, *(f"   - {safe(suggestion)}" for suggestion in verdict.suggestions)]
+def _reviews(verdicts: Sequence[EvaluationVerdict]) -> str:
+    lines = []
+    for number, verdict in enumerate(verdicts, 1):
+        lines.append(f"{number}. {verdict.outcome.name} (score {verdict.score:.2f}) {safe(verdict.feedback)}".rstrip())
+        lines += [f"   - {safe(suggestion)}" for suggestion in verdict.suggestions]
+    return "\n".join(lines)
 
 
 def plan_prompt(request: TeamExecutionRequest, members: Iterable[Member], max_steps: int) -> str:
@@ -122,7 +125,7 @@ def repair_prompt(request: TeamExecutionRequest, answer: str, problem: str) -> s
 def judge_prompt(context: EvaluationContext, rubric: str) -> str:
     """Ask for a verdict as JSON."""
     frame = QuoteFrame()
-    earlier = frame.quote("\n".join(_earlier(context))) if context.prior_verdicts else ""
+    earlier = frame.quote(_reviews(context.prior_verdicts)) if context.prior_verdicts else ""
     parts = [
         f"You review the work of others. The risk of a mistake is {context.config.risk_profile.name}.",
         *([f"Goal of the team: {safe(context.goal)}"] if context.goal else []),
@@ -134,7 +137,3 @@ def judge_prompt(context: EvaluationContext, rubric: str) -> str:
         _VERDICT_FORM,
     ]
     return "\n\n".join(parts)
-
-
-def _earlier(context: EvaluationContext) -> list[str]:
-    return [line for number, verdict in enumerate(context.prior_verdicts, 1) for line in _review(number, verdict)]

@@ -245,20 +245,9 @@ class TeamRun:
             raise ConfigurationError(f"this team is bound to request {self.request.id!r}")
         return self
 
-    @property
-    def bond(self) -> TeamRun:
-        """This execution, by its old name."""
-        return self
-
-    @property
-    def channel(self) -> EventChannel:
-        """`events`, by its old name."""
-        return self.events
-
-    @property
-    def past(self) -> History | None:
-        """`history`, by its old name."""
-        return self.history
+    bond = property(lambda self: self)
+    channel = property(lambda self: self.events)
+    past = property(lambda self: self.history)
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:

@@ -62,7 +62,7 @@ class EvaluatorPreference(str, Enum):
 
 
 class PlannerFailureMode(str, Enum):
-    """What happens when no valid plan can be had: fail the team, or continue with the deterministic plan."""
+    """What happens when there is no valid plan: fail the team, or continue with the deterministic plan."""
 
     FAIL_FAST = "fail_fast"
     FALLBACK = "fallback"
@@ -76,7 +76,7 @@ class DependencyFailure(str, Enum):
 
 
 class VerdictOutcome(str, Enum):
-    """What a reviewer says. REVIEW_EXCEEDED: no verdict can be had, somebody else must decide."""
+    """What a reviewer says. REVIEW_EXCEEDED: no verdict is possible, someone else must decide."""
 
     PASS = "pass"  # noqa: S105 - a verdict
     REVISE = "revise"
@@ -424,7 +424,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
 
 
 class StepOutcome(Value, frozen=True, kw_only=True):
-    """What became of one step. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
+    """How one step ended. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
 
     step_id: str
     state: StepState
@@ -499,7 +499,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
         return self.request.id
 
     def outcome(self, step_id: str) -> StepOutcome:
-        """What became of a step; raises KeyError."""
+        """How a step ended; raises KeyError."""
         for outcome in self.step_outcomes:
             if outcome.step_id == step_id:
                 return outcome

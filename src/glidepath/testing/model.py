@@ -31,7 +31,7 @@ _CHARS_PER_TOKEN = 4
 
 
 class ScriptError(RejectedError, AssertionError):
-    """The script and the run disagree: a request nobody expected, or a turn nobody asked for. Never retried."""
+    """The script and the run disagree: an unexpected request, or an unused turn. Never retried."""
 
 
 class RecordedRequest(Value, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ class ScriptedModel:
             self.closed_early += not complete
 
     def check(self) -> None:
-        """Raise `ScriptError` for every request nobody expected and every turn nobody asked for."""
+        """Raise `ScriptError` for every unexpected request and every unused turn."""
         if problems := self._report():
             raise ScriptError(problems)
 

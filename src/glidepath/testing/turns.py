@@ -176,8 +176,8 @@ def truncated(
 ) -> Turn:
     """A reply cut by its output cap. The JSON of a last tool call is cut after `cut` characters: half, by default.
 
-    A text arrives as it is given. A `cut` beyond the end leaves arguments that parse, in a call that was cut all
-    the same.
+    A text arrives as it is given. A `cut` beyond the end leaves arguments that parse, in a call that was cut
+    anyway.
     """
     turn = as_turn(what)
     last = turn.parts[-1] if turn.parts else None

@@ -1,4 +1,4 @@
-"""A tool that needs something in the middle of its call: a person's answer, or calls of other tools."""
+"""A tool that needs something during its call: a person's answer, or calls of other tools."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ProgramSession(Protocol):
     """What a tool keeps open between two steps of one call, such as a process; closed by the runtime."""
 
     async def close(self) -> None:
-        """End it. Called once, whatever became of the call."""
+        """End it. Called once, however the call ended."""
         ...
 
 

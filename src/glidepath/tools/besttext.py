@@ -138,7 +138,7 @@ class _Reader:
         return str(self._marked(f"keys of type {named(key)}", self._words(key)))
 
     def as_text(self, value: object, depth: int = 0) -> str:
-        """The value in its own words."""
+        """The value's own text."""
         self.whole = self.whole or not depth
         return str(self._marked(named(value), self._words(value)))
 

@@ -60,22 +60,22 @@ class Bound(_wire.Record, eq=False):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The plain data that hooks, events and journal see; read when somebody asks."""
+        """The plain data that hooks, events and journal see; read on demand."""
         arguments = self._arguments
         if arguments is None:
             self._arguments = arguments = _wire.loads(self.data)
         return arguments
 
     def read(self) -> dict[str, Any]:
-        """The same plain data, shared with nobody."""
+        """A private copy of the same data."""
         return _wire.loads(self.data)  # type: ignore[no-any-return]
 
     def written(self) -> Any:
-        """The same as JSON, which nobody can change; a `ToolCall` accepts it as arguments."""
+        """The same as immutable JSON; a `ToolCall` accepts it as arguments."""
         return _wire.Raw(self.data)
 
     def intact(self) -> bool:
-        """False when somebody changed `arguments` in place; from then on they are as they were."""
+        """False when `arguments` were changed in place; they are then restored."""
         if self._arguments is None:
             return True
         try:

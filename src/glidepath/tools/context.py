@@ -26,7 +26,7 @@ class ToolHost(Protocol):
 
     @property
     def user(self) -> str | None:
-        """For whom the run is."""
+        """The user the run is for."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class ToolHost(Protocol):
         ...
 
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
-        """A running tool has something to say; `dropped` reports of this call, if any, got lost on the way."""
+        """A running tool reports progress; `dropped` reports of this call, if any, got lost on the way."""
         ...
 
     async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
@@ -134,12 +134,12 @@ class ToolContext(Generic[DepsT]):
 
     @property
     def user(self) -> str | None:
-        """For whom the run is, as `run(user=...)` says; a child has its parent's."""
+        """The user the run is for, as passed to `run(user=...)`; a child has its parent's."""
         return self._host.user
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What the application says about the run, as `run(metadata=...)` says; a child has its parent's, too."""
+        """What the application says about the run, as passed to `run(metadata=...)`; a child has its parent's, too."""
         return self._host.metadata or {}
 
     @property

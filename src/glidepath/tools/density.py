@@ -58,7 +58,7 @@ _LOWERS, _UPPERS, _DIGITS, _SIGNS, _BLANKS, _SYMBOLS, _EMOJIS = _ALL
 
 
 def text_tokens(text: str) -> int:
-    """Tokens of a text, rather too many than too few; a huge text is measured without a second copy of it."""
+    """Tokens of a text, erring on the high side; a huge text is measured without a second copy of it."""
     size = len(text)
     if size <= _CHUNK and text.isascii():
         least = (size + 2) // BYTES_PER_TOKEN

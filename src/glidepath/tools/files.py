@@ -1,4 +1,4 @@
-"""How large a file is in tokens, rather too many than too few.
+"""How large a file is in tokens, erring on the high side.
 
 Vendors charge a page of a PDF by its text (up to 3,000 tokens) and by its picture (up to 1,600), a second of sound with
 32 tokens at most, and a second of video with 300.

@@ -1,4 +1,4 @@
-"""The options of a tool, and what is wrong with the ones somebody gave."""
+"""The options of a tool, and their checks."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that nobody could type, or that hides something."""
+    """Reject a name that cannot be typed, or that hides something."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         given = shorten(repr(name), 100)
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")

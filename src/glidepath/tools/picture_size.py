@@ -1,4 +1,4 @@
-"""How large a picture is: in pixels, as far as its header tells, and in tokens, rather too many than too few.
+"""How large a picture is: in pixels, as far as its header tells, and in tokens, erring on the high side.
 
 Vendors count differently: by area (a token for 750 pixels), by tiles (170 or 258 tokens each), by patches, always after
 scaling a large picture down. A token for 500 pixels is more than all of them take, and none takes more than the cap.

@@ -71,7 +71,7 @@ class _Lookahead:
         self._context = context
 
     def unheard(self) -> bool:
-        """The call was let go: nobody waits for more."""
+        """True once the call was let go."""
         return self._context is not None and self._context.abandoned is not None
 
     def add(self, item: object) -> None:

@@ -14,8 +14,8 @@ _LENGTH = 16
 class QuoteFrame:
     """The quotation marks of one prompt: `quote` puts a text between lines that no text can hold.
 
-    The mark is random and new for every prompt, so the author of the text could not know it; should it be in there all
-    the same, it is blotted out. On a loop with a seed, as in the simulator, the same seed gives the same mark. Say
+    The mark is random and new for every prompt, so the author of the text could not know it; should it be in there
+    anyway, it is blotted out. On a loop with a seed, as in the simulator, the same seed gives the same mark. Say
     `rule` in the prompt, after everything that stays the same from prompt to prompt.
     """
 

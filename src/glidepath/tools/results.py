@@ -23,7 +23,7 @@ _BLOCKS = (TextBlock, ImageBlock, FileBlock)
 
 
 class ToolResult(Value, frozen=True):
-    """What a tool answers when plain text is not enough.
+    """What a tool returns when plain text is not enough.
 
     `details` and `narration` are for people and never sent to the model. `terminate` votes to end the run. `kind`
     names the class of an error.

@@ -50,7 +50,7 @@ def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str
 
 
 def _check(parameter: Parameter) -> None:
-    """Refuse a type nobody can check, while we can still say whose it is."""
+    """Reject a type that cannot be checked, while its parameter is still known."""
     try:
         _wire.schema(parameter.kind, schema_hook=bridge.describe)
     except Exception as error:

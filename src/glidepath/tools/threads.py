@@ -1,4 +1,4 @@
-"""Runs blocking work on daemon threads of our own.
+"""Runs blocking work on our own daemon threads.
 
 Never asyncio's default executor: closing a loop waits for every thread in that one, so one tool that hangs would hang
 the whole program. A thread of ours can be let go of, and dies with the process.
@@ -37,6 +37,7 @@ class ThreadWorker:
         self._outcome: tuple[Any, BaseException | None] | None = None
         self.ended = False
         """True once the call has returned or raised, also before that is known on the loop."""
+        # The thread sees what its caller sees, such as the run it is inside of.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._work,), name=name, daemon=True)
 
@@ -57,6 +58,7 @@ class ThreadWorker:
             value = self._call()
         except BaseException as raised:  # SystemExit too: it must reach whoever awaits, not vanish with the thread
             error = raised
+        # Before the loop hears of it: a cancellation that comes in between must not list the call as still running.
         self.ended = True
         try:
             self._loop.call_soon_threadsafe(self._deliver, value, error)

@@ -1,4 +1,4 @@
-"""Files that an agent must not plant: something runs or believes them without anybody running the project.
+"""Files that an agent must not plant: something runs or trusts them without anyone running the project.
 
 One table of names. The file tools refuse to write them; in the sandbox they are read-only. A name counts anywhere in
 a path, and in every spelling that some file system takes for the same name.
@@ -243,7 +243,7 @@ class Protection:
         return any(tuple(names[:-1]) == path[:-1] and _is(names[-1], path[-1]) for path in self._own)
 
     def allows(self, steps: Sequence[str]) -> bool:
-        """True when somebody allowed this path, or a folder above it, by name."""
+        """True when a person allowed this path, or a folder above it, by name."""
         names = tuple(folded(step) for step in steps)
         return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
 

@@ -1,4 +1,4 @@
-"""A folder that nothing leaves: every path is walked from it step by step, on open folders, never by name twice.
+"""A folder that nothing can escape: every path is walked from it step by step, on open folders, never by name twice.
 
 A symbolic link inside the folder is followed only as far as its target lies inside, too. Because each step opens a
 folder below one that is open already, nobody can swap a folder for a link between a check and its use. For the same

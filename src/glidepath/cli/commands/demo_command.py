@@ -70,7 +70,7 @@ async def _play(model: Model, world: World) -> bool:
 
 
 def _model_or_script(name: str, world: World) -> Any:
-    """The model that is named; for the embedded one, a script when it cannot be had."""
+    """The model that is named; for the embedded one, a script when it is unavailable."""
     from glidepath.cli.agent_maker import make_model
     from glidepath.cli.scenes import scripted
     from glidepath.errors import ConfigurationError

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
+_STOPPABLE = (None, "", "paused")  # a paused run is stopped by whoever takes it up
 _OF_STORE = ("store", "redact")
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
@@ -244,7 +245,7 @@ async def _stop(options: argparse.Namespace, store: SessionStore, world: World, 
     from glidepath.sessions.finding import each_session
 
     async for entry in each_session(store, prefix=options.session, roots=False):
-        if entry.session_id == options.session and entry.summary.get("outcome"):
+        if entry.session_id == options.session and entry.summary.get("outcome") not in _STOPPABLE:
             world.note(f"{options.session} has already ended ({standing(entry)})")
             return 1
     await stop(store, options.session, options.reason)

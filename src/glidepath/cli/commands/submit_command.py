@@ -62,7 +62,7 @@ def _show(result: RunResult | None, world: World) -> int:
     from glidepath.cli.exits import exit_code
 
     if result is None:
-        world.note("the run has not ended: it waits for a person, or goes on")
+        world.note("the run has not ended: it is waiting for a person, or still running")
         return 1
 
     world.stdout.write(f"{result.text}\n")

@@ -30,7 +30,7 @@ examples:
   glidepath team run team.toml 'a note about bees' --store teams.db --plan-only
   glidepath team resume team.toml request_0123456789abcdef --store teams.db
 
-exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waits for a person, 130 Ctrl-C
+exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 6 waiting for a person, 130 Ctrl-C
 """
 
 

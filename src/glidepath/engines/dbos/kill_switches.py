@@ -7,13 +7,14 @@ a queue ends before its first model call. Only a person releases it; who threw a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.tables import FLEET
 
 if TYPE_CHECKING:
     from glidepath.engines.dbos.fleet_ledger import FleetLedger
+    from glidepath.sessions.postgres_pool import PostgresConnection
 
 __all__ = ["ThrownSwitch", "held", "note_stopped", "release", "tenants", "throw", "thrown", "unfinished"]
 
@@ -36,7 +37,7 @@ class ThrownSwitch(Value, frozen=True, kw_only=True):
 
 
 async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) -> None:
-    """Throw the switch of a tenant, or of the fleet; one that is thrown already stays as it is."""
+    """Throw the switch of a tenant, or of the fleet; one that is already thrown does not change."""
     query = (
         f"INSERT INTO glidepath_switches(scope, name, reason, who, thrown) VALUES($1, $2, $3, $4, {_NOW}) "
         "ON CONFLICT (scope, name) WHERE released IS NULL DO NOTHING"
@@ -64,7 +65,7 @@ async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str
         "WHERE scope = $1 AND name = $2 AND released IS NULL RETURNING true"
     )
 
-    async def work(connection: Any) -> bool:
+    async def work(connection: PostgresConnection) -> bool:
         async with connection.transaction():
             await connection.execute("SET LOCAL synchronous_commit = on")
             await connection.execute(taken_back, *_of(tenant))

@@ -27,7 +27,9 @@ __all__ = ["ANSWER", "SPECIMENS", "Moment", "Outside", "Specimen", "Tireless", "
 
 
 def _of(module: ModuleType) -> list[type[Specimen]]:
-    return [getattr(module, name) for name in module.__all__]
+    """Its classes, and those of its tables."""
+    named = [getattr(module, name) for name in module.__all__]
+    return [kind for one in named for kind in (one if isinstance(one, tuple) else (one,))]
 
 
 _MODULES = (hangs, honest, inner_runs, loops, bad_order, overshoot, replies, result, streams, tools, vandals)

@@ -6,51 +6,79 @@ from typing import Any
 
 from glidepath._wire import replace
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, replying
 from glidepath.testing.turns import Call, Turn, calls, empty, raw, refuse, say, thinking, truncated
 
 __all__ = [
-    "AsksBack",
+    "REPLYING",
     "CutCallThatParses",
     "DuplicateCallIds",
     "EmptyAfterError",
-    "EmptyReply",
-    "GarbledText",
     "HugeArguments",
     "HugeReply",
     "NestedArguments",
-    "RefusesTask",
-    "ThinksOnly",
     "TruncatedCall",
-    "TruncatedForever",
-    "UnknownStopReason",
-    "WhitespaceReply",
-    "WrongDelta",
 ]
 
-
-class EmptyReply(Specimen):
-    """Ends every stream before its first delta."""
-
-    name = "empty_reply"
-    family = "replies"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Nothing."""
-        return empty()
-
-
-class WhitespaceReply(Specimen):
-    """Answers with blanks, line ends and zero-width spaces."""
-
-    name = "whitespace_reply"
-    family = "replies"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Blanks."""
-        return say(" \n\t \u200b\u200b  ")
+REPLYING = (
+    *replying(
+        "replies",
+        {
+            "empty_reply": (
+                "Ends every stream before its first delta.",
+                lambda _: empty(),
+            ),
+            "whitespace_reply": (
+                "Answers with blanks, line ends and zero-width spaces.",
+                lambda _: say(" \n\t \u200b\u200b  "),
+            ),
+            "truncated_forever": (
+                "Every reply hits the output cap in mid-sentence.",
+                lambda _: truncated("The first thing to know about this is that "),
+            ),
+            "thinks_only": (
+                "Thinks at length and says nothing.",
+                lambda _: thinking("Let me think about this. " * 50),
+            ),
+            "wrong_delta": (
+                "Streams an object that is not a delta.",
+                lambda _: raw("not a delta"),  # type: ignore[arg-type]
+            ),
+        },
+        answers=False,
+    ),
+    *replying(
+        "replies",
+        {
+            "refuses_task": (
+                # DONE with stop_reason=refusal and a cause: typed, not silent
+                "Refuses the task.",
+                lambda _: refuse("I cannot help with that."),
+            ),
+        },
+        answers=False,
+        succeeds=True,
+    ),
+    *replying(
+        "replies",
+        {
+            "unknown_stop_reason": (
+                "Stops for a reason that nobody has heard of.",
+                lambda _: say(ANSWER, stop_reason="guru_meditation"),
+            ),
+            "asks_back": (
+                "Asks a question back instead of answering.",
+                lambda _: say(f"{ANSWER} Which of the two do you mean?"),
+            ),
+            "garbled_text": (
+                "Answers with NUL characters, half surrogate pairs and terminal control codes around its words.",
+                lambda _: say(f"\x00\ud83d{ANSWER}\x1b[2J\udc00"),
+            ),
+        },
+        succeeds=True,
+    ),
+)
+"""Those that only reply."""
 
 
 class EmptyAfterError(Specimen):
@@ -68,18 +96,6 @@ class EmptyAfterError(Specimen):
     async def work(self, number: int) -> Any:
         """Fail."""
         raise ConnectionError("backend is down")
-
-
-class TruncatedForever(Specimen):
-    """Every reply hits the output cap in mid-sentence."""
-
-    name = "truncated_forever"
-    family = "replies"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Half an answer."""
-        return truncated("The first thing to know about this is that ")
 
 
 class TruncatedCall(Specimen):
@@ -114,55 +130,6 @@ class HugeReply(Specimen):
     def reply(self, moment: Moment) -> Turn:
         """The answer, and then everything else it can think of."""
         return raw(TextDelta(ANSWER), *[TextDelta("and another thing, " * 8)] * 2_600)
-
-
-class ThinksOnly(Specimen):
-    """Thinks at length and says nothing."""
-
-    name = "thinks_only"
-    family = "replies"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Thoughts."""
-        return thinking("Let me think about this. " * 50)
-
-
-class RefusesTask(Specimen):
-    """Refuses the task."""
-
-    name = "refuses_task"
-    family = "replies"
-    answers = False
-    succeeds = True  # DONE with stop_reason=refusal and a cause: typed, not silent
-
-    def reply(self, moment: Moment) -> Turn:
-        """A refusal."""
-        return refuse("I cannot help with that.")
-
-
-class UnknownStopReason(Specimen):
-    """Stops for a reason that nobody has heard of."""
-
-    name = "unknown_stop_reason"
-    family = "replies"
-    succeeds = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """The answer, with a strange end."""
-        return say(ANSWER, stop_reason="guru_meditation")
-
-
-class AsksBack(Specimen):
-    """Asks a question back instead of answering."""
-
-    name = "asks_back"
-    family = "replies"
-    succeeds = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """A question and what it knows."""
-        return say(f"{ANSWER} Which of the two do you mean?")
 
 
 class DuplicateCallIds(Tireless):
@@ -212,27 +179,3 @@ class NestedArguments(Tireless):
         turn = moment.call()
         deep = Call(name=turn.calls[0].name, arguments='{"query":' + "[" * 10_000 + "]" * 10_000 + "}")
         return replace(turn, parts=(deep,))
-
-
-class GarbledText(Specimen):
-    """Answers with NUL characters, half surrogate pairs and terminal control codes around its words."""
-
-    name = "garbled_text"
-    family = "replies"
-    succeeds = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """The answer between garbage."""
-        return say(f"\x00\ud83d{ANSWER}\x1b[2J\udc00")
-
-
-class WrongDelta(Specimen):
-    """Streams an object that is not a delta."""
-
-    name = "wrong_delta"
-    family = "replies"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """A str where a delta belongs."""
-        return raw("not a delta")  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ class UnmovedTool(_Working):
             await asyncio.sleep(1)
         except asyncio.CancelledError:
             await asyncio.sleep(1)
-        return "done all the same"
+        return "done anyway"
 
 
 class LeakyTimerTool(_Working):

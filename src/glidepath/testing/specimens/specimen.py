@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -14,7 +14,7 @@ from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless"]
+__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "replying"]
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
@@ -132,3 +132,16 @@ class Tireless(Specimen):
     def step(self, moment: Moment) -> Turn:
         """What it does instead of finishing."""
         raise NotImplementedError
+
+
+Rows = Mapping[str, tuple[str, Callable[[Moment], Turn]]]
+
+
+def replying(family: str, rows: Rows, **marks: bool) -> tuple[type[Specimen], ...]:
+    """Specimens that only reply: of each its name, what it does, and its reply. `marks` are those of all of them."""
+    return tuple(_replying(name, does, reply, {"family": family, **marks}) for name, (does, reply) in rows.items())
+
+
+def _replying(name: str, does: str, reply: Callable[[Moment], Turn], marks: dict[str, Any]) -> type[Specimen]:
+    body = {"__doc__": does, "name": name, "reply": lambda _, moment: reply(moment), **marks}
+    return type(name.title().replace("_", ""), (Specimen,), body)

@@ -7,102 +7,77 @@ from typing import Any
 
 from glidepath.errors import ContextOverflowError, RateLimitedError, RejectedError, TransientError
 from glidepath.messages import Usage
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, replying
 from glidepath.testing.turns import Turn, UsageReport, fail, hang, no_end, say
 
 __all__ = [
+    "REPLYING",
     "AbsentUsage",
     "AbsurdUsage",
-    "ContextOverflows",
-    "CrashesTheClient",
-    "DisconnectsBeforeText",
-    "DisconnectsMidway",
-    "DripsSlowly",
     "HalfUsage",
-    "MissingTerminalEvent",
     "NanUsage",
     "NegativeUsage",
-    "RateLimitStorm",
     "RecoversAfterFaults",
-    "RejectsTheKey",
-    "RetryAfterAnHour",
-    "ServerErrors",
-    "StallsBeforeText",
-    "StallsMidway",
     "ZeroUsage",
 ]
 
-
-class StallsBeforeText(Specimen):
-    """Accepts the request and never sends a byte."""
-
-    name = "stalls_before_text"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Silence."""
-        return hang()
-
-
-class StallsMidway(Specimen):
-    """Begins its answer and then goes silent with the connection open."""
-
-    name = "stalls_midway"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Half an answer, then silence."""
-        return hang("The beginning of an answer is ")
-
-
-class DripsSlowly(Specimen):
-    """Sends one word every thirty seconds, forever: never silent for long enough to be called stalled."""
-
-    name = "drips_slowly"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Ten thousand words, half a minute apart."""
-        return say("drip " * 10_000, delay=30.0)
-
-
-class MissingTerminalEvent(Specimen):
-    """Streams a whole answer and closes without its terminal event."""
-
-    name = "missing_terminal_event"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """An answer without an end."""
-        return no_end("This looks like an answer, but nobody said it was over.")
-
-
-class DisconnectsBeforeText(Specimen):
-    """Drops the connection before the first byte."""
-
-    name = "disconnects_before_text"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """A dropped connection."""
-        return fail(TransientError("connection reset by peer"))
-
-
-class DisconnectsMidway(Specimen):
-    """Drops the connection in the middle of every answer."""
-
-    name = "disconnects_midway"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Half an answer, then a dropped connection."""
-        return fail(TransientError("connection reset by peer"), text="The beginning of an answer is ")
+REPLYING = (
+    *replying(
+        "streams",
+        {
+            "stalls_before_text": (
+                "Accepts the request and never sends a byte.",
+                lambda _: hang(),
+            ),
+            "stalls_midway": (
+                "Begins its answer and then goes silent with the connection open.",
+                lambda _: hang("The beginning of an answer is "),
+            ),
+            "drips_slowly": (
+                "Sends one word every thirty seconds, forever: never silent for long enough to be called stalled.",
+                lambda _: say("drip " * 10_000, delay=30.0),
+            ),
+            "missing_terminal_event": (
+                "Streams a whole answer and closes without its terminal event.",
+                lambda _: no_end("This looks like an answer, but nobody said it was over."),
+            ),
+            "disconnects_before_text": (
+                "Drops the connection before the first byte.",
+                lambda _: fail(TransientError("connection reset by peer")),
+            ),
+            "disconnects_midway": (
+                "Drops the connection in the middle of every answer.",
+                lambda _: fail(TransientError("connection reset by peer"), text="The beginning of an answer is "),
+            ),
+            "rate_limit_storm": (
+                "Answers every request with 429.",
+                lambda _: fail(RateLimitedError("too many requests", retry_after=2.0)),
+            ),
+            "retry_after_an_hour": (
+                "Answers 429 and asks to come back in an hour.",
+                lambda _: fail(RateLimitedError("too many requests", retry_after=3600.0)),
+            ),
+            "server_errors": (
+                "Answers every request with 500.",
+                lambda _: fail(TransientError("HTTP 500: internal error")),
+            ),
+            "rejects_the_key": (
+                "Answers every request with 401.",
+                lambda _: fail(RejectedError("HTTP 401: the key is not valid")),
+            ),
+            "crashes_the_client": (
+                "Raises its own exception from inside the stream.",
+                lambda _: fail(ZeroDivisionError("a defect in the client library"), text="Half "),
+            ),
+            "context_overflows": (
+                "Refuses every prompt as too long, however short.",
+                lambda _: fail(ContextOverflowError("the prompt is too long")),
+            ),
+        },
+        answers=False,
+    ),
+)
+"""Those that only reply."""
 
 
 class RecoversAfterFaults(Specimen):
@@ -117,78 +92,6 @@ class RecoversAfterFaults(Specimen):
         if moment.number == 1:
             return fail(RateLimitedError("slow down", retry_after=1.0))
         return no_end("The beginning of ") if moment.number == 2 else say(ANSWER)
-
-
-class RateLimitStorm(Specimen):
-    """Answers every request with 429."""
-
-    name = "rate_limit_storm"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Too many requests."""
-        return fail(RateLimitedError("too many requests", retry_after=2.0))
-
-
-class RetryAfterAnHour(Specimen):
-    """Answers 429 and asks to come back in an hour."""
-
-    name = "retry_after_an_hour"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Come back later."""
-        return fail(RateLimitedError("too many requests", retry_after=3600.0))
-
-
-class ServerErrors(Specimen):
-    """Answers every request with 500."""
-
-    name = "server_errors"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """An internal error."""
-        return fail(TransientError("HTTP 500: internal error"))
-
-
-class RejectsTheKey(Specimen):
-    """Answers every request with 401."""
-
-    name = "rejects_the_key"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Not authorized."""
-        return fail(RejectedError("HTTP 401: the key is not valid"))
-
-
-class CrashesTheClient(Specimen):
-    """Raises its own exception from inside the stream."""
-
-    name = "crashes_the_client"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """A defect of the client library."""
-        return fail(ZeroDivisionError("a defect in the client library"), text="Half ")
-
-
-class ContextOverflows(Specimen):
-    """Refuses every prompt as too long, however short."""
-
-    name = "context_overflows"
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Too long."""
-        return fail(ContextOverflowError("the prompt is too long"))
 
 
 class _Liar(Tireless):
