@@ -100,7 +100,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 async def _old_session(options: argparse.Namespace, agent: Agent, world: World) -> str | None:
     """The session that the question belongs to; None for a new one."""
     from glidepath.cli.session_names import last_here, last_session, session_named
-    from glidepath.errors import ConfigurationError
+    from glidepath.errors import ConfigurationError, StoreError
 
     if not (options.go_on or options.last or options.resume):
         return None
@@ -108,11 +108,12 @@ async def _old_session(options: argparse.Namespace, agent: Agent, world: World) 
         raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
     if options.go_on:
         return last_here(world.folder)
-    return (
-        await last_session(agent.config.store)
-        if options.last
-        else await session_named(agent.config.store, options.resume)
-    )
+    try:
+        if options.last:
+            return await last_session(agent.config.store)
+        return await session_named(agent.config.store, options.resume)
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _must_be_writable(path: Path) -> None:
