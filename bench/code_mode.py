@@ -3,7 +3,7 @@
     PYTHONPATH=src python bench/code_mode.py [look-ups] [characters of each record]
 
 The same task three ways: one call a turn, all calls in one reply, one program. Tokens are what the built-in estimator
-counts for every request and reply; no prompt cache is assumed. The last lines are CPU time in this process for a call,
+counts forevery request and reply; no prompt cache is assumed. The last lines are CPU time in this process for a call,
 the interpreter's process apart, and the size of a journal record.
 """
 

@@ -299,15 +299,15 @@ CASES = {
     case.name: case
     for case in (
         Case("control", "two tool calls, then an answer", control, "turns", DONE),
-        Case("same call", "the same call for ever", looping(SAME), "turns"),
+        Case("same call", "the same call forever", looping(SAME), "turns"),
         Case(
             "A-B-A-B",
-            "two calls in turn for ever",
+            "two calls in turn forever",
             looping(SAME, Call("read", {"page": 1})),
             "turns",
             tools=("search", "read"),
         ),
-        Case("wandering", "a new page every turn, for ever", wandering, "turns", tools=("read",)),
+        Case("wandering", "a new page every turn, forever", wandering, "turns", tools=("read",)),
         Case("truncated", "every reply is cut at its length", truncated, "turns", ENDED),
         Case("empty", "every reply is empty", empty, "turns", ENDED),
         Case("token burn", "2,000 tokens a turn", burning(None), "tokens", tools=("read",), budget=TOKENS),

@@ -71,5 +71,5 @@ def test_a_test_without_a_number_is_no_clause():
         def test_something(self):
             """It works."""
 
-    with pytest.raises(ValueError, match=r"Mine\.test_something is no clause"):
+    with pytest.raises(ValueError, match=r"Mine\.test_something is not a clause"):
         clauses_of(Mine)

@@ -381,7 +381,7 @@ async def test_a_view_the_landing_cannot_pay_for_is_left_out_and_the_landing_ans
     result = await Agent(plugins=[plugin("context_transform", swell)], **settings).run("go")
     assert (result.outcome, result.text) == (LoopOutcome.WRAPPED_UP, "end")
     assert result.usage.total <= 6_000
-    assert "can be paid for" in recorder.one(HookFailed).error
+    assert "more than the budget allows" in recorder.one(HookFailed).error
 
 
 @virtual

@@ -425,7 +425,7 @@ async def afterwards(release, recorder, result):
 
 def examples(number):
     return settings(
-        max_examples=number,
+        max_examples=number if CAMPAIGN else number // 2,
         deadline=None,
         derandomize=not CAMPAIGN,
         database=None,

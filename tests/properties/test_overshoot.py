@@ -213,7 +213,7 @@ def in_money(tokens):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("agents", AGENTS)
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_g4_honest_usage_never_exceeds_a_tight_budget(seed, agents, way):
     limits = Limits(max_tokens=TIGHT[agents], max_cost=in_money(TIGHT[agents]))
     check(agents, seed, honest, limits, slack=0, way=way)
@@ -221,7 +221,7 @@ def test_g4_honest_usage_never_exceeds_a_tight_budget(seed, agents, way):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("agents", AGENTS)
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("lie", LIES)
 def test_g4_lying_usage_never_exceeds_a_budget_by_more_than_a_tenth_of_one_call(lie, seed, agents, way):
     limits = Limits(max_tokens=TIGHT[agents], max_cost=in_money(TIGHT[agents]))
@@ -230,7 +230,7 @@ def test_g4_lying_usage_never_exceeds_a_budget_by_more_than_a_tenth_of_one_call(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("agents", AGENTS)
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("shade", SHADES)
 def test_g4_a_bill_that_can_be_true_never_exceeds_a_budget(shade, seed, agents, way):
     check(agents, seed, SHADES[shade], Limits(max_tokens=TIGHT[agents]), slack=0, way=way)
@@ -238,7 +238,7 @@ def test_g4_a_bill_that_can_be_true_never_exceeds_a_budget(shade, seed, agents, 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("agents", AGENTS)
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("packing", [4.5, 5.0, 5.7])
 def test_g4_honest_usage_of_a_lean_tokenizer_never_exceeds_a_tight_budget(packing, seed, agents, way):
     limits = Limits(max_tokens=TIGHT[agents], max_cost=in_money(TIGHT[agents]))
@@ -247,7 +247,7 @@ def test_g4_honest_usage_of_a_lean_tokenizer_never_exceeds_a_tight_budget(packin
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("agents", AGENTS)
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("dense", DENSE)
 @pytest.mark.parametrize("usage", ["honest", "absent"])
 def test_g4_dense_results_never_exceed_a_tight_budget(usage, dense, seed, agents, way):
@@ -257,7 +257,7 @@ def test_g4_dense_results_never_exceed_a_tight_budget(usage, dense, seed, agents
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("agents", "seed"), [(n, seed) for n in AGENTS for seed in seeds(2 if n == 64 else 20)])
+@pytest.mark.parametrize(("agents", "seed"), [(n, seed) for n in AGENTS for seed in seeds(1 if n == 64 else 5)])
 @pytest.mark.parametrize("usage", ["honest", "zero", "absent"])
 def test_g4_replies_longer_than_what_was_reserved_never_exceed_a_budget(usage, agents, seed, way):
     """Nobody knows the model's maximum: its replies outgrow their reservations, and are cut where the budget ends."""

@@ -218,7 +218,7 @@ def test_a_stream_that_the_server_cuts_off_says_so():
     ("body", "said"),
     [
         ({"input": ""}, "not be empty"),
-        ({"input": []}, "not empty"),
+        ({"input": []}, "non-empty"),
         ({"input": [{"role": "tool", "content": "x"}]}, "role must be"),
         ({"input": [{"role": "assistant", "content": "x"}]}, "last message must be the user's"),
         ({"input": [{"role": "user", "content": [{"type": "audio"}]}]}, "text or an image"),
@@ -239,7 +239,7 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(body, said):
 def test_a_token_that_may_only_look_starts_nothing():
     async def main():
         async with serving(agent()) as http:
-            with pytest.raises(openai.PermissionDeniedError, match="may only look"):
+            with pytest.raises(openai.PermissionDeniedError, match="read-only"):
                 await client_of(http, VIEW).responses.create(model="helper", input="hi")
             with pytest.raises(openai.AuthenticationError):
                 await client_of(http, "wrong-token-000000000").models.list()

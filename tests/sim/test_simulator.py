@@ -62,7 +62,7 @@ def test_there_are_at_least_forty_specimens_each_named_once_and_described():
 
 
 def test_the_default_configuration_contains_every_specimen_and_reports_no_silent_success():
-    report = simulate(real_time=False)
+    report = _by_default()
     assert len(report.flights) >= 60
     assert [flight.specimen for flight in report.flights if not flight.contained] == []
     assert report.ok, report.advice()
@@ -98,7 +98,7 @@ def test_what_is_done_twice_after_a_kill_is_a_hole():
 
 def test_every_answer_a_model_gives_is_handed_over_by_default():
     giving = {kind.name for kind in SPECIMENS if kind.answers and not kind.real_time}
-    for flight in simulate(real_time=False).flights:
+    for flight in _by_default().flights:
         assert (flight.specimen in giving) <= ("answer_lost" not in flight.problems), flight.specimen
 
 
@@ -128,8 +128,16 @@ BAD = {
     "no deadline": ({"limits": {"max_iterations": 20, "max_tokens": 50_000}, "tools": [slow]}, "runaway_seconds"),
     "no turn cap": ({"limits": {"timeout": 600}, "guardrails": NO_GUARDS}, "runaway_calls"),
 }
-ENOUGH = {"no turn cap": ["fork_bomb", "same_call"]}
-"""Every specimen runs into the simulator's own ceiling there: two of them show what all would."""
+ENOUGH = {
+    "no output cap": ["huge_reply"],
+    "guards off": ["loops"],
+    "gate always allows": ["control", "loops"],
+    "tool without timeout": ["hanging_tool"],
+    "no landing": ["loops", "replies"],
+    "no deadline": ["hanging_tool"],
+    "no turn cap": ["fork_bomb", "same_call"],
+}
+"""The specimens that show it: all of them together would show no more."""
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -192,6 +200,11 @@ def test_limits_that_were_dropped_on_purpose_are_not_a_defect():
     report = simulate(config, only=["reads_forever"])
     assert "over_turns" in codes(report)
     assert {"replace_defaults" in finding.advice for finding in report.findings if finding.severity == "hole"} == {True}
+
+
+@functools.cache
+def _by_default():
+    return simulate(real_time=False)
 
 
 @functools.cache

@@ -30,7 +30,7 @@ class JournalsOnly:
         ({"store": STORE, "name": "x" * 201}, r"Budget.name must be a non-empty str of at most 200"),
         ({"store": STORE, "name": "a\0b"}, r"Budget.name must be"),
         ({"store": STORE, "name": "\ud800"}, r"Budget.name must be valid Unicode"),
-        ({"store": JournalsOnly(), "name": "c"}, r"Budget.store: JournalsOnly keeps no wallets; use SqliteStore"),
+        ({"store": JournalsOnly(), "name": "c"}, r"Budget.store: JournalsOnly keeps no wallets; use SegmentStore"),
         ({"store": "wallets.db", "name": "c"}, r"Budget.store: str keeps no wallets"),
         ({"store": SqliteStore, "name": "c"}, r"Budget.store: SqliteStore keeps no wallets"),
         ({"parent": SMALL}, r"Budget.parent must be a Budget, not Limits"),
@@ -50,7 +50,7 @@ def test_a_wrong_wallet_is_refused_before_anything_runs(keywords, message):
     [
         (
             {"max_iterations": 3},
-            "limits max_tokens and max_cost, not max_iterations: put it into the limits of",
+            "limits max_tokens and max_cost, not max_iterations: put it in the limits of",
         ),
         ({"max_tool_calls": 3}, "not max_tool_calls"),
         ({"timeout": 3}, "not timeout"),

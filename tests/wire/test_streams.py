@@ -87,7 +87,7 @@ def test_an_unknown_stop_reason_is_logged_once(dialect, caplog):
             await model.aclose()
 
     run(twice)
-    assert [record.name for record in caplog.records if "unknown here" in record.message] == ["glidepath"]
+    assert [record.name for record in caplog.records if "unknown reason" in record.message] == ["glidepath"]
 
 
 @every

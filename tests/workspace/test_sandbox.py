@@ -580,6 +580,7 @@ def test_it_works_for_somebody_who_is_not_root(sandbox, tmp_path):
     code = (
         "import asyncio, tempfile\n"
         "from glidepath.workspace import *\n"
+        "from glidepath.workspace.sandbox import find_sandbox\n"
         "from glidepath.workspace.shell import run_command\n"
         "place = Workspace(tempfile.mkdtemp())\n"
         "command = 'id -u; git init -q; echo $HOME; ls -A; unshare -U true'\n"
