@@ -24,12 +24,12 @@ from glidepath import (
     tool,
 )
 from glidepath.errors import ContextOverflowError, TransientError
-from glidepath.events import StreamStarted, ToolEnded, ToolStarted, TurnStarted
+from glidepath.events import MessageAdded, StreamStarted, ToolEnded, ToolStarted, TurnStarted
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.plugins.lineup import Hooks
 from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore
-from glidepath.spi import AfterDecision, Block, Gate
+from glidepath.spi import AfterDecision, Block, Gate, GuardVerdict
 from glidepath.testing import VirtualClock
 from glidepath.testing.compact import compact
 
@@ -52,6 +52,10 @@ class Steady:
         if self.turn in getattr(self, "overflows", ()):
             raise ContextOverflowError("too long")
         if getattr(self, "mute", False) and self.turn == self.turns + 1:
+            yield TextDelta(" ")
+            yield StreamEnd("end_turn", Usage(60 + 50 * len(request.messages), 1))
+            return
+        if self.turn in getattr(self, "blank", ()):
             yield TextDelta(" ")
             yield StreamEnd("end_turn", Usage(60 + 50 * len(request.messages), 1))
             return
@@ -112,6 +116,34 @@ async def digs(context: ToolContext, query: str) -> str:
     child = Agent(model=Steady(1, "spawns"), tools=[spawns], limits=Limits(max_iterations=3), agent_name="child")
     result = await context.spawn(child, query)
     return next(message.text for message in result.messages if message.role == "tool_result")
+
+
+@tool
+async def stumbles(query: str) -> str:
+    """Look, but not in the third turn."""
+    if query == "3":
+        raise ValueError("stumbled")
+    return f"saw {query}"
+
+
+@tool
+async def delegates(context: ToolContext, query: str) -> str:
+    """Ask a child that looks again and again."""
+    child = Agent(model=Steady(), tools=[look], limits=Limits(max_iterations=9), agent_name="child")
+    return (await context.spawn(child, query)).text
+
+
+class Lands:
+    """A guard of the application's that has seen enough after two steps."""
+
+    name, before = "lands", None
+
+    def __init__(self):
+        self.steps = 0
+
+    def after(self, step, results):
+        self.steps += 1
+        return GuardVerdict(action="land", reason="seen enough") if self.steps == 2 else None
 
 
 def broken():
@@ -277,6 +309,12 @@ SWITCHES = {
     "terminal": lambda: ({"tools": [tool(look.fn, terminal=True)]}, "RunEnded"),
     "thinking": lambda: ({"model": {"thinks": True}}, "hm"),
     "truncated": lambda: ({"model": {"stop": "max_tokens"}}, "truncated_call"),
+    "own_guard": lambda: ({"guards": [Lands()]}, "seen enough"),
+    "rescued": lambda: ({"model": {"blank": (2,), "tool": "stumbles"}, "tools": [stumbles]}, "empty_answer"),
+    "calls_of_children": lambda: (
+        {"limits": Limits(max_tool_calls=3), "tools": [delegates], "model": {"tool": "delegates"}},
+        "ToolCallLimitConstraint",
+    ),
     "refusal": lambda: ({"model": {"stop": "refusal"}}, "refus"),
     "escalation": lambda: (
         {
@@ -472,3 +510,16 @@ def test_who_wants_one_kind_of_event_sees_the_numbers_that_they_have_for_everybo
     alone = fly((ToolEnded,))
     assert len(alone) == TURNS
     assert alone == fly(None)
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_g7_a_run_that_is_stopped_with_its_reply_begins_no_tool(straight):
+    token = CancelToken()
+
+    def stop(event):
+        if type(event) is MessageAdded and event.message.role == "assistant":
+            token.cancel("enough")
+
+    lines = seen({"event_sink": stop}, straight=straight, cancel=token)
+    assert [line for line in lines if line.startswith(("ToolStarted", "LandingStarted"))] == []
+    assert "CANCELLED" in lines[-1]
