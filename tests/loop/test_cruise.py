@@ -27,6 +27,7 @@ from glidepath.errors import ContextOverflowError, TransientError
 from glidepath.events import MessageAdded, StreamStarted, ToolEnded, ToolStarted, TurnStarted
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.plugins.lineup import Hooks
+from glidepath.resilience import model_breaker
 from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Block, Gate, GuardVerdict
@@ -523,3 +524,32 @@ def test_g7_a_run_that_is_stopped_with_its_reply_begins_no_tool(straight):
     lines = seen({"event_sink": stop}, straight=straight, cancel=token)
     assert [line for line in lines if line.startswith(("ToolStarted", "LandingStarted"))] == []
     assert "CANCELLED" in lines[-1]
+
+
+def test_an_ordinary_answer_tells_the_breaker_of_a_model_that_failed_another_run_meanwhile():
+    class Shared(Steady):
+        reached, released = None, None
+
+        async def stream(self, request):
+            if request.messages[0].text == "Fail.":
+                raise TransientError("503")
+            if self.turn == 1:
+                self.reached.set()
+                await self.released.wait()
+            async for delta in super().stream(request):
+                yield delta
+
+    async def both():
+        model = Shared()
+        model.reached, model.released = asyncio.Event(), asyncio.Event()
+        limits = Limits(max_iterations=9)
+        first = asyncio.create_task(Agent(model=model, tools=[look], limits=limits).run("Go."))
+        await model.reached.wait()
+        failed = await Agent(model=model, limits=limits, max_retries=0).run("Fail.")
+        before = model_breaker(model).failures
+        model.released.set()
+        return failed, before, await first, model_breaker(model).failures
+
+    failed, before, result, after = VirtualClock().run(both())
+    assert (failed.outcome.value, result.outcome.value) == ("failed", "done")
+    assert (before, after) == (1, 0)
