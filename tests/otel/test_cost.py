@@ -129,6 +129,6 @@ def blocks(way, tracers):
 def test_two_spans_keep_few_blocks_of_memory():
     tracers = provider()
     blocks("run", tracers)  # warms up
-    added = min(blocks("run", tracers) - blocks("run", None) for _ in range(3))  # other threads may be at work
+    added = sorted(blocks("run", tracers) - blocks("run", None) for _ in range(7))  # other threads may be at work
     tracers.shutdown()
-    assert 4 < added <= 20
+    assert 4 < added[3] <= 20
