@@ -383,9 +383,9 @@ def test_help_lists_the_keys_of_the_place(deck, server):
     tab = deck()
     tab.page.wait_for_selector(".toolbar")
     tab.press("?")
-    shown = tab.page.inner_text("dialog")
-    for key in ("j", "k", "enter", "a", "?"):
-        assert f"\n{key}\n" in f"\n{shown}\n"
+    tab.page.wait_for_selector("dialog kbd")
+    shown = tab.page.eval_on_selector_all("dialog kbd", "keys => keys.map(key => key.textContent)")
+    assert {"j", "k", "enter", "a", "?"} <= set(shown)
 
 
 def test_keys_move_between_places(deck, server):
