@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from glidepath._wire import Value
 
-__all__ = ["Burn", "BurnPoint", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
+__all__ = ["FIGURES", "Burn", "BurnPoint", "Use", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
 
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
 _PICO = 10**12
+FIGURES, _MOST_POINTS = 5, 100  # of one reply, and replies that are shown
 _COLORS = ("#0b7285", "#c2410c", "#4d7c0f", "#7e22ce", "#9f1239")
 
 
@@ -24,6 +25,25 @@ class BurnPoint(Value, frozen=True, gc=False, array_like=True):
     picodollars: int
     tool_calls: int
     seconds: float
+
+
+class Use(NamedTuple):
+    """What a run may use, and what it had used after each reply; points are made on demand."""
+
+    limits: Mapping[str, float]
+    burnt: Sequence[float]
+    began: float
+
+    def points(self) -> tuple[BurnPoint, ...]:
+        """At most a hundred of the replies; the last one is always among them."""
+        starts = [FIGURES * place for place in some_places(len(self.burnt) // FIGURES, _MOST_POINTS)]
+        rows = [self.burnt[start : start + FIGURES] for start in starts]
+        return tuple(
+            [
+                BurnPoint(int(turns), int(tokens), int(money), int(calls), round(at - self.began, 3))
+                for at, tokens, money, turns, calls in rows
+            ]
+        )
 
 
 class Burn(NamedTuple):

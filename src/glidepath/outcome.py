@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
-from glidepath.burndown import BurnPoint
+from glidepath.burndown import BurnPoint, Use
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
@@ -565,18 +565,14 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
         Known where the run ended: like `burn`, it is not written with the result.
         """
-        limits: Mapping[str, float] = self.__dict__.get("_limits", {})
-        return limits
+        use: Use | None = self.__dict__.get("_use")
+        return {} if use is None else use.limits
 
     @property
     def burn(self) -> tuple[BurnPoint, ...]:
         """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
-        burn: tuple[BurnPoint, ...] = self.__dict__.get("_burn", ())
-        return burn
-
-    def tell_use(self, limits: Mapping[str, float], burn: tuple[BurnPoint, ...]) -> None:
-        """Keep what was used beside the result, for drawing it: a journal tells it turn by turn anyway."""
-        self.__dict__.update(_limits=limits, _burn=burn)
+        use: Use | None = self.__dict__.get("_use")
+        return () if use is None else use.points()
 
     def _burndown(self) -> str:
         """What was left of each limit after each reply, as a drawing; empty without limits."""

@@ -6,6 +6,7 @@ import math
 import re
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
@@ -45,6 +46,11 @@ def seconds_of(field: str, value: str | timedelta) -> float:
     return hours * 3600 + minutes * 60 + seconds
 
 
+@cache
+def _money_fields() -> tuple[str, ...]:
+    return tuple(field for field, setting in declared(Limits).items() if setting.kind == "money?")
+
+
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
@@ -72,12 +78,11 @@ class Limits(Settings, frozen=True, kw_only=True):
             given: object = getattr(self, field)
             if isinstance(given, str | timedelta):
                 settle_field(self, field, seconds_of(f"Limits.{field}", given))
-        money = [field for field, setting in declared(Limits).items() if setting.kind == "money?"]
-        for field in money:
+        for field in _money_fields():
             if isinstance(given := getattr(self, field), float):
                 settle_field(self, field, Decimal(repr(given)))  # 0.1 is ten cents, as in a file
         check_fields(self, "Limits.")
-        for field in money:
+        for field in _money_fields():
             amount = getattr(self, field)
             if amount is not None and pico(amount, field=f"Limits.{field}") <= 0:
                 raise ConfigurationError(

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import Record
-from glidepath.burndown import some_places
+from glidepath.burndown import FIGURES, Use
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.outcome import BurnPoint, Charge, ResultKind, Spend, dollars
+from glidepath.outcome import Charge, ResultKind, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -21,7 +21,6 @@ __all__ = ["Account", "Spending", "breakdown"]
 
 _NOTHING: Final[Any] = MappingProxyType({})
 
-_MOST_POINTS, _FIGURES = 100, 5
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
@@ -117,21 +116,12 @@ class Spending(Record, eq=False, kw_only=True):
         """A reply joined the transcript: what is used by now. `cruise` does the same."""
         self.burnt.extend((at, meter.tokens, meter.money, meter.turns, meter.tool_calls))
 
-    def burn(self, began: float, now: float, meter: Meter) -> tuple[BurnPoint, ...]:
-        """What was used after each reply, at most a hundred of them; the last one is the run as it stands."""
-        burnt = self.burnt
-        if not burnt:
-            return ()
-        del burnt[-_FIGURES:]
-        self.mark(now, meter)
-        starts = [_FIGURES * place for place in some_places(len(burnt) // _FIGURES, _MOST_POINTS)]
-        rows = [burnt[start : start + _FIGURES] for start in starts]
-        return tuple(
-            [
-                BurnPoint(int(turns), int(tokens), int(money), int(calls), round(at - began, 3))
-                for at, tokens, money, turns, calls in rows
-            ]
-        )
+    def use(self, limits: Mapping[str, float], began: float, now: float, meter: Meter) -> Use:
+        """What was used after each reply; the last one is the run as it stands."""
+        if self.burnt:
+            del self.burnt[-FIGURES:]
+            self.mark(now, meter)
+        return Use(limits, self.burnt, began)
 
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
         """Charge a call made for another client, under its own name."""

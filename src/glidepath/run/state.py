@@ -377,9 +377,13 @@ class Run(Record, eq=False, kw_only=True):
         return self.result
 
     def tell_use(self, result: RunResult) -> RunResult:
-        """The result with what the run may use and had used after each reply."""
-        burn = self.spend.burn(self.terms.started_at, self.watch.time(), self.meter)
-        result.tell_use(self._own_limits(), burn)
+        """The result, and beside it what the run may use and had used after each reply.
+
+        It is not a field: journals record it turn by turn, and results with equal fields stay equal.
+        """
+        if "_use" not in result.__dict__:
+            use = self.spend.use(self._own_limits(), self.terms.started_at, self.watch.time(), self.meter)
+            result.__dict__["_use"] = use
         return result
 
     def conclude_with(self, result: RunResult) -> RunResult:
