@@ -357,3 +357,48 @@ def test_a_simple_processor_gets_light_spans_on_the_background_thread():
     kept.fly()
     assert isinstance(kept.met[0], LightSpan)
     assert set(threads) == {"glidepath-otel"}
+
+
+class Batches(InMemorySpanExporter):
+    """Keeps spans, and knows when it has got this many."""
+
+    def __init__(self, expected):
+        super().__init__()
+        self.expected, self.complete = expected, threading.Event()
+
+    def export(self, spans):
+        answer = super().export(spans)
+        if len(self.get_finished_spans()) >= self.expected:
+            self.complete.set()
+        return answer
+
+
+def test_a_full_batch_is_exported_at_once_and_the_run_gives_way_to_the_exporting_thread(monkeypatch):
+    gave_way = []
+    monkeypatch.setattr("glidepath.otel.light_span.sleep", gave_way.append)
+    exporter = Batches(expected=2)
+    kept = Kept(BatchSpanProcessor(exporter, max_export_batch_size=2, schedule_delay_millis=600_000))
+    kept.fly()  # two chats and a tool call
+    assert exporter.complete.wait(30)
+    assert set(gave_way) == {0}
+
+
+def test_less_than_a_batch_wakes_nobody(monkeypatch):
+    gave_way = []
+    monkeypatch.setattr("glidepath.otel.light_span.sleep", gave_way.append)
+    exporter = Batches(expected=1)
+    kept = Kept(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
+    kept.fly()
+    assert not gave_way
+    assert not exporter.get_finished_spans()
+    kept.provider.force_flush()
+    assert len(exporter.get_finished_spans()) == 4
+
+
+def test_after_the_provider_is_shut_down_spans_are_not_queued_for_ever():
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter)
+    kept = Kept(processor)
+    kept.fly(meet=lambda span: kept.provider.shutdown())
+    assert not processor._batch_processor._queue
+    assert [span.name for span in exporter.get_finished_spans()] == ["chat scripted"]

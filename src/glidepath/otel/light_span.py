@@ -19,6 +19,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import sleep
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -101,7 +102,7 @@ class LightTracer:
         if self.never_blocks:
             self._queued = processors
             if len(processors) == 1:  # it would only look whether the span is sampled
-                self._queue = processors[0]._batch_processor.emit
+                self._queue = _queue_of(processors[0]._batch_processor)
         ids = provider.id_generator
         self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
         self._kind = _kind_below(provider, run)
@@ -152,6 +153,29 @@ class LightTracer:
         if error is not None:
             span._status = Status(StatusCode.ERROR, error)
         self._behind.on_end(span)
+
+
+def _queue_of(batch: Any) -> Callable[[Any], None]:
+    """Hand spans to a batch processor as its `emit` does, and give way to its thread when a batch is full.
+
+    Two threads that both want to run cost more than what they do: without giving way, the exporting thread takes the
+    interpreter from the run in the middle of a turn, and both wait for each other for milliseconds.
+    """
+    queue, emit = batch._queue, batch.emit
+    put, nearly_full = queue.appendleft, batch._max_export_batch_size - 1
+    if not isinstance(batch._worker_awaken, threading.Event):
+        raise TypeError("the batch processor is of another version")
+
+    def hand_over(span: Any) -> None:
+        if len(queue) < nearly_full and not batch._shutdown:
+            put(span)
+            return
+        asleep = not batch._worker_awaken.is_set()  # after a fork it is another one
+        emit(span)
+        if asleep:
+            sleep(0)
+
+    return hand_over
 
 
 def _kind_below(provider: Any, run: Any) -> type[LightSpan]:
