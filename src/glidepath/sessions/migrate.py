@@ -44,7 +44,7 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
     """
     if redactor_of(target) is not None:
         raise ConfigurationError(
-            "target: a store that redacts cannot take an unchanged copy; export and import instead"
+            "target: a store that redacts takes no unchanged copies; export and import instead"
         )
     moved: list[str] = []
     left: dict[str, str] = {}
