@@ -238,6 +238,8 @@ def _mark(
 def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
     """The run of the copy, which has stopped between two turns: resume continues it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
+    if folded.reserved is not None:  # its next call is counted as a turn already, and was the original's
+        snapshot = replace(snapshot, turns=snapshot.turns - 1)
     cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
     for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):

@@ -43,9 +43,7 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
     `ConfigurationError` for a `target` that redacts what it stores.
     """
     if redactor_of(target) is not None:
-        raise ConfigurationError(
-            "target: a store that redacts takes no unchanged copies; export and import instead"
-        )
+        raise ConfigurationError("target: a store that redacts takes no unchanged copies; export and import instead")
     moved: list[str] = []
     left: dict[str, str] = {}
     entries = [entry async for entry in each_session(source, roots=False)]
