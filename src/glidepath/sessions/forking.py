@@ -322,7 +322,10 @@ async def _child(store: SessionStore, session_id: str, rename: Callable[[str], s
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
     folded = fold(whole, session_id)
     made, new = renamed(whole, rename), rename(session_id)
-    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=f"run_{os.urandom(8).hex()}")
+    # One that is over makes no calls under its id any more, and its parent's journal knows it by it.
+    over = folded.result is not None and not folded.result.pending
+    run_id = "" if over else f"run_{os.urandom(8).hex()}"
+    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=run_id)
     last = made[-1].hash if made else b""
     return FamilyMember(
         session_id=new,
