@@ -104,7 +104,7 @@ def _driven(
 ) -> Generator[Any, Any, Any]:
     """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
     error: BaseException | None = None
-    asked = patient = doubt = False
+    asked = patient = doubt = waits = False
     waiting = started[0] if started else None
     while True:
         try:
@@ -125,8 +125,7 @@ def _driven(
                 yield from watch.settle().__await__()
                 raise LetGo from None
             if (asked or doubt) and not patient:
-                patient = True
-                watch.be_patient()
+                patient = waits = True
         except GeneratorExit:
             # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
             watch.gone = True
@@ -147,6 +146,9 @@ def _driven(
         error = None
         if watch.task.cancelling() != watch.level:
             watch.look()
+        if waits:  # most code obeys at once: only what waits again needs patience
+            waits = False
+            watch.be_patient()
         if doubt and not watch.in_doubt():
             doubt, patient = False, patient and watch.forgive(asked=asked)
         _make_ready(watch)

@@ -313,8 +313,9 @@ class Run(Record, eq=False, kw_only=True):
         interrupt: Interrupt = self.watch.interrupt  # type: ignore[assignment]
         if interrupt.verdict is not None:
             return Touchdown(interrupt.verdict)
-        timed = interrupt.signal <= Signal.DEADLINE
-        gentle = interrupt.signal is Signal.WINDOW
+        signal = interrupt.signal
+        timed = signal <= Signal.DEADLINE
+        gentle = signal is Signal.WINDOW
         cause = StopCause(
             source=interrupt.source,
             action="graceful_exit" if gentle else "emergency_stop" if timed else "cancel",

@@ -11,6 +11,7 @@ import asyncio
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
@@ -128,9 +129,13 @@ class RunStream(Generic[OutputT]):
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             self._make_room()
+            ended: Future[None] = Future(loop=get_running_loop())
+            tell = partial(_tell, ended)
+            task.add_done_callback(tell)
             try:
-                await asyncio.wait({task})
+                await ended
             except asyncio.CancelledError as again:
+                task.remove_done_callback(tell)
                 cancelled = again
         if cancelled is not None:
             raise cancelled
@@ -271,3 +276,8 @@ class RunStream(Generic[OutputT]):
     def _make_room(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
+
+
+def _tell(ended: Future[None], _: object) -> None:
+    if not ended.done():
+        ended.set_result(None)

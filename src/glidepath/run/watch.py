@@ -120,6 +120,7 @@ class Watch(TaskBound):
         "before_wait",
         "called_off",
         "deadline_at",
+        "gave_way",
         "gone",
         "heard",
         "interrupt",
@@ -161,6 +162,7 @@ class Watch(TaskBound):
         self.before_wait: Callable[[], None] | None = None  # what a stream does before the run waits for it
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
+        self.gave_way: Interrupt | None = None  # for which interrupt it has let others go first
         self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
         self.showing: Sequence[str] = ()  # the text that is streaming now
         self.scope_hit = False
@@ -399,7 +401,7 @@ class Watch(TaskBound):
     async def settle(self) -> None:
         """Leave no cancellation of foreign code in the task, not even a pending one."""
         if self.disown():
-            await self.let_others_hear()
+            await self._round()
 
     def heed(self) -> None:
         """The caller wants the run to stop."""
@@ -449,6 +451,12 @@ class Watch(TaskBound):
 
     async def let_others_hear(self) -> None:
         """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
+        if self.gave_way is self.interrupt:
+            return
+        self.gave_way = self.interrupt
+        await self._round()
+
+    async def _round(self) -> None:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
