@@ -116,7 +116,6 @@ class Meter:
         "held_money",
         "held_tokens",
         "limited",
-        "lineage",
         "money",
         "money_soft",
         "money_wire",
@@ -142,7 +141,6 @@ class Meter:
         self.tree: _Tree = parent.tree if parent is not None else _Tree()
         if parent is not None:
             self.tree.shared = True
-        self.lineage: tuple[Meter, ...] = (self, *parent.lineage) if parent is not None else (self,)
         self.depth = depth
         self.limited: bool = (
             caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
@@ -162,6 +160,11 @@ class Meter:
         self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
         self.turns_wire: float = inf if caps.turns is None else caps.turns
         self.set_wires()
+
+    @property
+    def lineage(self) -> tuple[Meter, ...]:
+        """It and all above it. Made when it is asked for: a meter that kept it would hold itself."""
+        return (self,) if self.parent is None else (self, *self.parent.lineage)
 
     # --- what is left ---------------------------------------------------------------------------------------
 

@@ -67,8 +67,8 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
         # as `_make_ready` does it: every delta may have to be waited for
         if watch.task.cancelling() != watch.level:
             watch.look()
-        if watch.before_wait is not None:
-            watch.before_wait()
+        if watch.streaming is not None:
+            watch.streaming.pause(watch.run)
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
@@ -91,8 +91,8 @@ def _make_ready(watch: Watch) -> None:
     if watch.task.cancelling() != watch.level:
         watch.look()
     # What it has streamed becomes events now; whoever hears of them may stop the run.
-    if watch.before_wait is not None:
-        watch.before_wait()
+    if watch.streaming is not None:
+        watch.streaming.pause(watch.run)
     if watch.wanted:
         watch.poke_self()
     if watch.ring is not None:
@@ -140,6 +140,7 @@ def _driven(
                 yield from watch.settle().__await__()
             return end.value
         except BaseException:
+            error = None  # its traceback has this frame
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
             raise

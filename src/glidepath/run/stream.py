@@ -206,7 +206,7 @@ class RunStream(Generic[OutputT]):
 
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
-        outbox = self.outbox
+        outbox, loop = self.outbox, task.get_loop()
         while True:
             batch = self._batch
             for event in batch:
@@ -217,7 +217,10 @@ class RunStream(Generic[OutputT]):
                 if task.done():
                     self._raise_failure(task)
                     return
-                await self._ring_for_me()
+                if self._bell is not None and not self._bell.done():
+                    self._ring_for_me()  # says that somebody else waits
+                self._bell = bell = Future(loop=loop)
+                await bell
                 if batch is not self._batch:
                     continue
             self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here

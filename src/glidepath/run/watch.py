@@ -86,6 +86,10 @@ class Alive(Protocol):
         """Something that changes with every delta, and is 0 before the first."""
         ...
 
+    def pause(self, run: Any) -> None:
+        """The run is about to wait for it."""
+        ...
+
 
 class Patience(Value, frozen=True, kw_only=True):
     """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
@@ -117,7 +121,6 @@ class Watch(TaskBound):
         "_times",
         "above",
         "base",
-        "before_wait",
         "called_off",
         "deadline_at",
         "gave_way",
@@ -132,10 +135,12 @@ class Watch(TaskBound):
         "poked",
         "poking",
         "ring",
+        "run",
         "scope_at",
         "scope_hit",
         "sentry",
         "showing",
+        "streaming",
         "task",
         "time",
         "wanted",
@@ -159,7 +164,8 @@ class Watch(TaskBound):
         self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
         self.wanted = False
         self.poked = self.poking = False
-        self.before_wait: Callable[[], None] | None = None  # what a stream does before the run waits for it
+        self.streaming: Alive | None = None  # is told before the run waits for it
+        self.run: Any = None  # its own, until that has ended
         self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.interrupt: Interrupt | None = None
         self.gave_way: Interrupt | None = None  # for which interrupt it has let others go first
@@ -198,13 +204,12 @@ class Watch(TaskBound):
             if at < self._handle_at:
                 self._arm(at)
 
-    def listen(self, patient: Alive, times: Patience, before_wait: Callable[[], None]) -> None:
+    def listen(self, patient: Alive, times: Patience) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
-        Its pulse is looked at now and then, so that a delta costs nothing. `before_wait` is called before each wait.
+        Its pulse is looked at now and then, so that a delta costs nothing; it is told of each wait.
         """
-        self.before_wait = before_wait
-        self._patient = patient
+        self._patient = self.streaming = patient
         self._times = times
         self._began_at = now = self.time()
         self.scope_hit = False
@@ -352,6 +357,7 @@ class Watch(TaskBound):
     def leave(self) -> None:
         """The run is over."""
         INSIDE.set(self.outer)
+        self.ring = self.run = None  # what has ended keeps nothing: neither the run nor its consumer, who keeps the run
 
     def count(self) -> int:
         """How often the task was cancelled, ours apart."""
@@ -442,7 +448,7 @@ class Watch(TaskBound):
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self.scope_at = inf
-        self._patient = self.before_wait = None
+        self._patient = self.streaming = None
         if self._strict:
             self._patience_at, self._longest_patience, self._strict = inf, MAX_PATIENCE, False
         self.showing = ()
