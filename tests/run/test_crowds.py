@@ -33,6 +33,11 @@ async def consume(agent, cancel=None):
     return stream.result
 
 
+async def until(true):
+    while not true():  # noqa: ASYNC110 - what is waited for is a step of the loop away
+        await asyncio.sleep(0)
+
+
 def runs_alive():
     return [one for one in gc.get_objects() if type(one) is Run]
 
@@ -65,8 +70,7 @@ def test_tools_that_are_stopped_together_all_hear_of_it_before_any_run_continues
             for _ in range(5)
         ]
         tasks = [asyncio.create_task(consume(agent, token)) for agent in agents]
-        while len(waiting) < len(tasks):
-            await asyncio.sleep(0)
+        await until(lambda: len(waiting) == len(tasks))
         if way == "token":
             token.cancel("enough")
         else:
@@ -97,8 +101,7 @@ def test_a_run_that_has_ended_is_freed_at_once(way):
             token, before = CancelToken(), len(waiting)
             agent = agent_with(wait, model=ScriptedModel([call("wait"), say("never")]))
             task = asyncio.create_task(consume(agent, token))
-            while len(waiting) == before:
-                await asyncio.sleep(0)
+            await until(lambda: len(waiting) > before)
             token.cancel()
             await task
 
@@ -138,8 +141,7 @@ def test_a_streamed_run_that_waits_takes_little_memory():
         try:
             before = tracemalloc.get_traced_memory()[0]
             tasks = [asyncio.create_task(consume(agent)) for _ in range(count)]
-            while len(waiting) < count:
-                await asyncio.sleep(0)
+            await until(lambda: len(waiting) == count)
             await asyncio.sleep(0)
             used = tracemalloc.get_traced_memory()[0] - before
         finally:

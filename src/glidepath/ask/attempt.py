@@ -338,13 +338,13 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
     plan, chunks = run.plan, run.voice.chunks
-    run.watch.listen(attempt, plan.times)
+    run.watch.listen(attempt, plan.times, run)
     stream: Any = model.stream(request)
     if plan.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
-        run.watch.listen(attempt, plan.times)
+        run.watch.listen(attempt, plan.times, run)
     parts, text_delta = attempt.parts, TextDelta
     keep = parts.append
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts

@@ -75,7 +75,6 @@ def open_state(
             next_number=counter(1),
         ),
     )
-    watch.run = run
     _start_clock(run)
     begins = first_new if resumed is None else resumed.snapshot.first_new
     run.transcript.open(begins, plan.fixed_tokens, survey)

@@ -219,7 +219,8 @@ class RunStream(Generic[OutputT]):
                     return
                 if self._bell is not None and not self._bell.done():
                     self._ring_for_me()  # says that somebody else waits
-                self._bell = bell = Future(loop=loop)
+                bell: Future[None] = Future(loop=loop)
+                self._bell = bell
                 await bell
                 if batch is not self._batch:
                     continue
