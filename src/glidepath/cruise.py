@@ -314,7 +314,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
             else:
                 number()
-        job = bound = ordinary = None  # not kept while the model is waited for, in each of a thousand runs
+        job = bound = None  # not kept while the model is waited for, in each of a thousand runs
     return None
 
 

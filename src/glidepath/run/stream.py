@@ -224,7 +224,7 @@ class RunStream(Generic[OutputT]):
                 await bell
                 if batch is not self._batch:
                     continue
-            self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
+            self._batch = iter(outbox.copy())  # as `_next_batch` does it: every wait of the run ends here
             outbox.clear()
             if self._room is not None:
                 self._make_room()
@@ -233,7 +233,7 @@ class RunStream(Generic[OutputT]):
         outbox = self.outbox
         if not outbox:
             return False
-        self._batch = iter(outbox[:])
+        self._batch = iter(outbox.copy())
         outbox.clear()
         if self._room is not None:
             self._make_room()
@@ -241,7 +241,7 @@ class RunStream(Generic[OutputT]):
 
     def _taken(self) -> list[Event]:
         """Take what has come; the run may continue if it waited for that."""
-        events = self.outbox[:]
+        events = self.outbox.copy()
         self.outbox.clear()
         if self._room is not None:
             self._make_room()
