@@ -431,7 +431,8 @@ async def _flown(
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
     watch = partial(watch_over, plan, loop.time(), inf)
     if began.resumed:
-        opened = reopened(config, leg.session_id, began.decisions or None, plan.tools, scribe=make)
+        decided = began.decisions or None  # and a repair was accepted then
+        opened = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
     else:
         parent = None if leg.opened is None else leg.opened.parent
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])
