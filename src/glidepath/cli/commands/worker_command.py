@@ -57,6 +57,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
         if not sign or name in agents:
             raise ConfigurationError(f"--agent {given}: expected NAME=MODULE:ATTRIBUTE, each name once")
         agents[name] = path
+    if not agents:
+        raise ConfigurationError("a worker needs agents: pass --agent NAME=MODULE:ATTRIBUTE, once for each")
     worker = Worker(
         fleet_address(options, world),
         agents=agents,
