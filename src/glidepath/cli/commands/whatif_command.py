@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath whatif` takes."""
     from glidepath.cli.shelved import add_filters
 
-    parser.add_argument("store", nargs="?", help="the store: a file, an address, or nothing for the default one")
+    parser.add_argument("store", nargs="?", help="the store: a file or an address (default: the default store)")
     parser.add_argument(
         "--limits",
         action="append",
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list every run, not only those that would have been stopped"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a run")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
     add_filters(parser)
 
 
