@@ -42,7 +42,7 @@ class World:
         self.now = now
         self._noted: set[str] = set()
         self.notes: list[str] | None = None
-        """While this is a list, notes are collected in it: a program that has the whole screen shows them itself."""
+        """While this is a list, notes are collected in it, for a program that has the whole screen to show."""
 
     @classmethod
     def real(cls) -> World:

@@ -152,7 +152,7 @@ class ChatApp(App[int]):
         await self._add(Static(Text(text), classes=kind, markup=False))
 
     async def _remark(self) -> None:
-        """Show what the command line has to say: on a full screen it cannot say it itself."""
+        """Show the notes of the command line, which cannot print them while the chat has the screen."""
         for text in self.talk.remarks():
             await self._note(text)
 

@@ -159,7 +159,7 @@ class Talk:
             self.status.phase = "ready"
 
     def remarks(self) -> list[str]:
-        """What the command line had to say since it was last asked."""
+        """The notes of the command line since the last call."""
         notes = self._world.notes
         found = list(notes or ())
         if notes:
