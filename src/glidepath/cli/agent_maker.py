@@ -67,9 +67,9 @@ def make_agent(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
             "`glidepath models` lists the providers, `glidepath demo` needs none"
         )
-    fields["model"] = make_model(name, world)
     if name in EMBEDDED:
-        _offer_little(settings, world)
+        _offer_little(settings, world)  # first: nobody fetches a model to hear that it cannot do this
+    fields["model"] = make_model(name, world)
     fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
