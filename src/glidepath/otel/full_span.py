@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from opentelemetry import context as contexts
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer
 
 from glidepath.otel.background import Background
 
-__all__ = ["NANO", "Content", "Ending", "FullTracer", "SpanMaker", "finish_span", "without_known"]
+__all__ = ["NANO", "Content", "Ending", "FullTracer", "NoTracer", "SpanMaker", "finish_span", "without_known"]
 
 NANO = 1_000_000_000
 Content: TypeAlias = Callable[[], dict[str, str]]
@@ -81,6 +81,17 @@ class SpanMaker(Protocol):
     ) -> None:
         """The span ended at this time, with all of its attributes: those of the start are among them."""
         ...
+
+
+class NoTracer:
+    """No spans: only metrics are wanted."""
+
+    def start(self, *_: object) -> Span:
+        """A span that is recorded nowhere."""
+        return INVALID_SPAN
+
+    def end(self, *_: object) -> None:
+        """Nothing to end."""
 
 
 class FullTracer:
