@@ -83,6 +83,11 @@ def _stay(_: Context) -> None:
     """Leave the current span alone."""
 
 
+def _unanswered(settled: BudgetSettled) -> str | None:
+    """The error of a call beside the turns that failed before it cost anything."""
+    return None if settled.usage.total else "unanswered"
+
+
 class _Sampling:
     """A model call that a server has asked for while its tool runs, and that is not over yet."""
 
@@ -293,11 +298,13 @@ class RunSpans:
     def settled(self, event: BudgetSettled) -> None:
         """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         if self._sampling:
-            self._close_sampling(self._sampling.popleft(), event, None)
+            self._close_sampling(self._sampling.popleft(), event, _unanswered(event))
             return
         if self._chat is not None:
             self._settled = event
             self._enter(self._context)
+            if not self._attempt:  # a checkpoint: nothing else tells how it went
+                self._close_chat(_unanswered(event))
         if self._measures is not None:
             self._measures.settled(event)
 
@@ -333,7 +340,7 @@ class RunSpans:
             attributes["glidepath.landing"] = True
         if reply is not None:
             add_reply(attributes, reply)
-        if self._compacted:
+        if self._compacted and self._attempt:
             attributes["gen_ai.conversation.compacted"] = True
             self._compacted = False
         if error is not None:
