@@ -166,6 +166,20 @@ def test_the_thread_leaves_when_it_has_nothing_to_do(monkeypatch):
     assert done.wait(10)
 
 
+def test_a_thread_that_cannot_start_is_tried_again(monkeypatch):
+    background, done = Background(), threading.Event()
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("threading.Thread.start", refused)
+        background.put(lambda: None)
+        assert not asyncio.run(background.drained(0.01))
+    background.put(done.set)
+    assert done.wait(10)
+
+
 class Receiver:
     """An OTLP receiver on HTTP: decodes what a real exporter sends."""
 

@@ -100,7 +100,7 @@ class Background:
                 self._thread = threading.Thread(target=self._work, name="glidepath-otel", daemon=True)
                 try:
                     self._thread.start()
-                except RuntimeError:  # there is no room for one, or the process is ending: tried again with the next job
+                except RuntimeError:  # no room for one, or the process ends: tried again with the next job
                     self._thread = None
 
     def _work(self) -> None:

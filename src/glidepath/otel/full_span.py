@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -12,6 +13,7 @@ from glidepath.otel.background import Background
 
 __all__ = ["NANO", "Content", "Ending", "FullTracer", "NoTracer", "SpanMaker", "finish_span", "without_known"]
 
+_log = logging.getLogger("glidepath.otel")
 NANO = 1_000_000_000
 Content: TypeAlias = Callable[[], dict[str, str]]
 """Writes what was said, for a span. It runs the user's redaction, so it is called on the background thread only."""
@@ -65,7 +67,10 @@ class Ending:
     def __call__(self) -> None:
         """End it."""
         if self.content is not None:
-            self.attributes = {**self.attributes, **self.content()}
+            try:
+                self.attributes = {**self.attributes, **self.content()}
+            except Exception:  # arguments that are nested too deeply, for example: the figures count without them
+                _log.debug("the content of a span could not be written", exc_info=True)
         self.finish(self.span, self.attributes, self.at, self.error)
 
 

@@ -47,7 +47,7 @@ from glidepath.otel.current_span import context_with, enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
-from glidepath.outcome import AgentState
+from glidepath.outcome import AgentState, ResultKind
 
 __all__ = ["RunSpans", "traceparent"]
 
@@ -104,9 +104,9 @@ class RunSpans:
     """The spans of one run. Every method that takes an event is called on the run's own thread."""
 
     __slots__ = (
-        "_asked", "_attempt", "_background", "_cap", "_chat", "_compacted", "_context", "_enter", "_fresh", "_input", "_landing",
-        "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled", "_span",
-        "_spans", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
+        "_asked", "_attempt", "_background", "_cap", "_chat", "_compacted", "_context", "_enter", "_fresh", "_input",
+        "_landing", "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled",
+        "_span", "_spans", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -395,7 +395,9 @@ class RunSpans:
         if event.result.is_error:
             error = clean(str(event.result.kind or "error"))
         if found is None:
-            marks = {"gen_ai.tool.name": clean(event.tool_name), "kind": error or ""}
+            marks = {"kind": error or ""}
+            if event.result.kind != ResultKind.UNKNOWN_TOOL:  # else the name is what the model said
+                marks["gen_ai.tool.name"] = clean(event.tool_name)
             self._mark("glidepath.tool.refused", marks, event)
             return
         span, started, attributes = found
