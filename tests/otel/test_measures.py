@@ -48,7 +48,7 @@ def test_the_standard_metrics_say_what_the_ledger_says():
 
 
 def test_the_next_vocabulary_can_be_asked_for(monkeypatch):
-    monkeypatch.setenv(OPT_IN, "http,gen_ai_latest_experimental")
+    monkeypatch.setenv(OPT_IN, "http, gen_ai_latest_experimental")
     recorded = Recorded(measured=True)
     result = fly(recorded, [say("done")])
     metrics = recorded.metrics()
