@@ -37,6 +37,15 @@ def test_a_collector_that_is_not_there_does_not_hold_up_the_command(tmp_path):
     assert time.monotonic() - before < 30  # the exporter itself would try for a minute and more
 
 
+def test_a_setting_that_says_no_content_wins_over_the_environment(tmp_path):
+    variables = {"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"}
+    setting = ("--otel", "--set", "telemetry.content=false")
+    done = run(tmp_path, *setting, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="SPAN_ONLY", **variables)
+    assert done.returncode == 0, done.stderr
+    assert '"name": "chat scripted"' in done.stdout
+    assert "gen_ai.input.messages" not in done.stdout
+
+
 def test_a_wrong_exporter_is_named(tmp_path):
     done = run(tmp_path, "--otel", OTEL_TRACES_EXPORTER="carrier-pigeon")
     assert done.returncode != 0

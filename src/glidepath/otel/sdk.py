@@ -13,7 +13,10 @@ from glidepath.errors import ConfigurationError
 
 __all__ = ["set_up_sdk"]
 
-_MISSING = "--otel needs the OpenTelemetry SDK and an exporter: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-"
+_MISSING = (
+    "--otel needs the OpenTelemetry SDK and an exporter: "
+    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-"
+)
 FAREWELL = 2.0  # seconds that the end of the process waits for the collector
 
 
@@ -21,8 +24,8 @@ def set_up_sdk() -> None:
     """Set the providers, unless the application has set its own; raises `ConfigurationError` when the SDK is missing.
 
     `OTEL_TRACES_EXPORTER` and `OTEL_METRICS_EXPORTER` are `otlp` (default), `console` or `none`, and
-    `OTEL_EXPORTER_OTLP_PROTOCOL` is `http/protobuf` (default) or `grpc`. Endpoint, headers, service name and batch sizes
-    are read by the SDK itself; a value that it refuses is a `ConfigurationError`, too.
+    `OTEL_EXPORTER_OTLP_PROTOCOL` is `http/protobuf` (default) or `grpc`. Endpoint, headers, service name and batch
+    sizes are read by the SDK itself; a value that it refuses is a `ConfigurationError`, too.
     """
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
