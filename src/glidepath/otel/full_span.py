@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from opentelemetry import context as contexts
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from glidepath.otel.background import Background
 
@@ -77,8 +77,10 @@ class Ending:
 class SpanMaker(Protocol):
     """Starts and ends the spans of calls, all below the span of one run."""
 
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
-        """A span that began at this time; the attributes do not change."""
+    def start(
+        self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Span | None = None
+    ) -> Span:
+        """A span that began at this time, below the run's or the one that is given; the attributes do not change."""
         ...
 
     def end(
@@ -109,11 +111,12 @@ class FullTracer:
         self._context = context
         self._background = background
 
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
+    def start(
+        self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Span | None = None
+    ) -> Span:
         """A span that began at this time."""
-        return self._tracer.start_span(
-            name, self._context, kind, attributes, start_time=int(at * NANO), record_exception=False
-        )
+        below = self._context if above is None else set_span_in_context(above, self._context)
+        return self._tracer.start_span(name, below, kind, attributes, start_time=int(at * NANO), record_exception=False)
 
     def end(
         self, span: Span, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None

@@ -382,15 +382,22 @@ class RunSpans:
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
         }
-        span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time)
+        above = self._around(event.call_id) if self._tools else None
+        span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time, above)
         if len(self._tools) < _MOST_TOOLS_LEFT:
             self._tools[event.call_id] = (span, event, attributes)
         self._enter(context_with(span, self._outer))
 
+    def _around(self, call_id: str) -> Span | None:
+        """The span of the program that makes this call: it is the program's own call with a number behind it."""
+        found = self._tools.get(call_id.rpartition(".")[0])
+        return None if found is None else found[0]
+
     def tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""
-        self._enter(self._context)
         found = self._tools.pop(event.call_id, None)
+        above = self._around(event.call_id) if self._tools else None
+        self._enter(self._context if above is None else context_with(above, self._outer))
         error = None
         if event.result.is_error:
             error = clean(str(event.result.kind or "error"))
