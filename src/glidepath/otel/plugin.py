@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, ClassVar, TypeAlias
@@ -11,7 +12,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Tracer, TracerProvider
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Redact, Writer
@@ -26,6 +27,7 @@ __all__ = ["OpenTelemetry"]
 
 _Parts: TypeAlias = tuple[str, TracerProvider | None, Tracer | None, Background, Measures | None, Writer | None]
 _MAX_CHARS = 4000
+_log = logging.getLogger("glidepath.otel")
 
 
 class _Claim:
@@ -89,24 +91,38 @@ class OpenTelemetry(Plugin, DirectObserver):
         mine = object.__new__(OpenTelemetry)
         mine.__dict__.update(self.__dict__)
         tracers, meters = _set_providers(*self._providers)
+        tracer, measures = self._tracer_of(tracers), self._measures_of(meters)
         mine._spans = None
-        if tracers is None and meters is None:
+        if tracer is None and measures is None:
             mine.__dict__["events"] = ()  # of this one alone
             return mine
         mine.__dict__["events"] = _EVENTS
-        thread = self._background
-        measures = None if meters is None else Measures(instruments_of(meters, thread, latest=latest()), thread)
         wanted = wants_content() if self._content is None else self._content
         writer = Writer(self._redact, self._max_chars) if wanted else None
-        tracer = None if tracers is None else self._tracer_of(tracers)
-        mine._parts = (self.name, tracers, tracer, thread, measures, writer)
+        mine._parts = (self.name, tracers, tracer, self._background, measures, writer)
         return mine
 
-    def _tracer_of(self, tracers: TracerProvider) -> Tracer:
+    def _tracer_of(self, tracers: TracerProvider | None) -> Tracer | None:
         """Asked for once: a provider gives the same tracer every time, and takes its time."""
+        if tracers is None:
+            return None
         if self._tracer is None or self._tracer[0] is not tracers:
-            self._tracer = (tracers, tracers.get_tracer(SCOPE))
+            try:
+                self._tracer = (tracers, tracers.get_tracer(SCOPE))
+            except Exception as error:
+                _log.warning("there are no spans: the tracer provider raised %s", told(error))
+                return None
         return self._tracer[1]
+
+    def _measures_of(self, meters: MeterProvider | None) -> Measures | None:
+        if meters is None:
+            return None
+        try:
+            instruments = instruments_of(meters, self._background, latest=latest())
+        except Exception as error:
+            _log.warning("there are no metrics: the meter provider raised %s", told(error))
+            return None
+        return Measures(instruments, self._background)
 
     def event_observer(self, event: Event) -> None:
         """Make spans and metrics of an event."""
@@ -132,9 +148,9 @@ class OpenTelemetry(Plugin, DirectObserver):
         self._claims = []
         if measures is not None and not self._is_first(event, measures.on):
             measures = None
-        if tracers is not None and not self._is_first(event, tracers):
-            tracers = tracer = None
-        if tracers is None and measures is None:
+        if tracer is not None and not self._is_first(event, tracers):
+            tracer = None
+        if tracer is None and measures is None:
             return None
         kind = TeamSpans if type(event) in TEAM_HANDLERS else RunSpans
         return kind(name, tracers, tracer, thread, measures, writer)
