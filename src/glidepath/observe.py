@@ -37,7 +37,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
-from glidepath.outcome import ResultKind
+from glidepath.outcome import UNCHECKED_NAMES
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
@@ -126,9 +126,10 @@ def _turn(event: TurnEnded) -> dict[str, Any]:
 
 def _result(event: ToolEnded) -> dict[str, Any]:
     result = event.result
+    made_up = result.kind in UNCHECKED_NAMES and not event.seconds  # it has not run: nobody knows its tool, perhaps
     return {
         "call_id": event.call_id,
-        "tool_name": None if result.kind == ResultKind.UNKNOWN_TOOL else event.tool_name,  # else what the model said
+        "tool_name": None if made_up else event.tool_name,
         "is_error": result.is_error,
         "kind": result.kind,
         "seconds": event.seconds,

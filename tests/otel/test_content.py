@@ -46,9 +46,11 @@ def test_nothing_that_anybody_said_is_recorded_by_default():
 
 def test_the_name_of_a_tool_that_does_not_exist_is_what_the_model_said():
     recorded = Recorded()
-    fly(recorded, [call(SECRET * 1000, key="x"), say("done")])
+    fly(recorded, [call(SECRET * 1000, key="x")] * 5 + [say("done")])  # until it is withdrawn
     (run,) = recorded.named("invoke_agent")
-    assert [dict(event.attributes) for event in run.events] == [{"kind": "unknown_tool"}]
+    refused = [dict(event.attributes) for event in run.events if event.name == "glidepath.tool.refused"]
+    assert refused[0] == {"kind": "unknown_tool"}
+    assert {"kind": "withdrawn"} in refused
     assert SECRET not in everything(recorded)
 
 

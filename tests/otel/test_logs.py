@@ -61,12 +61,13 @@ def test_nothing_that_anybody_said_is_logged_by_default(log):
 
 
 def test_the_name_of_a_tool_that_does_not_exist_is_not_logged(log):
-    script = [call(SECRET, key="x"), say("done")]
+    script = [call(SECRET, key="x")] * 5 + [say("done")]  # until it is withdrawn
     observer, limits = LogObserver("tests.otel.log"), Limits(max_iterations=9)
     Agent(model=ScriptedModel(script), tools=[fetch], plugins=[observer], limits=limits).run_sync("Go.")
     assert SECRET not in "\n".join(lines(log))
-    (ended,) = [record.glidepath_event for record in log if record.glidepath_event["event"] == "ToolEnded"]
-    assert (ended["kind"], ended["tool_name"]) == ("unknown_tool", None)
+    ended = [record.glidepath_event for record in log if record.glidepath_event["event"] == "ToolEnded"]
+    assert {one["tool_name"] for one in ended} == {None}
+    assert {"unknown_tool", "withdrawn"} <= {one["kind"] for one in ended}
 
 
 @pytest.mark.parametrize("content", [True, False], ids=["content", "no content"])

@@ -47,7 +47,7 @@ from glidepath.otel.current_span import context_with, enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
-from glidepath.outcome import AgentState, ResultKind
+from glidepath.outcome import UNCHECKED_NAMES, AgentState
 
 __all__ = ["RunSpans", "traceparent"]
 
@@ -403,7 +403,7 @@ class RunSpans:
             error = clean(str(event.result.kind or "error"))
         if found is None:
             marks = {"kind": error or ""}
-            if event.result.kind != ResultKind.UNKNOWN_TOOL:  # else the name is what the model said
+            if event.result.kind not in UNCHECKED_NAMES:  # else the name may be what the model said
                 marks["gen_ai.tool.name"] = clean(event.tool_name)
             self._mark("glidepath.tool.refused", marks, event)
             return
