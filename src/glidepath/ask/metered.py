@@ -103,6 +103,8 @@ class MeteredCall:
     def give_back(self) -> None:
         """It costs nothing: it did not go out, or failed before its first delta."""
         self.booking.reservation.cancel()
+        if self.request is not None:
+            self._tell(Usage(), 0)
 
     def settle(self, pay: Callable[[Usage, int], None]) -> Usage:
         """Charge what was received, by `pay`, and give the rest back."""
@@ -113,7 +115,12 @@ class MeteredCall:
         money = 0 if plan.price is None else plan.price.cost(usage)
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
-        if run.result is None:
-            paid = money if plan.price is not None else None
-            run.emit(BudgetSettled, usage, paid, max(0, held.tokens - usage.total))
+        self._tell(usage, money)
         return usage
+
+    def _tell(self, usage: Usage, money: int) -> None:
+        """What was reserved is settled; a run that has ended tells nothing more."""
+        run = self.run
+        if run.result is None:
+            paid = None if run.plan.price is None else money
+            run.emit(BudgetSettled, usage, paid, max(0, self.booking.reservation.tokens - usage.total))

@@ -128,7 +128,8 @@ def _telemetry(settings: LoadedSettings) -> Any:
             + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
         ) from None
     set_up_sdk()
-    return OpenTelemetry(content=settings.get("telemetry.content") or None)
+    chosen = settings.said("telemetry.content")  # else the environment decides
+    return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
 
 
 def config_fields(settings: LoadedSettings) -> dict[str, Any]:
