@@ -211,15 +211,13 @@ class _Copyist(Scribe):
     leg: Leg
     checking: _Checking
 
-    def _now(self) -> float:
-        return self._then()[0]
-
-    def _tick(self) -> tuple[Any, ...]:
-        figures, recorded = list(tick(self._run)), self._then()[1]
+    def _moment(self, run: Run) -> tuple[float, tuple[Any, ...]]:
+        now, recorded = self._then()
+        figures = list(tick(run))
         for name in ("elapsed", "next_event"):
             place = TICK.index(name)
             figures[place : place + 1] = recorded[place : place + 1]
-        return tuple(figures)
+        return now, tuple(figures)
 
     async def _write(self, *args: Any, **keywords: Any) -> None:
         number = self.number + 1
