@@ -55,31 +55,23 @@ class HookContract(Contract):
             assert [name for name in HOOKS if _has(given, name)] == [name for name in HOOKS if _has(plugin, name)]
         assert plugin.for_run() is not None
 
-    def test_plugin_3_a_run_with_it_is_sound(self) -> None:
+    async def test_plugin_3_a_run_with_it_is_sound(self) -> None:
         """PLUGIN-3: a run with it ends, its events are legal, every call has its result, and no hook has failed."""
+        recorder = EventRecorder()
+        result = await eventful_run([self.make_plugin()], recorder)
+        failed = [f"{event.plugin}.{event.hook}: {event.error}" for event in recorder.of(HookFailed)]
+        assert not failed
+        recorder.assert_legal()
+        pending = [waiting.call.id for waiting in result.pending]
+        assert not [error for error in transcript_errors(result.messages) if not any(i in error for i in pending)]
 
-        async def clause() -> None:
-            recorder = EventRecorder()
-            result = await eventful_run([self.make_plugin()], recorder)
-            failed = [f"{event.plugin}.{event.hook}: {event.error}" for event in recorder.of(HookFailed)]
-            assert not failed
-            recorder.assert_legal()
-            pending = [waiting.call.id for waiting in result.pending]
-            assert not [error for error in transcript_errors(result.messages) if not any(i in error for i in pending)]
-
-        self.run(clause())
-
-    def test_plugin_4_runs_do_not_mix(self) -> None:
+    async def test_plugin_4_runs_do_not_mix(self) -> None:
         """PLUGIN-4: twenty runs at once on one configuration end as one alone does."""
-
-        async def clause() -> None:
-            alone = await eventful_run([self.make_plugin()])
-            plugin = self.make_plugin()
-            results = await asyncio.gather(*[eventful_run([plugin]) for _ in range(20)])
-            ends = {(result.state, result.outcome, result.text) for result in results}
-            assert ends == {(alone.state, alone.outcome, alone.text)}
-
-        self.run(clause())
+        alone = await eventful_run([self.make_plugin()])
+        plugin = self.make_plugin()
+        results = await asyncio.gather(*[eventful_run([plugin]) for _ in range(20)])
+        ends = {(result.state, result.outcome, result.text) for result in results}
+        assert ends == {(alone.state, alone.outcome, alone.text)}
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 
