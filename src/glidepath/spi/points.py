@@ -18,106 +18,51 @@ class ExtensionPoint(Value, frozen=True, kw_only=True):
     implementations: tuple[str, ...] = ()
 
 
-_HOOKS = "glidepath.spi:Plugin"
+_POINTS: Mapping[str, tuple[str, ...]] = {  # in `glidepath`: the port, and behind it our implementations
+    "model": ("spi:Model", "testing:ScriptedModel", "models.anthropic:AnthropicModel", "models.google:GoogleModel"),
+    "token_estimator": ("spi:TokenEstimator", "context:CharEstimator"),
+    "resource_constraint": (
+        "spi:ResourceConstraint",
+        "constraints:MaxIterationConstraint",
+        "constraints:KillSwitchConstraint",
+    ),
+    "protocol_policy": ("spi:ProtocolPolicy",),
+    "context_strategy": ("spi:ContextStrategy", "context:Compact", "context:SlidingWindow"),
+    "call_guard": ("spi:CallGuard", "guards.repetition:RepetitionGuard", "guards.streaks:ErrorStreakGuard"),
+    "stop_guard": ("spi:StopGuard", "guards.stops:EmptyAnswerGuard", "guards.stops:PrematureEndGuard"),
+    "session_store": ("spi:SessionStore", "sessions:MemoryStore", "sessions:SqliteStore"),
+    "session_catalog": ("spi:Catalog", "sessions:MemoryStore", "sessions:SqliteStore"),
+    "session_excerpts": ("spi:Excerpts", "sessions:MemoryStore", "sessions:SqliteStore"),
+    "session_inbox": ("spi.sessions:Inbox", "sessions:MemoryStore", "sessions:SqliteStore"),
+    "wallet_store": ("spi:WalletStore", "sessions:MemoryStore", "sessions:SqliteStore"),
+    "team_coordinator": (
+        "teams.spi:TeamCoordinator",
+        "teams:DefaultTaskDispatchCoordinator",
+        "teams:ExpertTeamCoordinator",
+    ),
+    "evaluation_strategy": (
+        "teams.spi:EvaluationStrategy",
+        "teams:SimpleEvaluationStrategy",
+        "teams:AgentEvaluationStrategy",
+    ),
+    "before_tool_call": ("spi:Plugin", "plugins:ApprovalGate", "provenance:Provenance"),
+    "after_tool_call": ("spi:Plugin",),
+    "context_transform": ("spi:Plugin",),
+    "event_observer": ("spi:Plugin", "observe:LogObserver", "testing.recorder:_Recording"),
+    "steering": ("spi:Plugin", "plugins:ChannelSteering", "teams.mailbox:TeamMailbox"),
+    "follow_up": ("spi:Plugin", "plugins:ChannelSteering"),
+    "tool_gate": ("spi:Plugin", "plugins:OpeningGate", "plugins:ToolListGate"),
+    "context_overflow_recovery": ("spi:Plugin",),
+    "tool_source": ("tools.sources:ToolSource", "mcp:McpServer"),
+}
 
-EXTENSION_POINTS: tuple[ExtensionPoint, ...] = (
+EXTENSION_POINTS: tuple[ExtensionPoint, ...] = tuple(
     ExtensionPoint(
-        name="model",
-        port="glidepath.spi:Model",
-        implementations=(
-            "glidepath.testing:ScriptedModel",
-            "glidepath.models.anthropic:AnthropicModel",
-            "glidepath.models.google:GoogleModel",
-        ),
-    ),
-    ExtensionPoint(
-        name="token_estimator",
-        port="glidepath.spi:TokenEstimator",
-        implementations=("glidepath.context:CharEstimator",),
-    ),
-    ExtensionPoint(
-        name="resource_constraint",
-        port="glidepath.spi:ResourceConstraint",
-        implementations=("glidepath.constraints:MaxIterationConstraint", "glidepath.constraints:KillSwitchConstraint"),
-    ),
-    ExtensionPoint(name="protocol_policy", port="glidepath.spi:ProtocolPolicy"),
-    ExtensionPoint(
-        name="context_strategy",
-        port="glidepath.spi:ContextStrategy",
-        implementations=("glidepath.context:Compact", "glidepath.context:SlidingWindow"),
-    ),
-    ExtensionPoint(
-        name="call_guard",
-        port="glidepath.spi:CallGuard",
-        implementations=("glidepath.guards.repetition:RepetitionGuard", "glidepath.guards.streaks:ErrorStreakGuard"),
-    ),
-    ExtensionPoint(
-        name="stop_guard",
-        port="glidepath.spi:StopGuard",
-        implementations=("glidepath.guards.stops:EmptyAnswerGuard", "glidepath.guards.stops:PrematureEndGuard"),
-    ),
-    ExtensionPoint(
-        name="session_store",
-        port="glidepath.spi:SessionStore",
-        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
-    ),
-    ExtensionPoint(
-        name="session_catalog",
-        port="glidepath.spi:Catalog",
-        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
-    ),
-    ExtensionPoint(
-        name="session_excerpts",
-        port="glidepath.spi:Excerpts",
-        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
-    ),
-    ExtensionPoint(
-        name="session_inbox",
-        port="glidepath.spi.sessions:Inbox",
-        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
-    ),
-    ExtensionPoint(
-        name="wallet_store",
-        port="glidepath.spi:WalletStore",
-        implementations=("glidepath.sessions:MemoryStore", "glidepath.sessions:SqliteStore"),
-    ),
-    ExtensionPoint(
-        name="team_coordinator",
-        port="glidepath.teams.spi:TeamCoordinator",
-        implementations=("glidepath.teams:DefaultTaskDispatchCoordinator", "glidepath.teams:ExpertTeamCoordinator"),
-    ),
-    ExtensionPoint(
-        name="evaluation_strategy",
-        port="glidepath.teams.spi:EvaluationStrategy",
-        implementations=("glidepath.teams:SimpleEvaluationStrategy", "glidepath.teams:AgentEvaluationStrategy"),
-    ),
-    ExtensionPoint(
-        name="before_tool_call",
-        port=_HOOKS,
-        implementations=("glidepath.plugins:ApprovalGate", "glidepath.provenance:Provenance"),
-    ),
-    ExtensionPoint(name="after_tool_call", port=_HOOKS),
-    ExtensionPoint(name="context_transform", port=_HOOKS),
-    ExtensionPoint(
-        name="event_observer",
-        port=_HOOKS,
-        implementations=("glidepath.observe:LogObserver", "glidepath.testing.recorder:_Recording"),
-    ),
-    ExtensionPoint(
-        name="steering",
-        port=_HOOKS,
-        implementations=("glidepath.plugins:ChannelSteering", "glidepath.teams.mailbox:TeamMailbox"),
-    ),
-    ExtensionPoint(name="follow_up", port=_HOOKS, implementations=("glidepath.plugins:ChannelSteering",)),
-    ExtensionPoint(
-        name="tool_gate",
-        port=_HOOKS,
-        implementations=("glidepath.plugins:OpeningGate", "glidepath.plugins:ToolListGate"),
-    ),
-    ExtensionPoint(name="context_overflow_recovery", port=_HOOKS),
-    ExtensionPoint(
-        name="tool_source", port="glidepath.tools.sources:ToolSource", implementations=("glidepath.mcp:McpServer",)
-    ),
+        name=name,
+        port=f"glidepath.{port}",
+        implementations=tuple(f"glidepath.{one}" for one in implementations),
+    )
+    for name, (port, *implementations) in _POINTS.items()
 )
 """Every extension point. A hook of `Plugin` is one of its own."""
 

@@ -126,7 +126,6 @@ class SessionStore(Protocol):
         Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when
         there is no such session and none is to be made.
         """
-        ...
 
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
@@ -137,39 +136,30 @@ class SessionStore(Protocol):
         somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
         With durability "async" it may answer before it has written, and then reports a failure at the next call.
         """
-        ...
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases: renew them if asked to, and report those that are lost and those that must stop."""
-        ...
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back after everything is written; nothing happens when it was lost before."""
-        ...
 
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal, as it was written; raises `StoreError` of kind `missing` when there is none."""
-        ...
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions whose id begins with `prefix`, the last written first."""
-        ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop, from any process; None withdraws it."""
-        ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
-        ...
 
     async def remove(self, session_id: str) -> None:
         """Forget a session that no living owner holds; raises kinds `busy` and `missing`."""
-        ...
 
     async def close(self) -> None:
         """Close files and connections; the store reopens them when it is used again."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -187,11 +177,9 @@ class Inbox(Protocol):
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox and return its number; raises `StoreError` of kind `missing`."""
-        ...
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
-        ...
 
 
 # --- wallets: budgets that are kept in a store --------------------------------------------------------------------
@@ -369,11 +357,9 @@ class Excerpts(Protocol):
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The entry, and the commits from number `since` on; none when there are fewer."""
-        ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """The commits with these numbers, in this order; those that are not there are left out."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -397,19 +383,15 @@ class WalletStore(Protocol):
         Makes the wallets that are new, and gives the others the limits in `hold.line`. Raises kind `conflict` when a
         wallet has another period or another parent. What a new hold has spent before its first draw is not counted.
         """
-        ...
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Make the wallets that are new, and give the others these limits; raises kind `conflict`, as `draw` does."""
-        ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """The run is over with its meter at these totals: that is used, the rest free. False for another leg's hold."""
-        ...
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that somebody should write off."""
-        ...
 
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
@@ -417,26 +399,21 @@ class WalletStore(Protocol):
         What is settled at None is corrected when its run is heard of after all, or listed once more when it has a
         journal. False when it is no longer overdue.
         """
-        ...
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet, by name; or the one with this name, or none."""
-        ...
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
-        ...
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again; what is held stays held. Raises kind `missing`."""
-        ...
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -454,15 +431,12 @@ class Catalog(Protocol):
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match, the newest first, with titles and tags."""
-        ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
         """Forget these sessions with their children; returns the ids of all that are gone, children included.
 
         A session stays, with its whole family, while a living owner holds any of them. What is not there is skipped.
         """
-        ...
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both; None leaves them. Needs no lease. Raises kind `missing`."""
-        ...
