@@ -14,17 +14,17 @@ from tempfile import TemporaryDirectory
 from glidepath._wire import encode, replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.run import approve
+from glidepath.run import CancelToken, approve
 from glidepath.sessions import SqliteStore
 from glidepath.sim.sim_world import SimWorld
 from glidepath.testing.specimens import Specimen
 from glidepath.tools import Tool
 
-__all__ = ["KilledWorld", "fly_twice"]
+__all__ = ["PROMPT", "KilledWorld", "approved", "fly_twice"]
 
 PROMPT = "Do the work and report what you found."
 SESSION = "killed"
-DECISIONS = 25
+APPROVALS = 25
 PATIENCE = 20.0  # real seconds until the kill
 
 
@@ -87,22 +87,23 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
 
 async def _first_leg(world: SimWorld, journal: Path) -> None:
     agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
-    result = await agent.run(PROMPT, session=SESSION)
-    await _approved(agent, result)
+    await approved(agent, await agent.run(PROMPT, session=SESSION))
 
 
 async def _resumed(world: SimWorld, journal: Path, sink: object) -> RunResult:
     store = SqliteStore(str(journal))
     agent = world.agent = Agent(replace(world.configuration(sink), store=store))
     try:
-        return await _approved(agent, await agent.resume(SESSION))
+        return await approved(agent, await agent.resume(SESSION))
     finally:
         await store.close()
 
 
-async def _approved(agent: Agent, result: RunResult) -> RunResult:
-    for _ in range(DECISIONS):
+async def approved(agent: Agent, result: RunResult, cancel: CancelToken | None = None) -> RunResult:
+    """The run after a person has approved everything it waited for."""
+    for _ in range(APPROVALS):
         if result.outcome is not LoopOutcome.PAUSED:
             break
-        result = await agent.resume(result, decisions={one.call.id: approve() for one in result.pending})
+        decisions = {pending.call.id: approve() for pending in result.pending}
+        result = await agent.resume(result, decisions=decisions, cancel=cancel)
     return result

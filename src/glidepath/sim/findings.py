@@ -132,14 +132,7 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
 
 def _refused(text: str, flights: Sequence[Flight]) -> Finding:
     hit = [flight for flight in flights if flight.refused == text]
-    return Finding(
-        code=hit[0].problems[0],
-        severity="hole",
-        specimens=tuple(sorted({flight.specimen for flight in hit})),
-        flights=len(hit),
-        what="this configuration cannot take off",
-        advice=text,
-    )
+    return replace(_finding(hit[0].problems[0], hit, "this configuration cannot take off"), advice=text)
 
 
 def _idle_gates(config: LoopConfig, flights: Sequence[Flight]) -> list[Finding]:

@@ -16,9 +16,8 @@ from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError, told
 from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
-from glidepath.run import approve
 from glidepath.sessions import Session
-from glidepath.sim.crash import fly_twice
+from glidepath.sim.crash import PROMPT, approved, fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
 from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
 from glidepath.testing.leftovers import live_work
@@ -26,8 +25,6 @@ from glidepath.testing.specimens import ANSWER, Specimen
 
 __all__ = ["Flight", "fly"]
 
-PROMPT = "Do the work and report what you found."
-APPROVALS = 25
 REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual time
 TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
 UNBOUNDED_REPLY = 30_000  # tokens: only the ceiling that every reply has, or nothing, ended it
@@ -203,13 +200,8 @@ async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) ->
 
 
 async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
-    session = Session(f"flight_{seed}")
-    result = await agent.run(PROMPT, session=session, cancel=world.token)
-    for _ in range(APPROVALS):
-        if result.outcome is not LoopOutcome.PAUSED:
-            return
-        decisions = {pending.call.id: approve() for pending in result.pending}
-        result = await agent.resume(result, decisions=decisions, cancel=world.token)
+    result = await agent.run(PROMPT, session=Session(f"flight_{seed}"), cancel=world.token)
+    await approved(agent, result, world.token)
 
 
 async def _too_long(world: SimWorld) -> None:

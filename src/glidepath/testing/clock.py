@@ -8,12 +8,9 @@ import random
 import selectors
 import time
 from asyncio import Future, Task
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 __all__ = ["VirtualClock", "VirtualLoop", "VirtualTimeError", "virtual"]
 
@@ -138,26 +135,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def subprocess_exec(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        start: Callable[..., Awaitable[Any]] = super().subprocess_exec
-        transport, protocol = await start(*args, **options)
-        self._processes.append(transport)
-        return transport, protocol
+        return await self._tracked(super().subprocess_exec, *args, **options)
 
     async def subprocess_shell(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        start: Callable[..., Awaitable[Any]] = super().subprocess_shell
+        return await self._tracked(super().subprocess_shell, *args, **options)
+
+    async def _tracked(self, start: Callable[..., Awaitable[Any]], *args: object, **options: object) -> Any:
         transport, protocol = await start(*args, **options)
         self._processes.append(transport)
         return transport, protocol
 
 
-class _VirtualSelector(selectors.BaseSelector):
+class _VirtualSelector(selectors.DefaultSelector):
     """Replaces the loop's wait: decides between waiting in real time, jumping, and giving up."""
 
     def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
         self._loop = loop
         self._clock = loop.clock
-        self._real = selectors.DefaultSelector()
         self._iterations = 0
         self._most_iterations = loop.clock.max_iterations
         self._latest = loop.clock.time() + loop.clock.limit
@@ -169,7 +165,7 @@ class _VirtualSelector(selectors.BaseSelector):
         if self._iterations > self._most_iterations:
             self._most_iterations += _CLEANUP_ITERATIONS
             self._give_up(f"the virtual loop went round {self._clock.max_iterations} times")
-        ready = self._real.select(0)
+        ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             self._busy_since = None
             return ready
@@ -178,23 +174,23 @@ class _VirtualSelector(selectors.BaseSelector):
         if self._open():
             if timeout is None:
                 return self._wait_for_work()
-            ready = self._real.select(self._clock.real_wait)
+            ready = super().select(self._clock.real_wait)
             if ready:
                 return ready
         if timeout is None:
             # A thread nobody announced may still call: one last look in real time.
-            ready = self._real.select(self._clock.real_wait)
+            ready = super().select(self._clock.real_wait)
             return ready or self._give_up("the virtual loop has nothing left to wait for")
         self._jump(timeout)
         return []
 
     def _open(self) -> bool:
-        return len(self._real.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
+        return len(self.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
 
     def _wait_for_work(self) -> list[tuple[selectors.SelectorKey, int]]:
         now = time.monotonic()
         self._busy_since = self._busy_since or now
-        ready = self._real.select(_TICK)
+        ready = super().select(_TICK)
         if ready:
             self._busy_since = None
         elif now - self._busy_since > self._clock.busy_limit:
@@ -212,21 +208,6 @@ class _VirtualSelector(selectors.BaseSelector):
     def _give_up(self, why: str) -> NoReturn:
         waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]
         raise VirtualTimeError("\n".join([f"{why}; pending tasks:", *(waiting or ["  none"])]))
-
-    def register(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._real.get_map()
-
-    def close(self) -> None:
-        self._real.close()
 
 
 def _where(task: Task[Any]) -> str:

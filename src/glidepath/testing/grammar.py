@@ -284,20 +284,10 @@ def _place(message: Message, order: list[str]) -> int:
     return order.index(call_id) if call_id in order else len(order)
 
 
+_FRAME = (_sequence, _start, _end, _ending, _pause)
+_INSIDE = (_turns, _finished_turns, _turn_results, _streams, _discards, _tools, _tool_ends, _results)
 RULES: Mapping[str, Callable[[Leg], Iterator[str]]] = {
-    "sequence": _sequence,
-    "start": _start,
-    "end": _end,
-    "ending": _ending,
-    "pause": _pause,
-    "turns": _turns,
-    "finished turns": _finished_turns,
-    "turn results": _turn_results,
-    "streams": _streams,
-    "discards": _discards,
-    "tools": _tools,
-    "tool ends": _tool_ends,
-    "results": _results,
+    rule.__name__.strip("_").replace("_", " "): rule for rule in (*_FRAME, *_INSIDE)
 }
 """Every rule by its name."""
 

@@ -232,18 +232,11 @@ class ScriptedModel:
 
 
 def _snapshot(request: ModelRequest) -> RecordedRequest:
-    return RecordedRequest(
-        system_prompt=request.system_prompt,
-        messages=tuple(request.messages),
-        tools=tuple(tool.name for tool in request.tools),
-        defined_tools=tuple(tool.name for tool in request.defined_tools),
-        max_output_tokens=request.max_output_tokens,
-        tool_choice=request.tool_choice,
-        output_schema=request.output_schema,
-        extras=request.extras,
-        user=request.user,
-        metadata=request.metadata,
-    )
+    seen = {name: getattr(request, name) for name in RecordedRequest.__struct_fields__}
+    seen["messages"] = tuple(request.messages)
+    for offered in ("tools", "defined_tools"):
+        seen[offered] = tuple(tool.name for tool in seen[offered])
+    return RecordedRequest(**seen)
 
 
 async def _pause(seconds: float) -> None:

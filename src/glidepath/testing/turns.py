@@ -184,13 +184,10 @@ def truncated(
     if not isinstance(last, Call):
         if cut is not None:
             raise ValueError("cut= is for the arguments of a tool call; give the text as it should arrive")
-        return _wire.replace(turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay))
-    at = len(last.arguments) // 2 if cut is None else cut
-    shorter = _wire.replace(last, arguments=last.arguments[:at])
-    parts = (*turn.parts[:-1], shorter)
-    return _wire.replace(
-        turn, parts=parts, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay)
-    )
+    else:
+        at = len(last.arguments) // 2 if cut is None else cut
+        turn = _wire.replace(turn, parts=(*turn.parts[:-1], _wire.replace(last, arguments=last.arguments[:at])))
+    return _wire.replace(turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay))
 
 
 def thinking(thoughts: str, then: str | Turn = "", *, usage: UsageReport = None, delay: float | None = None) -> Turn:

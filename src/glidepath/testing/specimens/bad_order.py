@@ -17,7 +17,6 @@ BOXES = 4
 class PacksBoxesInOneReply(Specimen):
     """Opens a box, fills it and closes it in one reply; opening takes longest. Does it again until four are packed."""
 
-    name = "packs_boxes_in_one_reply"
     family = "order"
     succeeds = True
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import isawaitable
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from glidepath._wire import Value
 from glidepath.messages import UserMessage
+from glidepath.plugins.lineup import snake_case
 from glidepath.spi import ModelRequest, Plugin, ToolSpec
 from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "replying"]
+__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "failing", "specimen"]
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
@@ -54,21 +56,19 @@ class Outside(Protocol):
 
     def cancel(self) -> None:
         """Cancel the run by its token."""
-        ...
 
     def cancel_task(self) -> None:
         """Cancel the task the run lives in."""
-        ...
 
     def wind_down(self) -> None:
         """Ask the run to finish up."""
-        ...
 
 
 class Specimen:
     """One way to misbehave. A fresh object for every flight; the docstring's first line says what it does."""
 
     name: ClassVar[str] = ""
+    """The class's name in snake_case, unless you set it."""
     family: ClassVar[str] = ""
     answers: ClassVar[bool] = True
     """It writes `ANSWER` when it is told to finish, or by itself."""
@@ -97,6 +97,11 @@ class Specimen:
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
     """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = snake_case(cls.__name__)
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""
@@ -134,14 +139,29 @@ class Tireless(Specimen):
         raise NotImplementedError
 
 
-Rows = Mapping[str, tuple[str, Callable[[Moment], Turn]]]
+def specimen(name: str, does: str, base: type[Specimen] = Specimen, **own: object) -> type[Specimen]:
+    """A specimen as one row of a table: its name, what it does, and how it differs from `base`.
+
+    Functions in `own` take no `self`. `work` may be plain or async.
+    """
+    body = {key: staticmethod(value) if callable(value) else value for key, value in own.items()}
+    if "work" in own:
+        body["work"] = _awaitable(own["work"])
+    return type(name.title().replace("_", ""), (base,), {"__doc__": does, "name": name, **body})
 
 
-def replying(family: str, rows: Rows, **marks: bool) -> tuple[type[Specimen], ...]:
-    """Specimens that only reply: of each its name, what it does, and its reply. `marks` are those of all of them."""
-    return tuple(_replying(name, does, reply, {"family": family, **marks}) for name, (does, reply) in rows.items())
+def failing(error: type[BaseException], *arguments: object) -> Callable[[int], NoReturn]:
+    """The work of a tool that raises this."""
+
+    def work(_number: int) -> NoReturn:
+        raise error(*arguments)
+
+    return work
 
 
-def _replying(name: str, does: str, reply: Callable[[Moment], Turn], marks: dict[str, Any]) -> type[Specimen]:
-    body = {"__doc__": does, "name": name, "reply": lambda _, moment: reply(moment), **marks}
-    return type(name.title().replace("_", ""), (Specimen,), body)
+def _awaitable(work: Any) -> Callable[[Specimen, int], Awaitable[Any]]:
+    async def done(_self: Specimen, number: int) -> Any:
+        answer = work(number)
+        return await answer if isawaitable(answer) else answer
+
+    return done
