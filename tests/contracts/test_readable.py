@@ -95,5 +95,5 @@ def test_a_coordinator_of_another_shape_is_told_what_is_wrong(clause, said):
 
 
 def test_an_outcome_that_is_missing_is_named_with_those_that_are_there():
-    with pytest.raises(KeyError, match="no outcome of a step 'a'; there are: all"):
+    with pytest.raises(KeyError, match="no outcome for step 'a'; there are outcomes for: all"):
         clauses(OwnPlan).test_coord_21_degraded_keeps_its_output()

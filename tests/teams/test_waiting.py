@@ -80,7 +80,7 @@ async def test_without_the_senior_who_waits_the_ladder_goes_on_and_says_so():
     )
     result = await crew.resume(paused, coordinator=ExpertTeamCoordinator(evaluator=evaluator))
     assert (result.status, acted) == (TeamStatus.FAILED, [])
-    assert any("no senior is there" in warning for warning in result.warnings)
+    assert any("there is no senior to continue it" in warning for warning in result.warnings)
 
 
 @both
@@ -109,7 +109,7 @@ async def test_one_call_is_decided_once():
     crew = team(member)
     paused = await crew.run(request(step("a")))
     [waiting] = paused.outcome("a").pending
-    with pytest.raises(ConfigurationError, match="two about the same call"):
+    with pytest.raises(ConfigurationError, match="two decisions are about the same call"):
         await crew.resume(paused, decisions={waiting.call.id: approve(), f"a/{waiting.call.id}": deny("no")})
     assert acted == []
 

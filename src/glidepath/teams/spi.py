@@ -1,4 +1,4 @@
-"""The two extension points of teams. There is no third: an arbiter is an `EvaluationStrategy`."""
+"""The two extension points of teams. An arbiter is an `EvaluationStrategy`, too."""
 
 from __future__ import annotations
 
