@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from glidepath import _wire
-from glidepath.conformance.plugin import HookContract, view_problems
+from glidepath.conformance.plugin import HookContract, view_problems, written
 from glidepath.conformance.transcripts import TASK, every_kind, long_talk
 from glidepath.context import CharEstimator, message_size
 from glidepath.messages import ImageBlock, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
@@ -64,14 +64,12 @@ class BeforeToolCallContract(HookContract):
 
     async def test_before_1_it_answers_with_a_decision(self) -> None:
         """BEFORE-1: it answers None, `Allow`, `Replace`, `Block` or `Ask`, about every call."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for _, answer in self._answers():
             assert answer is None or isinstance(answer, Allow | Replace | Block | Ask), f"it answered {answer!r:.100}"
 
     async def test_before_2_a_refusal_explains_itself(self) -> None:
         """BEFORE-2: a block says why, in words for the model; what is asked of a person is a text."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for _, answer in self._answers():
             if isinstance(answer, Block):
                 assert isinstance(answer.reason, str)
                 assert answer.reason.strip(), "say why"
@@ -80,19 +78,14 @@ class BeforeToolCallContract(HookContract):
 
     async def test_before_3_it_only_looks(self) -> None:
         """BEFORE-3: the arguments, the call and the transcript are not changed in place."""
-        for context in self._contexts():
-            before = [_written(context.arguments), _written(context.call.arguments), _written(context.messages)]
-            await self._asked(context)
-            after = [_written(context.arguments), _written(context.call.arguments), _written(context.messages)]
-            assert after == before
+        await self._unchanged("arguments", "call.arguments", "messages")
 
     async def test_before_4_a_replacement_is_final(self) -> None:
         """BEFORE-4: a replacement is plain data, and asked about it again the hook does not replace once more."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for context, answer in self._answers():
             if isinstance(answer, Replace):
                 assert isinstance(answer.arguments, Mapping)
-                _written(answer.arguments)
+                written(answer.arguments)
                 assert context.replaceable, "it may not replace again"
                 final = _wire.replace(context, arguments=dict(answer.arguments), replaceable=False)
                 assert not isinstance(await self._asked(final), Replace)
@@ -110,7 +103,7 @@ class BeforeToolCallContract(HookContract):
 
     async def test_before_6_it_answers_in_time(self) -> None:
         """BEFORE-6: it answers within the five seconds that a run waits for a hook."""
-        await self._in_time(self._contexts())
+        await self._in_time()
 
 
 class AfterToolCallContract(HookContract):
@@ -152,11 +145,7 @@ class AfterToolCallContract(HookContract):
 
     async def test_after_2_it_only_looks(self) -> None:
         """AFTER-2: the result, its details and the arguments are not changed in place."""
-        for context in self._contexts():
-            before = [_written(context.result), _written(context.arguments), _written(context.call.arguments)]
-            await self._asked(context)
-            after = [_written(context.result), _written(context.arguments), _written(context.call.arguments)]
-            assert after == before
+        await self._unchanged("result", "arguments", "call.arguments")
 
     async def test_after_3_any_result_will_do(self) -> None:
         """AFTER-3: an error, nothing, a megabyte and a picture are results like any other."""
@@ -166,15 +155,14 @@ class AfterToolCallContract(HookContract):
 
     async def test_after_4_what_it_hides_is_hidden(self) -> None:
         """AFTER-4: what it is there to hide is not in what the model sees, also in errors and beside pictures."""
-        for context in self._contexts() if self.hidden else ():
-            answer = await self._asked(context)
+        async for context, answer in self._answers():
             changed = isinstance(answer, AfterDecision) and answer.content is not None
             seen = answer.content if changed else context.result.text
-            assert self.hidden not in seen, f"the model sees {seen[:100]!r}"
+            assert not self.hidden or self.hidden not in seen, f"the model sees {seen[:100]!r}"
 
     async def test_after_5_it_answers_in_time(self) -> None:
         """AFTER-5: it answers within the five seconds that a run waits for a hook."""
-        await self._in_time(self._contexts())
+        await self._in_time()
 
 
 class ContextTransformContract(HookContract):
@@ -195,26 +183,26 @@ class ContextTransformContract(HookContract):
 
     async def test_transform_2_calls_and_results_stay_together(self) -> None:
         """TRANSFORM-2: a call is never separated from its result."""
-        await self._no_torn_calls(self._contexts())
+        await self._no_torn_calls()
 
     async def test_transform_3_the_task_stays(self) -> None:
         """TRANSFORM-3: the task is in every view."""
-        await self._task_kept(self._contexts())
+        await self._task_kept()
 
     async def test_transform_4_it_only_looks(self) -> None:
         """TRANSFORM-4: the transcript is not changed: a view is never kept."""
-        await self._transcript_kept(self._contexts())
+        await self._unchanged("messages")
 
     async def test_transform_5_it_keeps_nothing(self) -> None:
         """TRANSFORM-5: the same transcript has the same view, however often it is asked: views do not add up."""
         plugin = self.make_plugin().for_run()
         for context in self._contexts():
-            views = [_written(await self._asked(context, plugin)) for _ in range(3)]
+            views = [written(await self._asked(context, plugin)) for _ in range(3)]
             assert views.count(views[0]) == 3
 
     async def test_transform_6_it_answers_in_time(self) -> None:
         """TRANSFORM-6: it answers within the five seconds that a run waits for a hook."""
-        await self._in_time(self._contexts())
+        await self._in_time()
 
 
 class ContextOverflowRecoveryContract(HookContract):
@@ -235,26 +223,25 @@ class ContextOverflowRecoveryContract(HookContract):
 
     async def test_over_2_the_view_is_smaller(self) -> None:
         """OVER-2: the view has fewer tokens than what did not fit."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for context, answer in self._answers():
             if answer is not None:
                 assert _tokens(list(answer)) < context.estimated_tokens
 
     async def test_over_3_calls_and_results_stay_together(self) -> None:
         """OVER-3: a call is never separated from its result."""
-        await self._no_torn_calls(self._contexts())
+        await self._no_torn_calls()
 
     async def test_over_4_the_task_stays(self) -> None:
         """OVER-4: the task is in every view."""
-        await self._task_kept(self._contexts())
+        await self._task_kept()
 
     async def test_over_5_it_only_looks(self) -> None:
         """OVER-5: the transcript is not changed."""
-        await self._transcript_kept(self._contexts())
+        await self._unchanged("messages")
 
     async def test_over_6_it_answers_in_time(self) -> None:
         """OVER-6: it answers within the five seconds that a run waits for a hook."""
-        await self._in_time(self._contexts())
+        await self._in_time()
 
 
 class ToolGateContract(HookContract):
@@ -274,16 +261,14 @@ class ToolGateContract(HookContract):
 
     async def test_gate_1_it_answers_with_names(self) -> None:
         """GATE-1: it answers None, a set of names or a `Gate`, whatever tools there are, also none."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for _, answer in self._answers():
             names = answer.allowed if isinstance(answer, Gate) else answer
             assert names is None or isinstance(names, set | frozenset), f"it answered {answer!r:.100}"
             assert all(isinstance(name, str) for name in names or ())
 
     async def test_gate_2_a_denial_explains_itself(self) -> None:
         """GATE-2: a `Gate` that takes tools away says why, in words for the model."""
-        for context in self._contexts():
-            answer = await self._asked(context)
+        async for context, answer in self._answers():
             if isinstance(answer, Gate) and context.tools - answer.allowed:
                 assert answer.denial_reason.strip(), "say why"
 
@@ -305,11 +290,11 @@ class ToolGateContract(HookContract):
 
     async def test_gate_5_it_only_looks(self) -> None:
         """GATE-5: the transcript is not changed."""
-        await self._transcript_kept(self._contexts())
+        await self._unchanged("messages")
 
     async def test_gate_6_it_answers_in_time(self) -> None:
         """GATE-6: it answers within the five seconds that a run waits for a hook."""
-        await self._in_time(self._contexts())
+        await self._in_time()
 
 
 def _talks() -> list[list[Message]]:
@@ -319,7 +304,3 @@ def _talks() -> list[list[Message]]:
 def _tokens(messages: list[Message]) -> int:
     estimate = CharEstimator().estimate
     return sum(message_size(message, estimate) for message in messages)
-
-
-def _written(value: object) -> bytes:
-    return _wire.encode(list(value) if isinstance(value, list | tuple) else value)

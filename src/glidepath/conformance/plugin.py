@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
+from glidepath._wire import encode
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import TASK, torn_calls
@@ -25,7 +27,7 @@ from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 from glidepath.tools import tool
 
-__all__ = ["HookContract", "eventful_run", "view_problems"]
+__all__ = ["HookContract", "eventful_run", "view_problems", "written"]
 
 HOOK_TIMEOUT = 5.0
 _MESSAGES = (AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage)
@@ -80,31 +82,38 @@ class HookContract(Contract):
         answer = getattr(plugin or self.make_plugin().for_run(), self.hook)(context)
         return await asyncio.wait_for(answer, 10 * HOOK_TIMEOUT) if inspect.isawaitable(answer) else answer
 
-    async def _in_time(self, contexts: Sequence[Any]) -> None:
+    def _contexts(self) -> Sequence[Any]:
+        """What the hook is asked about."""
+        raise NotImplementedError
+
+    async def _answers(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Every context with what the hook answers, each from a fresh plugin."""
+        for context in self._contexts():
+            yield context, await self._asked(context)
+
+    async def _in_time(self) -> None:
         loop = asyncio.get_running_loop()
-        for context in contexts:
+        for context in self._contexts():
             began = loop.time()
             await self._asked(context)
             assert loop.time() - began < HOOK_TIMEOUT, f"it took {loop.time() - began:.1f} s"
 
-    async def _no_torn_calls(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            answer = await self._asked(context)
-            if answer is not None:
-                assert not torn_calls(answer)
+    async def _no_torn_calls(self) -> None:
+        async for _, answer in self._answers():
+            assert answer is None or not torn_calls(answer)
 
-    async def _task_kept(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            answer = await self._asked(context)
+    async def _task_kept(self) -> None:
+        async for _, answer in self._answers():
             if answer is not None:
                 said = [message.text for message in answer if isinstance(message, UserMessage)]
                 assert any(TASK in text for text in said), "the task is missing"
 
-    async def _transcript_kept(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            before = list(context.messages)
+    async def _unchanged(self, *parts: str) -> None:
+        """The hook changes none of these parts of its context."""
+        for context in self._contexts():
+            before = [written(attrgetter(part)(context)) for part in parts]
             await self._asked(context)
-            assert list(context.messages) == before
+            assert [written(attrgetter(part)(context)) for part in parts] == before
 
 
 async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None = None) -> RunResult:
@@ -126,6 +135,11 @@ async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None
         event_sink=recorder,
     )
     return await agent.run(TASK)
+
+
+def written(value: object) -> bytes:
+    """A value as it would be kept, to compare."""
+    return encode(list(value) if isinstance(value, list | tuple) else value)
 
 
 def view_problems(answer: object) -> str:

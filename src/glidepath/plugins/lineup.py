@@ -14,19 +14,6 @@ from glidepath.spi.hooks import HOOKS, Plugin
 
 __all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "hooks_of", "name_of", "snake_case"]
 
-_OWN = frozenset(
-    {
-        "name",
-        "for_run",
-        "for_child",
-        "runs_before",
-        "runs_after",
-        "events",
-        "inheritable_to_child",
-        "journal_note",
-        "flush",
-    }
-)
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
 _SHAPES_TURNS = frozenset({"before_tool_call", "after_tool_call", "context_transform", "tool_gate", "steering"})
@@ -141,7 +128,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
         if owner in (Plugin, object):
             continue
         for name, value in vars(owner).items():
-            if name.startswith("_") or name in HOOKS or name in _OWN:
+            if name.startswith("_") or name == "name" or hasattr(Plugin, name):
                 continue
             if callable(value) and (close := _close(name, HOOKS, 0.8)):
                 raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
@@ -168,7 +155,10 @@ class Lineup:
             if any(heirloom is plugin for plugin, _ in arranged):
                 continue  # the child has it already
             capabilities[id(heirloom)] = hooks_of(heirloom)
-            arranged.append((heirloom, _free_name(heirloom, [name for _, name in arranged])))
+            name = name_of(heirloom)
+            while name in [taken for _, taken in arranged]:  # the child has a plugin of that name
+                name = f"inherited.{name}"
+            arranged.append((heirloom, name))
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -234,14 +224,6 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     if made is not None and not isinstance(made, Plugin):
         raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {shown(made)}")
     return made
-
-
-def _free_name(plugin: Plugin, taken: Sequence[str]) -> str:
-    """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
-    name = name_of(plugin)
-    while name in taken:
-        name = f"inherited.{name}"
-    return name
 
 
 def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:

@@ -136,12 +136,11 @@ class Observer:
 
     def finish(self) -> None:
         """Let a plain observer finish what it does in the background."""
-        if self._flush is not None and self._task is None and not self.removed and not self._flushed_already():
+        if self._flush is None or self._task is not None or self.removed:
+            return
+        if self._direct is None or not self._direct._flushed():  # noqa: SLF001 - of the house
             loop = asyncio.get_running_loop()
             self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
-
-    def _flushed_already(self) -> bool:
-        return self._direct is not None and self._direct._flushed()  # noqa: SLF001 - of the house
 
     async def _flushed(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The list of extension points: the port of each, our implementations, and why some have none."""
+"""The extension points: the port of each, the implementations that ship here, and why some have fewer than two."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["EXTENSION_POINTS", "TEXTBOOK", "VIEWS", "ExtensionPoint"]
 
 
 class ExtensionPoint(Value, frozen=True, kw_only=True):
-    """One thing that others can bring: its port as `module:name`, and implementations in this package."""
+    """One thing that others can implement: its port as `module:name`, and the implementations in this package."""
 
     name: str
     port: str
     implementations: tuple[str, ...] = ()
 
 
-_POINTS: Mapping[str, tuple[str, ...]] = {  # in `glidepath`: the port, and behind it our implementations
+_POINTS: Mapping[str, tuple[str, ...]] = {  # in `glidepath`: the port first, then our implementations
     "model": ("spi:Model", "testing:ScriptedModel", "models.anthropic:AnthropicModel", "models.google:GoogleModel"),
     "token_estimator": ("spi:TokenEstimator", "context:CharEstimator"),
     "resource_constraint": (
@@ -64,15 +64,15 @@ EXTENSION_POINTS: tuple[ExtensionPoint, ...] = tuple(
     )
     for name, (port, *implementations) in _POINTS.items()
 )
-"""Every extension point. A hook of `Plugin` is one of its own."""
+"""Every extension point. Each hook of `Plugin` counts as one."""
 
 TEXTBOOK: Mapping[str, str] = MappingProxyType(
     {
         "token_estimator": "a real tokenizer belongs to a model family and brings a dependency; ours needs none",
         "protocol_policy": "it holds the tool vocabulary of one product, and this package names no tool",
         "after_tool_call": "what to hide or change in a result depends on the data; the guide shows a redaction",
-        "context_transform": "what a model should see instead is the application's knowledge; shaping has its own port",
-        "follow_up": "what to say to a finished run is the application's; the channel is the one general source",
+        "context_transform": "only the application knows what a model should see instead; shaping has its own port",
+        "follow_up": "what to say to a finished run is up to the application; the channel is the one general source",
         "context_overflow_recovery": "the built-in strategies are the default; use this if you can do better",
         "tool_source": "MCP is the protocol everybody speaks; another source brings its own protocol",
     }
@@ -80,4 +80,4 @@ TEXTBOOK: Mapping[str, str] = MappingProxyType(
 """Extension points with fewer than two implementations here, each with its reason."""
 
 VIEWS: tuple[str, ...] = ("Meters", "ToolTraits")
-"""Protocols of `spi` that are not extension points: views of ours that others read and never implement."""
+"""Protocols of `spi` that are not extension points: others read them and never implement them."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.agent.purse import Purse
-    from glidepath.engines.dbos.fleet_ledger import Drawn, FleetLedger, Look
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Look
     from glidepath.run import Run
+    from glidepath.spi import Grant
 
 __all__ = ["FleetBudget"]
 
@@ -107,7 +108,7 @@ class FleetBudget(Budget):
             return True
         return False
 
-    async def _waited(self, asked: Amount, least: Amount) -> Drawn:
+    async def _waited(self, asked: Amount, least: Amount) -> Grant:
         """Ask again whenever something comes back, and every few seconds in case a notification is lost."""
         bell, now = self.ledger.bell, asyncio.get_running_loop().time
         since = now()
@@ -134,7 +135,7 @@ class FleetBudget(Budget):
         money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
         return tokens and money
 
-    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Drawn:
+    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Grant:
         root = self.meter
         leg: Any = self.leg
         # While a run waits, the first call that it was pledged is as firm as its landing: nobody can count on it.
@@ -192,9 +193,9 @@ class FleetBudget(Budget):
         )
 
 
-def _cause(drawn: Drawn) -> StopCause:
+def _cause(drawn: Grant) -> StopCause:
     money = drawn.resource == "money"
-    most, used = drawn.most or 0, drawn.used or 0
+    most, used = drawn.most, drawn.used
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
@@ -203,7 +204,7 @@ def _cause(drawn: Drawn) -> StopCause:
     )
 
 
-def _tired(drawn: Drawn) -> StopCause:
+def _tired(drawn: Grant) -> StopCause:
     """Give up waiting for what others hold."""
     name = drawn.tight or FLEET
     return StopCause(

@@ -1,4 +1,4 @@
-"""DBOS has one instance per process and its own logger. Both are contained here."""
+"""What DBOS brings along is contained here: its imports, its one instance per process, its logger."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "quiet"]
+__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "needed", "quiet"]
 
 APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
@@ -72,3 +74,14 @@ def alone(dbos: object) -> Iterator[None]:
         yield
     finally:
         _busy.release()
+
+
+def needed(module: str) -> Any:
+    """The module; `ConfigurationError` naming the extra to install when it is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
+            raise
+        package = module.partition(".")[0]
+        raise ConfigurationError(f"a fleet needs {package}: {install_line('dbos')}") from None

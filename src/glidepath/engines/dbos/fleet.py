@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.kill_switches import held
-from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
 from glidepath.outcome import RunResult

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
-from glidepath.engines.dbos.contain import WORKFLOW
-from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.contain import WORKFLOW, needed
 from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, SCHEMA
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
@@ -20,12 +19,13 @@ from glidepath.outcome import dollars
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.setting import checked_int, checked_seconds
+from glidepath.spi import Grant
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
-__all__ = ["Drawn", "FleetAccount", "FleetLedger", "Look", "Quota"]
+__all__ = ["FleetAccount", "FleetLedger", "Look", "Quota"]
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -73,20 +73,6 @@ class Look(Value, frozen=True, kw_only=True):
     limits_money: bool
     held: str | None = None
     """Why it must not run now: a kill switch is thrown."""
-
-
-class Drawn(Value, frozen=True, kw_only=True):
-    """The result of a draw: granted, wait, refused or fenced; what the run holds now, and what is left."""
-
-    verdict: str
-    tokens: int | None = None
-    money: int | None = None
-    ahead_tokens: int | None = None
-    ahead_money: int | None = None
-    tight: str | None = None
-    resource: str | None = None
-    most: int | None = None
-    used: int | None = None
 
 
 class FleetLedger:
@@ -279,25 +265,15 @@ class FleetLedger:
         """
         row = await self._fetchrow(
             "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
-            "SELECT r.tenant, r.outcome, r.taken, glidepath_held(r.tenant) AS held, l.tokens, l.money FROM r "
-            "CROSS JOIN LATERAL ("
-            "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
-            "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
+            "SELECT r.tenant, r.outcome, r.taken, glidepath_held(r.tenant) AS held, l.* FROM r CROSS JOIN LATERAL ("
+            "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS limits_tokens, "
+            "coalesce(bool_or(max_money IS NOT NULL), false) AS limits_money FROM glidepath_budgets "
             "WHERE name = ANY(glidepath_line(r.tenant, $2))) l",
             session,
             self._now(),
             int(taken),
         )
-        if row is None:
-            return None
-        return Look(
-            tenant=row["tenant"],
-            outcome=row["outcome"],
-            taken=row["taken"],
-            limits_tokens=row["tokens"],
-            limits_money=row["money"],
-            held=row["held"],
-        )
+        return None if row is None else Look(**dict(row))
 
     async def left(self, session: str) -> None:
         """A worker cannot read a run it took: do not count the attempt."""
@@ -338,7 +314,7 @@ class FleetLedger:
         least: Amount,
         spare: Amount,
         on_disk: bool = False,
-    ) -> Drawn:
+    ) -> Grant:
         """Take out what a call may cost, in every budget above the run or in none; `on_disk`: wait for the disk."""
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
@@ -350,7 +326,8 @@ class FleetLedger:
                 await connection.execute(_ON_DISK)
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
-        return Drawn(**dict(await self._do(work)))
+        row = await self._do(work)
+        return Grant(**{name: value for name, value in row.items() if value is not None})
 
     async def settle(
         self, session: str, leg: int | None, spent: Amount, outcome: str | None, error: str | None

@@ -16,9 +16,8 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.engines.dbos.worker_flight import WorkerFlight
