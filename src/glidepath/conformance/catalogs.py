@@ -24,9 +24,9 @@ class FindingStore(SessionStore, Catalog, Protocol):
 
 
 class CatalogContract(StoreContract[FindingStore]):
-    """Derive from this and give `make_store`: an empty store that is a `SessionStore` and a `Catalog`.
+    """Subclass this and provide `make_store`: an empty store that is a `SessionStore` and a `Catalog`.
 
-    `again(store)` is another store object on the same data, as a second process would have it.
+    `again(store)` returns another store object on the same data, like the one of a second process.
     """
 
     async def test_catalog_1_pages_have_every_session_once(self) -> None:
@@ -45,7 +45,7 @@ class CatalogContract(StoreContract[FindingStore]):
             assert seen == names[::-1]
 
     async def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
-        """CATALOG-2: state, outcome, agent and cost find what the last summary says, at once."""
+        """CATALOG-2: state, outcome, agent and cost match the last summary as soon as it is written."""
         async with self._stores() as (store, other):
             await _ended(store, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
             await _ended(store, "b", state="error", outcome="failed", agent="clerk", cost="2")
@@ -60,7 +60,7 @@ class CatalogContract(StoreContract[FindingStore]):
             assert await _found(other, outcome="done", agent="scout") == ["c"]
 
     async def test_catalog_3_text_is_found_whatever_its_case(self) -> None:
-        """CATALOG-3: text is found in tasks, titles and ids, whatever the case, and no sign in it is special."""
+        """CATALOG-3: text is found in tasks, titles and ids, ignoring case, and no character in it is special."""
         async with self._stores() as (store, other):
             await _ended(store, "Order-1", task="Refund 100% of it")
             await _ended(store, "order-2", task="Nothing")
@@ -73,7 +73,7 @@ class CatalogContract(StoreContract[FindingStore]):
                 assert len(await _found(other, text=special)) == (special == "%")
 
     async def test_catalog_4_titles_and_tags_stay_with_their_session(self) -> None:
-        """CATALOG-4: annotate replaces the title or the tags, and journals that grow leave both as they are."""
+        """CATALOG-4: annotate replaces the title or the tags; writing to the journal changes neither."""
         async with self._stores() as (store, other):
             await _ended(store, "s", task="one")
             await store.annotate("s", title="First", tags=["b", "a"])
@@ -95,7 +95,7 @@ class CatalogContract(StoreContract[FindingStore]):
             assert await _found(other, roots=False, prefix="s/") == ["s/call.1"]
 
     async def test_catalog_6_a_family_is_removed_together(self) -> None:
-        """CATALOG-6: remove_many takes the children, too, leaves everything else, and nothing of them is found."""
+        """CATALOG-6: remove_many removes the children, too, and nothing else; none of them is found afterwards."""
         async with self._stores() as (store, other):
             for name in ("s", "t", "s2"):
                 await _ended(store, name)
@@ -111,7 +111,7 @@ class CatalogContract(StoreContract[FindingStore]):
             assert (await store.find(SessionQuery(prefix="s", limit=1))).sessions[0].tags == ()
 
     async def test_catalog_7_what_somebody_holds_stays(self) -> None:
-        """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and takes the others."""
+        """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and removes the others."""
         async with self._stores() as (store, other):
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})

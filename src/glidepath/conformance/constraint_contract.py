@@ -17,18 +17,18 @@ CHECKPOINTS = ("pre_flight", "after_model", "after_tools")
 ENDINGS = frozenset(
     {AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED, AgentState.ERROR}
 )
-SECOND = 1.0  # what a run waits for a constraint by default
+SECOND = 1.0  # how long a run waits for a constraint by default
 
 
 class ResourceConstraintContract(Contract):
-    """Derive from this and give `make_constraint` and `violating`.
+    """Subclass this and provide `make_constraint` and `violating`.
 
-    `violating(constraint)` is a context in which it is violated; it may also do to the constraint what makes it so,
-    such as pulling a switch, and `calm(constraint)` then undoes it.
+    `violating(constraint)` returns a context that violates it; it may also change the constraint, such as throw a
+    switch, and `calm(constraint)` then undoes that.
     """
 
     def make_constraint(self) -> ResourceConstraint:
-        """The constraint as its users would make it."""
+        """The constraint as a user would create it."""
         raise NotImplementedError(missing(self, "make_constraint"))
 
     def violating(self, constraint: ResourceConstraint) -> ResourceContext:
@@ -36,7 +36,7 @@ class ResourceConstraintContract(Contract):
         raise NotImplementedError(missing(self, "violating"))
 
     def calm(self, constraint: ResourceConstraint) -> ResourceContext:  # noqa: ARG002 - for switches
-        """A context in which it holds; the first moment of a run unless overridden."""
+        """A context in which the limit holds; by default the first moment of a run."""
         return ResourceContext()
 
     async def test_constr_1_it_lets_a_run_go_on(self) -> None:
@@ -47,7 +47,7 @@ class ResourceConstraintContract(Contract):
         assert found.violated is False
 
     async def test_constr_2_it_stops_what_it_is_for(self) -> None:
-        """CONSTR-2: where the limit is violated, it says so, at every checkpoint, with a reason for people."""
+        """CONSTR-2: where the limit is violated, it says so at every checkpoint, with a reason for people."""
         constraint = self.make_constraint()
         for checkpoint in CHECKPOINTS:
             found = await _asked(constraint, _at(self.violating(constraint), checkpoint))
@@ -72,7 +72,7 @@ class ResourceConstraintContract(Contract):
             assert (await _asked(constraint, self.violating(constraint))).violated is True
 
     async def test_constr_5_it_never_raises(self) -> None:
-        """CONSTR-5: any moment of any run gets an answer: huge and tiny figures, every state, with no meters at all."""
+        """CONSTR-5: it answers at any moment of any run: huge and tiny figures, every state, no meters at all."""
         constraint = self.make_constraint()
         self.calm(constraint)
         for state in AgentState:
@@ -99,7 +99,7 @@ class ResourceConstraintContract(Contract):
                 await _answered(constraint.validate(self.calm(constraint)))
 
     def test_constr_7_it_says_who_it_is(self) -> None:
-        """CONSTR-7: `name` is a text that is not empty, and `state` is one in which a run can be stopped."""
+        """CONSTR-7: `name` is a non-empty text, and `state` is one in which a run can be stopped."""
         constraint = self.make_constraint()
         assert isinstance(constraint, ResourceConstraint)
         assert isinstance(constraint.name, str)
@@ -107,7 +107,7 @@ class ResourceConstraintContract(Contract):
         assert constraint.state in ENDINGS, f"a run cannot be stopped in state {constraint.state!r}"
 
     async def test_constr_8_figures_can_be_written_down(self) -> None:
-        """CONSTR-8: metrics are plain data, and a notice is a text or None: they go into events and the journal."""
+        """CONSTR-8: metrics are plain data, and a notice is a text or None: both go into events and the journal."""
         constraint = self.make_constraint()
         for context in (self.calm(constraint), self.violating(constraint)):
             found = await _asked(constraint, context)

@@ -41,7 +41,7 @@ S = StepState
 
 
 class EndingClauses(CoordinatorContract):
-    """Bounds, endings and what is left."""
+    """The clauses about limits, endings and leftovers."""
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class EndingClauses(CoordinatorContract):
             assert [item.step_id for item in result.step_outcomes] == list(DIAMOND), status
 
     async def test_coord_21_degraded_keeps_its_output(self) -> None:
-        """COORD-21: a DEGRADED step keeps its text, those who depend on it get it, and the team delivers its output."""
+        """COORD-21: a DEGRADED step keeps its text, its dependents get it, and the team delivers its output."""
         landed = Limits(max_iterations=1, grace_iterations=0)
 
         @tool
@@ -75,7 +75,7 @@ class EndingClauses(CoordinatorContract):
         assert "half an answer" in result.final_output
 
     async def test_coord_22_a_team_out_of_time_keeps_what_there_is(self) -> None:
-        """COORD-22: when the time is up the result is TIMEOUT, on time, with what was delivered and what was begun."""
+        """COORD-22: when the time is up the result is TIMEOUT, on time, with what was delivered and started."""
         for config in (
             {"team_timeout": 100.0},
             {"resource_constraint": TeamResourceConstraint(max_duration=100.0)},
@@ -89,7 +89,7 @@ class EndingClauses(CoordinatorContract):
             assert not stage.asked_of("c")
 
     async def test_coord_23_a_cancelled_team_keeps_what_there_is(self) -> None:
-        """COORD-23: when the team is cancelled the result is CANCELLED, at once, with what was delivered and begun."""
+        """COORD-23: a cancelled team ends CANCELLED, at once, with what was delivered and started."""
         stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
         loop = asyncio.get_running_loop()
         loop.call_later(50, stage.cancel.cancel, "enough")
@@ -100,7 +100,7 @@ class EndingClauses(CoordinatorContract):
         _kept(result)
 
     async def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
-        """COORD-24: after a cancel no member is asked any more, and before the start none at all."""
+        """COORD-24: after a cancel no more members are asked; after a cancel before the start, none at all."""
         stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
         stage.on_event = lambda event: _when_done("a", event, stage)
         result = await self._fly(stage)
@@ -113,7 +113,7 @@ class EndingClauses(CoordinatorContract):
         assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
 
     async def test_coord_25_a_cancelled_task_lands_first(self) -> None:
-        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation continue."""
+        """COORD-25: when its own task is cancelled it publishes TEAM_CANCELLED, then re-raises the cancellation."""
         stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
         team = await stage.opened()
         task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
@@ -128,7 +128,7 @@ class EndingClauses(CoordinatorContract):
         assert end.result.outcome("a").output == artifact("a")
 
     async def test_coord_26_a_step_out_of_time_never_passes(self) -> None:
-        """COORD-26: a step that runs out of time is over by then, and is not COMPLETED at any risk."""
+        """COORD-26: a step that runs out of time ends on time, and is not COMPLETED at any risk."""
         for risk in RiskProfile:
             stage = Stage({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
             began = asyncio.get_running_loop().time()
@@ -141,7 +141,7 @@ class EndingClauses(CoordinatorContract):
     # --- money --------------------------------------------------------------------------------------------------
 
     async def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
-        """COORD-27: every model call goes through `team.ask`, and the result's usage and cost are all that was used."""
+        """COORD-27: every model call goes through `team.ask`, and the result's usage and cost cover all of them."""
         stage = Stage(DIAMOND)
         result = await self._fly(stage)
         asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
@@ -174,7 +174,7 @@ class EndingClauses(CoordinatorContract):
         assert not stage.asked_of("c")
 
     async def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, by the member that began it."""
+        """COORD-30: a resume with decisions does only what was not finished, by the member that began it."""
         stage = _waiting_stage()
         paused = await self._fly(stage)
         decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
@@ -195,7 +195,7 @@ class EndingClauses(CoordinatorContract):
         result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
         assert result.status is TeamStatus.COMPLETED, result.reason
         busy = [name for name, model in stage.models.items() if model.calls > earlier[name]]
-        assert busy == [asker], f"the run of {asker} waits, and {busy} continued with it"
+        assert busy == [asker], f"the run of {asker} waits, but {busy} continued it"
 
     async def test_coord_31_finished_steps_are_not_run_again(self) -> None:
         """COORD-31: an execution that continues after a crash takes over the plan and every step that had finished."""
@@ -217,7 +217,7 @@ class EndingClauses(CoordinatorContract):
     # --- many, and nothing left ---------------------------------------------------------------------------------
 
     async def test_coord_32_it_leaves_the_run_open(self) -> None:
-        """COORD-32: the team run that it was given is still open when it returns: its opener closes it."""
+        """COORD-32: it leaves the team run open that it was given: the opener closes it."""
         stage = Stage({"a": ()})
         team = await stage.opened()
         result = await begun(self.make_coordinator(), stage.request, team)
@@ -294,7 +294,7 @@ def _when_done(step_id: str, event: TeamEvent, stage: Stage) -> None:
 
 
 class _Spender:
-    """Long answers that keep within the output cap (a budget holds for providers that obey), and what they cost."""
+    """Long answers within the output cap (a budget holds only for providers that obey it), and their cost."""
 
     def __init__(self) -> None:
         self.tokens = 0

@@ -1,4 +1,4 @@
-"""The contract of a `TeamCoordinator`: what it says, and what it does with the steps of a plan."""
+"""The contract of a `TeamCoordinator`: its events, and what it does with the steps of a plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CoordinatorContract(Contract):
     """What every contract of a coordinator needs."""
 
     def make_coordinator(self) -> TeamCoordinator:
-        """A coordinator as its users would make it."""
+        """A coordinator as a user would create it."""
         raise NotImplementedError(missing(self, "make_coordinator"))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -75,7 +75,7 @@ class CoordinatorContract(Contract):
 
 
 class StepClauses(CoordinatorContract):
-    """What is said, and in which order the steps are done."""
+    """The clauses about events and the order of steps."""
 
     # --- what is said -------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class StepClauses(CoordinatorContract):
             assert ends == [len(stage.said) - 1], f"{status.name}: {stage.kinds()}"
 
     async def test_coord_4_the_terminal_event_tells_what_is_returned(self) -> None:
-        """COORD-4: the terminal event is of the kind that goes with the status, and its result is what is returned."""
+        """COORD-4: the terminal event matches the status, and carries the result that is returned."""
         for stage, result in (await self._paths()).values():
             for event in stage.endings():
                 told: TeamResult = event.result  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ class StepClauses(CoordinatorContract):
             assert sum(attempts.values()) == len(stage.asked), "every attempt is announced by STEP_ASSIGNED"
 
     async def test_coord_6_events_go_through_the_team(self) -> None:
-        """COORD-6: what is published is what was said: nothing is missing, too late, or numbered with a gap."""
+        """COORD-6: every emitted event is published: none is missing or late, and the numbers have no gaps."""
         for stage, result in (await self._paths()).values():
             assert result.sequence == stage.published[-1].sequence, "the result has the number of the last event"
             assert [type(event) for event in stage.published] == [type(event) for event in stage.said]
@@ -134,7 +134,7 @@ class StepClauses(CoordinatorContract):
             assert {event.team for event in stage.published} == {"stage"}
 
     async def test_coord_7_the_plan_is_ready_before_the_first_step(self) -> None:
-        """COORD-7: PLAN_READY comes once, before the first STEP_ASSIGNED; the plan of the request is used as it is."""
+        """COORD-7: PLAN_READY comes once, before the first STEP_ASSIGNED; a plan in the request is used unchanged."""
         stage = Stage(DIAMOND)
         result = await self._fly(stage)
         (ready,) = stage.of(PlanReady)
@@ -159,7 +159,7 @@ class StepClauses(CoordinatorContract):
             elif isinstance(event, StepCompleted):
                 delivered.add(event.step_id)
         done = {asked.agent.config.agent_name: asked for asked in stage.asked}
-        assert set(done) == set(graph), "each step is pinned to the member of its name: all of them must be asked"
+        assert set(done) == set(graph), "each step is pinned to the member with its name: all of them must be asked"
         for name, needed in graph.items():
             for before in needed:
                 assert (done[before].ended or 0) <= done[name].began, f"{name} was asked before {before} was done"
@@ -176,7 +176,7 @@ class StepClauses(CoordinatorContract):
                 assert artifact(needed) in asked.prompt, f"{step.id} was not told what {needed} delivered"
 
     async def test_coord_10_a_lost_dependency_blocks(self) -> None:
-        """COORD-10: with BLOCK, what depends on a step that did not deliver is SKIPPED, and all else is still done."""
+        """COORD-10: with BLOCK, the dependents of a step that did not deliver are SKIPPED, and all others are done."""
         stage = Stage({"a": (), "b": ("a",), "c": ("b",), "x": ()}, {"a": empty()})
         result = await self._fly(stage)
         states = {item.step_id: item.state for item in result.step_outcomes}
@@ -185,7 +185,7 @@ class StepClauses(CoordinatorContract):
         assert not stage.asked_of("b") + stage.asked_of("c")
 
     async def test_coord_11_run_degraded_goes_on_without_it(self) -> None:
-        """COORD-11: with RUN_DEGRADED the dependents run, but only after the lost step has ended; DEGRADED in all."""
+        """COORD-11: with RUN_DEGRADED the dependents run once the lost step has ended, and the team ends DEGRADED."""
         policy = DependencyFailure.RUN_DEGRADED
         stage = Stage({"a": (), "b": ("a",)}, {"a": empty(delay=5.0)}, dependency_failure=policy)
         result = await self._fly(stage)
@@ -225,7 +225,7 @@ class StepClauses(CoordinatorContract):
                 states[event.step_id] = state
 
     async def test_coord_14_no_more_at_once_than_allowed(self) -> None:
-        """COORD-14: at most `max_parallel_steps` steps are at work at any time, and all of them are done."""
+        """COORD-14: at most `max_parallel_steps` steps run at any time, and all of them get done."""
         names = [f"s{number}" for number in range(6)]
         for most in (1, 2):
             turns = {name: say(artifact(name), delay=1.0) for name in names}
@@ -278,7 +278,7 @@ class StepClauses(CoordinatorContract):
             assert stage.calls == 0
 
     async def test_coord_18_plan_only_asks_nobody(self) -> None:
-        """COORD-18: with `plan_only` the plan is made and nothing is done: PAUSED, with the plan."""
+        """COORD-18: with `plan_only` it only plans, and the result is PAUSED, with the plan."""
         stage = Stage(DIAMOND, plan_only=True)
         result = await self._fly(stage)
         assert result.status is TeamStatus.PAUSED
@@ -299,7 +299,7 @@ class StepClauses(CoordinatorContract):
 
 
 def _state_told(event: TeamEvent) -> StepState | None:
-    """The state that an event says its step is in."""
+    """The state of a step that an event reports."""
     if isinstance(event, StepCompleted):
         return event.outcome.state
     if isinstance(event, EvaluationStarted):

@@ -1,4 +1,4 @@
-"""The contracts of a `TeamCoordinator`: what every one promises, what one with reviews, and one with a planner."""
+"""The contracts of a `TeamCoordinator`: for all of them, for those with reviews, and for those with a planner."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ S, V = StepState, VerdictOutcome
 
 
 class TeamCoordinatorContract(StepClauses, EndingClauses):
-    """Derive from this and give `make_coordinator`: a coordinator as its users would make it.
+    """Subclass this and provide `make_coordinator`: a coordinator as a user would create it.
 
     The coordinator is called directly, without the supervision of `Team.run` that would cover up its mistakes, in
-    virtual time, with members whose models follow a script. Each step is pinned to the member of its own name.
+    virtual time, with members whose models follow a script. Each step is pinned to the member with its name.
     """
 
 
 class Reviewer:
-    """A reviewer that answers with these in turn, the last forever, and remembers what it was asked."""
+    """A reviewer that gives these answers in turn, repeats the last one, and records what it was asked."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -65,7 +65,7 @@ UNSEEN = EvaluationVerdict(outcome=V.AUTO_PASS_WITH_WARNING, score=0.5, feedback
 
 
 def out_of_range() -> EvaluationVerdict:
-    """A pass whose score its constructor would have refused."""
+    """A pass with a score that its constructor would refuse."""
     verdict = EvaluationVerdict(outcome=V.PASS, score=1.0)
     settle_field(verdict, "score", 7.0)
     return verdict
@@ -83,10 +83,9 @@ NO_REVIEW: tuple[tuple[str, Any], ...] = (
 
 
 class ReviewingCoordinatorContract(CoordinatorContract):
-    """For a coordinator that has work reviewed. Derive also from `TeamCoordinatorContract`.
+    """For a coordinator with reviews. Subclass `TeamCoordinatorContract` as well.
 
-    Give `make_reviewing`: a coordinator whose reviewer is the one it is given, whatever the risk, without a senior and
-    without an arbiter.
+    Provide `make_reviewing`: a coordinator that uses the given reviewer at any risk, without a senior or an arbiter.
     """
 
     def make_reviewing(self, evaluator: EvaluationStrategy) -> TeamCoordinator:
@@ -123,7 +122,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         assert [context.prior_verdicts for context in reviewer.contexts] == [(), (REVISE,), (REVISE, second)]
 
     async def test_review_4_the_next_attempt_is_told_everything(self) -> None:
-        """REVIEW-4: all that reviewers said is in the prompt of the next attempt."""
+        """REVIEW-4: everything that reviewers said is in the prompt of the next attempt."""
         second = EvaluationVerdict(outcome=V.REVISE, score=0.6, feedback="and the <sources>")
         stage, _ = await self._reviewed(Reviewer(REVISE, second, PASS), max_feedback_rounds=3)
         told = [("<figures>" in asked.prompt, "<sources>" in asked.prompt) for asked in stage.asked]
@@ -157,7 +156,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
             assert result.outcome("a").state is not S.COMPLETED, risk
 
     async def test_review_8_reviews_are_announced(self) -> None:
-        """REVIEW-8: every review is announced, and its verdict as it was taken, with the step and the attempt."""
+        """REVIEW-8: every review is announced, with its verdict as it counts, the step and the attempt."""
         reviewer = Reviewer(REVISE, RuntimeError("ill"))
         stage, result = await self._reviewed(reviewer)
         told = [(e.step_id, e.attempt) for e in stage.of(EvaluationStarted)]
@@ -167,7 +166,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         assert [verdict.outcome for verdict in result.outcome("a").verdicts] == [V.REVISE, V.REVIEW_EXCEEDED]
 
     async def test_review_9_a_reviewer_cannot_hold_a_team_up(self) -> None:
-        """REVIEW-9: a reviewer that hangs is given up after `evaluator_timeout`, and at once after a cancel."""
+        """REVIEW-9: a reviewer that hangs is abandoned after `evaluator_timeout`, and at once after a cancel."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._reviewed(Reviewer("hang"), evaluator_timeout=20.0)
@@ -181,7 +180,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         assert (result.status, result.outcome("a").output) == (TeamStatus.CANCELLED, artifact("a"))
 
     async def test_review_10_the_team_pays_for_its_judges(self) -> None:
-        """REVIEW-10: a reviewer that asks a model has `context.ask`, and what it uses is the team's."""
+        """REVIEW-10: a reviewer asks models through `context.ask`, and the team pays for them."""
         judge = Agent(model=ScriptedModel(price=("1", "1")).forever("fine"), limits=Limits(max_iterations=3))
 
         class Asking:
@@ -206,9 +205,10 @@ BAD_PLANS = (
 
 
 class PlanningCoordinatorContract(CoordinatorContract):
-    """For a coordinator that lets a model plan. Derive also from `TeamCoordinatorContract`.
+    """For a coordinator that lets a model plan. Subclass `TeamCoordinatorContract` as well.
 
-    Give `make_planning`: a coordinator with this planner. It reads plans as JSON in the form of our own coordinators.
+    Provide `make_planning`: a coordinator with this planner, which reads plans in the JSON form of our own
+    coordinators.
     """
 
     def make_planning(self, planner: Agent) -> TeamCoordinator:
@@ -235,7 +235,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
         assert result.usage.total == sum(asked.result.usage.total for asked in stage.asked if asked.result)
 
     async def test_plan_2_a_bad_plan_is_repaired_once(self) -> None:
-        """PLAN-2: the planner is told what is wrong with its plan, once: it is never asked a third time."""
+        """PLAN-2: an invalid plan goes back to the planner once, with what is wrong: there is no third request."""
         for bad in BAD_PLANS:
             good = '{"steps": [{"id": "one", "description": "x"}]}'
             _, result, model = await self._planned(bad, good)
@@ -263,7 +263,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
             assert len(stage.of(StepAssigned)) == 1
 
     async def test_plan_5_a_planner_that_hangs_is_stopped(self) -> None:
-        """PLAN-5: a planner that hangs is stopped in time, and by a cancel at once; nothing is begun then."""
+        """PLAN-5: a planner that hangs is stopped in time, and at once by a cancel; no step starts then."""
         from glidepath.testing import hang
 
         loop = asyncio.get_running_loop()

@@ -40,10 +40,10 @@ HOSTILE = (
 
 
 class EvaluationStrategyContract(Contract):
-    """Derive from this and give `make_strategy`, `good` and `bad`; set `deterministic` to False for a real judge.
+    """Subclass this and provide `make_strategy`, `good` and `bad`; set `deterministic` to False for a real judge.
 
-    `good` and `bad` are artifacts that the strategy should accept and should send back. Give `make_review` to test your
-    own wrapper: the default is the one our coordinators use.
+    `good` and `bad` are artifacts that the strategy should accept and should send back. Override `make_review` to test
+    your own wrapper: the default is the one that our coordinators use.
     """
 
     good: str
@@ -52,7 +52,7 @@ class EvaluationStrategyContract(Contract):
     """Whether the same context has the same verdict. A judge on a scripted model is deterministic too."""
 
     def make_strategy(self) -> EvaluationStrategy:
-        """The strategy as its users would make it."""
+        """The strategy as a user would create it."""
         raise NotImplementedError(missing(self, "make_strategy"))
 
     async def make_review(self, strategy: EvaluationStrategy, context: EvaluationContext, seconds: float) -> Review:
@@ -64,7 +64,7 @@ class EvaluationStrategyContract(Contract):
         return VirtualClock().run(main)
 
     def context(self, artifact: str, *, ask: Ask | None = None, **config: object) -> EvaluationContext:
-        """What a coordinator would show a reviewer of this artifact; override it to give your own step."""
+        """What a coordinator would show a reviewer of this artifact; override it to use your own step."""
         step = TeamStep(id="report", description="Write the report.")
         fields: dict[str, Any] = config
         return EvaluationContext(
@@ -77,7 +77,7 @@ class EvaluationStrategyContract(Contract):
     # --- what it says -------------------------------------------------------------------------------------------
 
     async def test_eval_1_it_answers_with_a_verdict(self) -> None:
-        """EVAL-1: it answers with an `EvaluationVerdict`, also about later attempts; nothing needs to be corrected."""
+        """EVAL-1: it returns a valid `EvaluationVerdict`, for later attempts, too."""
         strategy = self.make_strategy()
         for artifact in (self.good, self.bad):
             first = self.context(artifact)
@@ -86,7 +86,7 @@ class EvaluationStrategyContract(Contract):
                 assert isinstance(given, EvaluationVerdict), f"it answered {given!r:.100}"
 
     async def test_eval_2_the_score_is_from_0_to_1(self) -> None:
-        """EVAL-2: the score is a number from 0 to 1, so that the wrapper takes the verdict as it is."""
+        """EVAL-2: the score is a number from 0 to 1, so that the wrapper uses the verdict unchanged."""
         for artifact in (self.good, self.bad):
             given: Any = await _evaluated(self.make_strategy(), self.context(artifact))
             score = getattr(given, "score", 0.0)
@@ -94,7 +94,7 @@ class EvaluationStrategyContract(Contract):
             assert 0 <= score <= 1, f"the score is {score}"
 
     async def test_eval_3_it_tells_good_from_bad(self) -> None:
-        """EVAL-3: what is good passes, and what is bad does not."""
+        """EVAL-3: good work passes, and bad work does not."""
         assert (await self._verdict(self.good)).outcome is V.PASS
         assert not (await self._verdict(self.bad)).passed
 
@@ -112,14 +112,14 @@ class EvaluationStrategyContract(Contract):
                 assert not (await self._verdict(blank, risk_profile=risk)).passed, (blank, risk)
 
     async def test_eval_6_an_unreviewed_pass_needs_consent(self) -> None:
-        """EVAL-6: AUTO_PASS_WITH_WARNING is answered only where the team allows it: with `auto_pass`, at LOW."""
+        """EVAL-6: AUTO_PASS_WITH_WARNING is returned only where the team allows it: with `auto_pass`, at LOW."""
         for risk in RiskProfile:
             for artifact in (self.good, self.bad):
                 given: Any = await _evaluated(self.make_strategy(), self.context(artifact, risk_profile=risk))
                 assert getattr(given, "outcome", None) is not V.AUTO_PASS_WITH_WARNING, risk
 
     async def test_eval_7_risk_never_makes_it_milder(self) -> None:
-        """EVAL-7: what is sent back at a lower risk does not pass at a higher one."""
+        """EVAL-7: work that is sent back at a lower risk does not pass at a higher one."""
         passed = [(await self._verdict(self.bad, risk_profile=risk)).passed for risk in RiskProfile]
         assert passed == sorted(passed, reverse=True), dict(zip(RiskProfile, passed, strict=True))
 
@@ -143,7 +143,7 @@ class EvaluationStrategyContract(Contract):
             assert await _evaluated(self.make_strategy(), context) == verdicts[0]
 
     async def test_eval_10_many_at_once_do_not_mix(self) -> None:
-        """EVAL-10: forty reviews at once, each gets the verdict on its own artifact."""
+        """EVAL-10: of forty reviews at once, each gets the verdict on its own artifact."""
         strategy = self.make_strategy()
         artifacts = [self.good, self.bad] * 20
         found = await asyncio.gather(
@@ -172,7 +172,7 @@ class EvaluationStrategyContract(Contract):
         assert not (asked and refused.verdict.passed), "it passes although its judge could not be asked"
 
     async def test_eval_13_it_stops_when_it_is_told_to(self) -> None:
-        """EVAL-13: a review whose time is up ends then, REVIEW_EXCEEDED unless there was a verdict; nothing stays."""
+        """EVAL-13: a review out of time is REVIEW_EXCEEDED, unless it had a verdict, and leaves nothing running."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with no_leftovers():
@@ -183,7 +183,7 @@ class EvaluationStrategyContract(Contract):
     # --- the wrapper --------------------------------------------------------------------------------------------
 
     async def test_eval_14_the_wrapper_contains_whatever_a_reviewer_does(self) -> None:
-        """EVAL-14: through the wrapper a crash, a hang, nothing, nonsense and a wrong score are REVIEW_EXCEEDED."""
+        """EVAL-14: the wrapper turns a crash, a hang, nothing, nonsense and a wrong score into REVIEW_EXCEEDED."""
         context = self.context(self.good)
         for what, answer in NO_REVIEW:
             found = await self.make_review(Reviewer(answer), context, 10.0)
@@ -191,7 +191,7 @@ class EvaluationStrategyContract(Contract):
         assert (await self.make_review(Reviewer(PASS), context, 10.0)).verdict == PASS
 
     async def test_eval_15_the_wrapper_knows_the_risk(self) -> None:
-        """EVAL-15: through the wrapper AUTO_PASS_WITH_WARNING passes with `auto_pass` at LOW, else REVIEW_EXCEEDED."""
+        """EVAL-15: the wrapper accepts AUTO_PASS_WITH_WARNING with `auto_pass` at LOW; else it is REVIEW_EXCEEDED."""
         allowed = self.context(self.good, risk_profile=RiskProfile.LOW, auto_pass=True)
         assert (await self.make_review(Reviewer(UNSEEN), allowed, 10.0)).verdict.passed
         for risk in RiskProfile:
@@ -218,7 +218,7 @@ async def _hangs(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `
 
 @contextmanager
 def _all_runs() -> Iterator[list[Any]]:
-    """Everything any agent is asked meanwhile, through the team or not."""
+    """Records every run of any agent inside the block, through the team or not."""
     seen: list[Any] = []
     run = Agent.run
 

@@ -21,7 +21,7 @@ class StoreWithExcerpts(Excerpts, SessionStore, Protocol):
 
 
 class ExcerptsContract(StoreContract[StoreWithExcerpts]):
-    """Derive from this and give `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
+    """Subclass this and provide `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
 
     async def test_excerpt_1_a_journal_is_loaded_from_a_commit_on(self) -> None:
         """EXCERPT-1: load(since=n) gives the commits from n on, byte for byte, with the same entry."""
@@ -34,7 +34,7 @@ class ExcerptsContract(StoreContract[StoreWithExcerpts]):
                 assert (entry.head, entry.hash, entry.summary) == (whole.head, whole.hash, whole.summary)
 
     async def test_excerpt_2_beyond_the_end_there_is_only_the_entry(self) -> None:
-        """EXCERPT-2: load(since=n) for an n that is not there yet gives the entry and no commit."""
+        """EXCERPT-2: load(since=n) for an n beyond the last commit gives the entry and no commit."""
         async with self._stores() as (store, _other):
             commits = await _filled(store)
             for since in (6, 1000, 1 << 62):
@@ -42,7 +42,7 @@ class ExcerptsContract(StoreContract[StoreWithExcerpts]):
                 assert (list(found), entry.head, entry.summary) == ([], len(commits), {"state": "completed"})
 
     async def test_excerpt_3_single_commits_are_picked(self) -> None:
-        """EXCERPT-3: pick gives the commits with these numbers, in order, and leaves out those that are not there."""
+        """EXCERPT-3: pick gives the commits with these numbers, in order, and leaves out missing ones."""
         async with self._stores() as (store, _other):
             commits = await _filled(store)
             assert list(await store.pick("s", [1, 3, 5])) == [commits[0], commits[2], commits[4]]
@@ -50,7 +50,7 @@ class ExcerptsContract(StoreContract[StoreWithExcerpts]):
             assert list(await store.pick("s", [])) == []
 
     async def test_excerpt_4_a_part_of_nothing_is_missing(self) -> None:
-        """EXCERPT-4: load(since=n) of a session that is not there raises kind missing."""
+        """EXCERPT-4: load(since=n) of a missing session raises kind missing."""
         async with self._stores() as (store, _other):
             await _filled(store)
             with pytest.raises(StoreError) as caught:

@@ -1,4 +1,4 @@
-"""The contracts of the hooks that guard and change: around tool calls, at the gate, on the context."""
+"""The contracts of the hooks that guard and change things: around tool calls, at the gate, on the context."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHO: Mapping[str, Any] = {"run_id": "run_kit", "agent_name": "agent", "conversat
 
 
 def call_context(name: str = "lookup", iteration: int = 0, **more: Any) -> ToolCallContext:
-    """A call about to run; `arguments` and all other fields may be given."""
+    """A call about to run; `arguments` and all other fields can be set."""
     arguments = more.pop("arguments", {"query": "figures", "deep": {"list": [1, 2]}})
     call = ToolCall("c1", name, dict(arguments))
     fields = {"tool": None, "messages": every_kind(), **WHO, **more}
@@ -44,12 +44,12 @@ def call_context(name: str = "lookup", iteration: int = 0, **more: Any) -> ToolC
 
 
 class BeforeToolCallContract(HookContract):
-    """Derive from this and give `make_plugin`; give `refused` if there are calls that it must not let run."""
+    """Subclass this and provide `make_plugin`; override `refused` if there are calls that it must not let run."""
 
     hook: ClassVar[str] = "before_tool_call"
 
     def refused(self) -> ToolCallContext | None:
-        """A call that must be blocked, or asked about; `call_context` makes one. None: it refuses nothing."""
+        """A call that must be blocked or asked about, made with `call_context`; None if it refuses nothing."""
         return None
 
     def _contexts(self) -> list[ToolCallContext]:
@@ -68,7 +68,7 @@ class BeforeToolCallContract(HookContract):
             assert answer is None or isinstance(answer, Allow | Replace | Block | Ask), f"it answered {answer!r:.100}"
 
     async def test_before_2_a_refusal_explains_itself(self) -> None:
-        """BEFORE-2: a block says why, in words for the model; what is asked of a person is a text."""
+        """BEFORE-2: a block says why, in words for the model; a question to a person is a text."""
         async for _, answer in self._answers():
             if isinstance(answer, Block):
                 assert isinstance(answer.reason, str)
@@ -81,7 +81,7 @@ class BeforeToolCallContract(HookContract):
         await self._unchanged("arguments", "call.arguments", "messages")
 
     async def test_before_4_a_replacement_is_final(self) -> None:
-        """BEFORE-4: a replacement is plain data, and asked about it again the hook does not replace once more."""
+        """BEFORE-4: a replacement is plain data, and the hook does not replace it again when asked about it."""
         async for context, answer in self._answers():
             if isinstance(answer, Replace):
                 assert isinstance(answer.arguments, Mapping)
@@ -91,7 +91,7 @@ class BeforeToolCallContract(HookContract):
                 assert not isinstance(await self._asked(final), Replace)
 
     async def test_before_5_what_it_refuses_does_not_run(self) -> None:
-        """BEFORE-5: the call it is there to refuse is blocked or asked about, in any turn, asked alone or again."""
+        """BEFORE-5: the call that it must refuse is blocked or asked about, in any turn, the first time and again."""
         refused = self.refused()
         if refused is None:
             return
@@ -102,12 +102,12 @@ class BeforeToolCallContract(HookContract):
                 assert isinstance(answer, Block | Ask), f"turn {iteration}: it answered {answer!r:.100}"
 
     async def test_before_6_it_answers_in_time(self) -> None:
-        """BEFORE-6: it answers within the five seconds that a run waits for a hook."""
+        """BEFORE-6: it answers within five seconds, the time a run waits for a hook."""
         await self._in_time()
 
 
 class AfterToolCallContract(HookContract):
-    """Derive from this and give `make_plugin`; set `hidden` to a text that it must keep from the model."""
+    """Subclass this and provide `make_plugin`; set `hidden` to a text that it must keep from the model."""
 
     hook: ClassVar[str] = "after_tool_call"
     hidden: str = ""
@@ -135,7 +135,7 @@ class AfterToolCallContract(HookContract):
         ]
 
     async def test_after_1_it_answers_with_a_decision(self) -> None:
-        """AFTER-1: it answers None or an `AfterDecision`: a text, and yes, no or None to the rest."""
+        """AFTER-1: it answers None or an `AfterDecision`: a text, and True, False or None for the rest."""
         for context in self._contexts()[:2]:
             answer = await self._asked(context)
             assert answer is None or isinstance(answer, AfterDecision), f"it answered {answer!r:.100}"
@@ -154,19 +154,19 @@ class AfterToolCallContract(HookContract):
             assert answer is None or isinstance(answer, AfterDecision), f"it answered {answer!r:.100}"
 
     async def test_after_4_what_it_hides_is_hidden(self) -> None:
-        """AFTER-4: what it is there to hide is not in what the model sees, also in errors and beside pictures."""
+        """AFTER-4: the model never sees what it must hide, not even in errors and next to pictures."""
         async for context, answer in self._answers():
             changed = isinstance(answer, AfterDecision) and answer.content is not None
             seen = answer.content if changed else context.result.text
             assert not self.hidden or self.hidden not in seen, f"the model sees {seen[:100]!r}"
 
     async def test_after_5_it_answers_in_time(self) -> None:
-        """AFTER-5: it answers within the five seconds that a run waits for a hook."""
+        """AFTER-5: it answers within five seconds, the time a run waits for a hook."""
         await self._in_time()
 
 
 class ContextTransformContract(HookContract):
-    """Derive from this and give `make_plugin`."""
+    """Subclass this and provide `make_plugin`."""
 
     hook: ClassVar[str] = "context_transform"
 
@@ -177,7 +177,7 @@ class ContextTransformContract(HookContract):
         ]
 
     async def test_transform_1_it_answers_with_a_view(self) -> None:
-        """TRANSFORM-1: it answers None, or messages, at least one."""
+        """TRANSFORM-1: it answers None, or at least one message."""
         for context in self._contexts():
             assert not view_problems(await self._asked(context))
 
@@ -194,19 +194,19 @@ class ContextTransformContract(HookContract):
         await self._unchanged("messages")
 
     async def test_transform_5_it_keeps_nothing(self) -> None:
-        """TRANSFORM-5: the same transcript has the same view, however often it is asked: views do not add up."""
+        """TRANSFORM-5: the same transcript has the same view, however often it is asked: views do not accumulate."""
         plugin = self.make_plugin().for_run()
         for context in self._contexts():
             views = [written(await self._asked(context, plugin)) for _ in range(3)]
             assert views.count(views[0]) == 3
 
     async def test_transform_6_it_answers_in_time(self) -> None:
-        """TRANSFORM-6: it answers within the five seconds that a run waits for a hook."""
+        """TRANSFORM-6: it answers within five seconds, the time a run waits for a hook."""
         await self._in_time()
 
 
 class ContextOverflowRecoveryContract(HookContract):
-    """Derive from this and give `make_plugin`."""
+    """Subclass this and provide `make_plugin`."""
 
     hook: ClassVar[str] = "context_overflow_recovery"
 
@@ -217,7 +217,7 @@ class ContextOverflowRecoveryContract(HookContract):
         ]
 
     async def test_over_1_it_answers_with_a_view(self) -> None:
-        """OVER-1: it answers None, or messages, at least one; also when nothing can be left out."""
+        """OVER-1: it answers None, or at least one message, even when nothing can be left out."""
         for context in self._contexts():
             assert not view_problems(await self._asked(context))
 
@@ -240,12 +240,12 @@ class ContextOverflowRecoveryContract(HookContract):
         await self._unchanged("messages")
 
     async def test_over_6_it_answers_in_time(self) -> None:
-        """OVER-6: it answers within the five seconds that a run waits for a hook."""
+        """OVER-6: it answers within five seconds, the time a run waits for a hook."""
         await self._in_time()
 
 
 class ToolGateContract(HookContract):
-    """Derive from this and give `make_plugin`; set `denied` to tools that it must never let through."""
+    """Subclass this and provide `make_plugin`; set `denied` to tools that it must never let through."""
 
     hook: ClassVar[str] = "tool_gate"
     denied: frozenset[str] = frozenset()
@@ -260,7 +260,7 @@ class ToolGateContract(HookContract):
         ]
 
     async def test_gate_1_it_answers_with_names(self) -> None:
-        """GATE-1: it answers None, a set of names or a `Gate`, whatever tools there are, also none."""
+        """GATE-1: it answers None, a set of names or a `Gate`, for any set of tools, even an empty one."""
         async for _, answer in self._answers():
             names = answer.allowed if isinstance(answer, Gate) else answer
             assert names is None or isinstance(names, set | frozenset), f"it answered {answer!r:.100}"
@@ -273,7 +273,7 @@ class ToolGateContract(HookContract):
                 assert answer.denial_reason.strip(), "say why"
 
     async def test_gate_3_what_it_denies_stays_denied(self) -> None:
-        """GATE-3: the tools it is there to deny are never let through, and never by a gate that gives way."""
+        """GATE-3: the tools that it must deny are never allowed, and its gate is a required one."""
         for context in self._contexts() if self.denied else ():
             answer = await self._asked(context)
             assert answer is not None, f"no opinion in turn {context.iteration}"
@@ -282,7 +282,7 @@ class ToolGateContract(HookContract):
             assert not isinstance(answer, Gate) or answer.required
 
     async def test_gate_4_the_same_turn_has_the_same_answer(self) -> None:
-        """GATE-4: asked again about the same turn it answers the same."""
+        """GATE-4: it gives the same answer about the same turn, however often it is asked."""
         plugin = self.make_plugin().for_run()
         for context in self._contexts():
             answers = [await self._asked(context, plugin) for _ in range(3)]
@@ -293,7 +293,7 @@ class ToolGateContract(HookContract):
         await self._unchanged("messages")
 
     async def test_gate_6_it_answers_in_time(self) -> None:
-        """GATE-6: it answers within the five seconds that a run waits for a hook."""
+        """GATE-6: it answers within five seconds, the time a run waits for a hook."""
         await self._in_time()
 
 

@@ -21,7 +21,7 @@ class StoreWithInbox(SessionStore, Inbox, Protocol):
 
 
 class InboxContract(StoreContract[StoreWithInbox]):
-    """Derive from this and give `make_store`: an empty store with an inbox. `again(store)` is another on its data."""
+    """Subclass this and provide `make_store`: an empty store with an inbox. `again(store)` is another on its data."""
 
     async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
@@ -40,7 +40,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
             assert list(await store.notes("s", 3)) == []
 
     async def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
-        """INBOX-2: a note that is posted again is not written again, and the answer is its number."""
+        """INBOX-2: a note that is posted again is not written again, and post returns its number."""
         async with self._stores() as (store, other):
             await _session(store, "s")
             assert [await store.post("s", _note("a")), await store.post("s", _note("b"))] == [1, 2]
@@ -50,7 +50,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
             assert [note.id for note in await store.notes("s")] == ["a", "b", "c"]
 
     async def test_inbox_3_what_is_missing_is_said(self) -> None:
-        """INBOX-3: post and notes raise kind missing for a session that is not there, and make none."""
+        """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
         async with self._stores() as (store, _other):
             await _session(store, "other")
             acts: tuple[Callable[[], Any], ...] = (lambda: store.post("s", _note("a")), lambda: store.notes("s"))
@@ -61,7 +61,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
             assert [entry.session_id for entry in await store.entries()] == ["other"]
 
     async def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
-        """INBOX-4: a claim and every beat say the number of the last note; without notes a beat is silent."""
+        """INBOX-4: a claim and every beat report the number of the last note; without notes a beat is silent."""
         async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             assert lease.mail == 0
@@ -77,7 +77,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
             await store.release(lease)
 
     async def test_inbox_5_notes_go_with_their_session(self) -> None:
-        """INBOX-5: a session that is removed and made again has an empty inbox."""
+        """INBOX-5: a session that is removed and created again has an empty inbox."""
         async with self._stores() as (store, _other):
             await _session(store, "s")
             await store.post("s", _note("a"))

@@ -42,26 +42,25 @@ PATIENCE = 2.0
 
 
 class ModelContract(Contract):
-    """Derive from this and give `playing(scene)`: an async context manager with a model for one of four scenes.
+    """Subclass this and provide `playing(scene)`: an async context manager with a model for one of four scenes.
 
-    - `text`: it answers every request with the same text of several words, and is done.
-    - `tool`: it answers with one call of the tool `lookup`, such as `{"query": "figures"}`.
-    - `failure`: the provider cannot be reached, or answers with an error.
-    - `silence`: it says a little, and then nothing any more.
+    - `text`: it answers every request with the same text of several words, and is done. - `tool`: it answers with one
+    call of the tool `lookup`, such as `{"query": "figures"}`. - `failure`: the provider cannot be reached, or answers
+    with an error. - `silence`: it says a little, and then nothing.
 
-    A model that talks to a provider plays them with your own server, or a transport that answers from memory.
+    For a model that talks to a provider, play them with your own server, or a transport that answers from memory.
     """
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:
-        """A model in this scene, as often as it is asked."""
+        """A model that plays this scene for every request."""
         raise NotImplementedError(missing(self, "playing"))
 
     def open_requests(self, model: Model) -> int:  # noqa: ARG002 - for those who can tell
-        """How many requests are still open at the provider; override it where you can see that."""
+        """How many requests are still open at the provider; override it if you can tell."""
         return 0
 
     async def test_model_1_it_has_a_name(self) -> None:
-        """MODEL-1: `name` is a text that is not empty and does not change."""
+        """MODEL-1: `name` is a non-empty text and does not change."""
         async with self.playing("text") as model:
             before = model.name
             assert isinstance(before, str)
@@ -105,7 +104,7 @@ class ModelContract(Contract):
             assert _reasons(deltas) == ["tool_use"]
 
     async def test_model_5_usage_is_none_or_can_be_true(self) -> None:
-        """MODEL-5: usage is None, or whole numbers that can be true: cached within input, reasoning within output."""
+        """MODEL-5: usage is None, or plausible whole numbers: cached within input, reasoning within output."""
         for scene in ("text", "tool"):
             async with self.playing(scene) as model:
                 for end in (delta for delta in await _heard(model) if isinstance(delta, StreamEnd)):
@@ -119,7 +118,7 @@ class ModelContract(Contract):
                     assert used.reasoning <= used.output, used
 
     async def test_model_6_it_fails_with_a_model_error(self) -> None:
-        """MODEL-6: when the provider fails it raises a `ModelError`, nothing else, and does not say that it ended."""
+        """MODEL-6: when the provider fails it raises a `ModelError`, nothing else, and sends no `StreamEnd`."""
         async with self.playing("failure") as model:
             deltas: list[Any] = []
             with pytest.raises(ModelError):
@@ -127,7 +126,7 @@ class ModelContract(Contract):
             assert not [delta for delta in deltas if isinstance(delta, StreamEnd)]
 
     async def test_model_7_calls_do_not_see_each_other(self) -> None:
-        """MODEL-7: a call leaves nothing behind: a request is answered whole again, also after one was dropped."""
+        """MODEL-7: a call leaves nothing behind: the next request gets a whole answer, even after one was dropped."""
         async with self.playing("text") as model:
             first = _text(await _heard(model))
             stream = model.stream(_request())
@@ -144,7 +143,7 @@ class ModelContract(Contract):
             assert [_text(deltas) for deltas in found] == [alone] * 8
 
     async def test_model_9_closing_stops_the_request(self) -> None:
-        """MODEL-9: closing the iterator stops the request: at once, also in the middle of a silence."""
+        """MODEL-9: closing the iterator stops the request: at once, even in the middle of a silence."""
         for scene in ("text", "silence"):
             async with self.playing(scene) as model:
                 stream = model.stream(_request())
@@ -154,7 +153,7 @@ class ModelContract(Contract):
                 assert not self.open_requests(model), f"{scene}: the provider still works on it"
 
     async def test_model_10_a_cancelled_call_stops(self) -> None:
-        """MODEL-10: waiting for it can be cancelled: the cancellation comes through, at once, as what it is."""
+        """MODEL-10: waiting for it can be cancelled: the cancellation comes through at once, and unchanged."""
         async with self.playing("silence") as model:
             task = asyncio.ensure_future(_heard(model, patience=None))
             await asyncio.sleep(0.3)
@@ -175,7 +174,7 @@ class ModelContract(Contract):
             assert all(now is then for now, then in zip(messages, before, strict=True))
 
     async def test_model_12_every_kind_of_message_is_taken(self) -> None:
-        """MODEL-12: it takes every kind of message: pictures, calls and results, internal ones, and custom ones."""
+        """MODEL-12: it accepts every kind of message: pictures, calls and results, internal ones, and custom ones."""
         async with self.playing("text") as model:
             assert _text(await _heard(model, _request(every_kind())))
 
@@ -197,7 +196,7 @@ class ModelContract(Contract):
                 assert counted > 0
 
     async def test_model_14_tools_may_be_defined_and_not_callable(self) -> None:
-        """MODEL-14: it answers when tools are defined and none may be called (`tools` is empty), as in a landing."""
+        """MODEL-14: it answers when tools are defined but none may be called (`tools` is empty), as in a landing."""
         async with self.playing("text") as model:
             request = replace(_request(), tools=(), defined_tools=(LOOKUP,))
             assert _text(await _heard(model, request))

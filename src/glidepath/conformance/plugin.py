@@ -1,4 +1,4 @@
-"""What the contracts of all hooks have in common."""
+"""What the contracts of all hooks share."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _MESSAGES = (AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, 
 
 
 class HookContract(Contract):
-    """A plugin with the hook that the contract is about. It may have others: derive from their contracts, too."""
+    """For a plugin with the hook of the contract. If it has other hooks, subclass their contracts as well."""
 
     hook: ClassVar[str]
 
     def make_plugin(self) -> Plugin:
-        """The plugin as its users would make it."""
+        """The plugin as a user would create it."""
         raise NotImplementedError(missing(self, "make_plugin"))
 
     def test_plugin_1_the_hook_is_found(self) -> None:
-        """PLUGIN-1: a configuration takes the plugin, and lists its name under the hook."""
+        """PLUGIN-1: a configuration accepts the plugin, and lists its name under the hook."""
         names = Agent(model=ScriptedModel(), plugins=[self.make_plugin()], unbounded=True).config.plugin_names()
         assert len(getattr(names, self.hook)) == 1, f"no {self.hook} in {names}"
 
     def test_plugin_2_a_run_gets_a_plugin(self) -> None:
-        """PLUGIN-2: `for_run` gives a plugin with the same hooks, each time; `for_child` gives one, or None."""
+        """PLUGIN-2: `for_run` returns a plugin with the same hooks, each time; `for_child` returns one, or None."""
         plugin = self.make_plugin()
         for given in (plugin.for_run(), plugin.for_run(), plugin.for_child()):
             if given is None:
@@ -68,7 +68,7 @@ class HookContract(Contract):
         assert not [error for error in transcript_errors(result.messages) if not any(i in error for i in pending)]
 
     async def test_plugin_4_runs_do_not_mix(self) -> None:
-        """PLUGIN-4: twenty runs at once on one configuration end as one alone does."""
+        """PLUGIN-4: twenty runs at once on one configuration end as a single one does."""
         alone = await eventful_run([self.make_plugin()])
         plugin = self.make_plugin()
         results = await asyncio.gather(*[eventful_run([plugin]) for _ in range(20)])
@@ -78,7 +78,7 @@ class HookContract(Contract):
     # --- for the clauses ----------------------------------------------------------------------------------------
 
     async def _asked(self, context: object, plugin: Plugin | None = None) -> Any:
-        """What the hook answers, as a run would ask it."""
+        """The hook's answer, asked as a run would ask."""
         answer = getattr(plugin or self.make_plugin().for_run(), self.hook)(context)
         return await asyncio.wait_for(answer, 10 * HOOK_TIMEOUT) if inspect.isawaitable(answer) else answer
 
@@ -159,7 +159,7 @@ def _has(plugin: Plugin, hook: str) -> bool:
 
 
 def as_messages(answer: object) -> list[Message | str]:
-    """What a steering or follow-up hook gave, as a list."""
+    """What a steering or follow-up hook returned, as a list."""
     if answer is None:
         return []
     return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)  # type: ignore[call-overload]

@@ -26,7 +26,7 @@ SOON = 2.0  # seconds for what should take a moment
 
 
 class ToolSourceContract(Contract):
-    """Derive from this and give `make_source`, `unreachable`, and the two calls.
+    """Subclass this and provide `make_source`, `unreachable`, and the two calls.
 
     `answered` is a tool's name, its arguments, and a part of what it answers; `slow` is the name and the arguments of a
     call that takes at least five seconds.
@@ -36,11 +36,11 @@ class ToolSourceContract(Contract):
     slow: tuple[str, Mapping[str, Any]]
 
     def make_source(self) -> ToolSource:
-        """A source as its users would make it, that works."""
+        """A working source, as a user would create it."""
         raise NotImplementedError(missing(self, "make_source"))
 
     def unreachable(self) -> ToolSource:
-        """The same, pointed at something that is not there."""
+        """A source that points at something that does not exist."""
         raise NotImplementedError(missing(self, "unreachable"))
 
     # --- clauses ----------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class ToolSourceContract(Contract):
         assert self.answered[2] in _results(result)[0].text
 
     async def test_src_5_what_cannot_be_had_is_said(self) -> None:
-        """SRC-5: one that cannot be reached raises `SourceError` with its name in it; a run continues without it."""
+        """SRC-5: an unreachable source raises `SourceError` with its name in it; a run continues without it."""
         source = self.unreachable()
         supply = source.open()
         for _ in range(2):
@@ -91,7 +91,7 @@ class ToolSourceContract(Contract):
         assert result.outcome is LoopOutcome.DONE
 
     async def test_src_6_closing_ends_everything(self) -> None:
-        """SRC-6: `close` ends whatever was started, in any state and as often as it is called."""
+        """SRC-6: `close` ends everything it started, in any state and as often as it is called."""
         async with no_leftovers(grace=SOON):
             for asked in (False, True):
                 supply = self.make_source().open()

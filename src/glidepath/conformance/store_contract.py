@@ -18,9 +18,9 @@ __all__ = ["SessionStoreContract", "append"]
 
 
 class SessionStoreContract(StoreContract[SessionStore]):
-    """Derive from this and give `make_store`: an empty store, with the lease time it is asked for.
+    """Subclass this and provide `make_store`: an empty store, with the lease time it is asked for.
 
-    `again(store)` is another store object on the same data, as a second process would have it.
+    `again(store)` returns another store object on the same data, like the one of a second process.
     """
 
     # --- one commit after the other ---------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             await store.release(lease)
 
     async def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
-        """STORE-7: a write with an old token is refused with kind fenced, also when nobody has written since."""
+        """STORE-7: a write with an old token is refused with kind fenced, even if nobody has written since."""
         async with self._stores(lease=0.1) as (store, other):
             stalled = await store.claim("s", this_owner())
             await append(store, stalled, Commit(1, b"[]", b"a" * 16))
@@ -126,7 +126,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             await other.release(owner)
 
     async def test_store_8_a_beat_says_what_was_lost(self) -> None:
-        """STORE-8: a beat reports a lease that another owner has taken, and is silent about one that is held."""
+        """STORE-8: a beat reports a lease that another owner has taken, and says nothing about one that is held."""
         async with self._stores(lease=0.1) as (store, other):
             lost, kept = await store.claim("lost", this_owner()), await store.claim("kept", this_owner())
             await asyncio.sleep(0.15)
@@ -138,7 +138,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             await store.release(lost)
 
     async def test_store_9_a_dead_owner_of_this_host_is_replaced_at_once(self) -> None:
-        """STORE-9: nobody waits for the lease of a process of this host that does not exist any more."""
+        """STORE-9: the lease of a dead process on this host can be claimed at once."""
         async with self._stores() as (store, other):
             host, _, _, nonce = this_owner().split("|")
             dead = await store.claim("s", f"{host}|{_DEAD}|1|{nonce}")
@@ -150,7 +150,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
     # --- asking to stop ---------------------------------------------------------------------------------------
 
     async def test_store_10_a_flag_reaches_the_owner(self) -> None:
-        """STORE-10: what is flagged anywhere is reported by the owner's next beat, until it is taken back."""
+        """STORE-10: a stop requested from anywhere is reported by the owner's beats, until it is withdrawn."""
         async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             assert list(await store.beat([lease], renew=False)) == []
@@ -162,7 +162,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             await store.release(lease)
 
     async def test_store_11_a_stop_holds_through_a_claim(self) -> None:
-        """STORE-11: a stop requested while nothing ran is found by the next claim, until it is taken back."""
+        """STORE-11: a stop requested while nothing ran is found by the next claim, until it is withdrawn."""
         async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             await store.release(lease)
@@ -207,7 +207,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             assert list(await store.entries("c")) == []
 
     async def test_store_14_only_what_nobody_holds_is_removed(self) -> None:
-        """STORE-14: remove is refused with kind busy while the owner lives, and afterwards nothing is left."""
+        """STORE-14: remove is refused with kind busy while the owner lives; after it, nothing is left."""
         async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
             await _write(store, lease, 2)
@@ -264,7 +264,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
 
     @pytest.mark.parametrize("durability", ["sync", "full", "async"])
     async def test_store_18_every_durability_writes_everything(self, durability: str) -> None:
-        """STORE-18: whatever the durability, everything is there after the release, in order."""
+        """STORE-18: with any durability, everything is there after the release, in order."""
         async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             commits = await _write(store, lease, 20, durability=durability)
@@ -274,7 +274,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             assert entry.owner is None
 
     async def test_store_19_a_failed_write_is_reported_by_a_later_call(self) -> None:
-        """STORE-19: with durability async a write that was refused is reported at a later call, the release at last."""
+        """STORE-19: with durability async a refused write is reported by a later call, at the latest by the release."""
         async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
 

@@ -47,7 +47,7 @@ class ClosingWalletStore(WalletStore, Protocol):
 
 
 class WalletStoreContract(StoreContract[ClosingWalletStore]):
-    """Derive from this and give `make_store`: an empty store, with the lease time it is asked for.
+    """Subclass this and provide `make_store`: an empty store, with the lease time it is asked for.
 
     `again(store)` is another store object on the same data, as a second process would have it. Every store that keeps
     wallets is closed by its `close()`.
@@ -56,7 +56,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
     # --- hold, use, give back -----------------------------------------------------------------------------------
 
     async def test_wallet_1_what_is_granted_is_held_until_it_is_settled(self) -> None:
-        """WALLET-1: a grant is held, a settlement makes what was spent used, and the rest is free again."""
+        """WALLET-1: a grant is held, a settlement marks what was spent as used, and the rest is free again."""
         async with self._stores() as (store, other):
             assert isinstance(store, WalletStore), f"{type(store).__name__} has no wallets"
             hold = _run_of("a")
@@ -117,7 +117,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             await store.settle(first, 0, 0)
 
     async def test_wallet_6_a_draw_that_asks_for_nothing_only_gives_back(self) -> None:
-        """WALLET-6: a draw without a wish counts what was spent, gives the surplus back, and never takes."""
+        """WALLET-6: a draw that asks for nothing counts what was spent, gives the surplus back, and never takes."""
         async with self._stores() as (store, other):
             hold = _run_of("a")
             await store.draw(hold, _asks(500))
@@ -144,7 +144,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
     # --- the dead -----------------------------------------------------------------------------------------------
 
     async def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
-        """WALLET-8: a hold is overdue when its lease is over; a draw renews it; only what is overdue is written off."""
+        """WALLET-8: a hold is overdue when its lease runs out; a draw renews it; only overdue holds are written off."""
         async with self._stores(lease=0.8) as (store, other):
             hold = _run_of("a")
             await store.draw(hold, _asks(100))
@@ -161,7 +161,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             await store.settle(hold, 0, 0)
 
     async def test_wallet_9_the_dead_are_overdue_at_once(self) -> None:
-        """WALLET-9: a hold of a process of this host that is dead is overdue before its lease is over."""
+        """WALLET-9: a hold of a dead process on this host is overdue before its lease has run out."""
         async with self._stores() as (store, other):
             host, _, birth, name = this_owner().split("|")
             await store.draw(_run_of("a", owner="|".join((host, str(_NOBODY), birth, name))), _asks(100))
@@ -171,7 +171,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             assert list(await other.overdue()) == []
 
     async def test_wallet_10_what_the_dead_held_is_used_as_far_as_nobody_knows_better(self) -> None:
-        """WALLET-10: a write-off settles at the figures it is given; without any, all that was held is used."""
+        """WALLET-10: a write-off settles at the given figures; without any, everything held counts as used."""
         async with self._stores(lease=0.1) as (store, other):
             known, unknown = _run_of("known"), _run_of("unknown")
             await store.draw(known, _asks(300))
@@ -200,7 +200,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
     # --- whose limits -------------------------------------------------------------------------------------------
 
     async def test_wallet_12_the_last_program_sets_the_limits_and_an_operator_outranks_it(self) -> None:
-        """WALLET-12: each draw brings its program's limits; an operator's outrank them until they are taken back."""
+        """WALLET-12: each draw brings its program's limits; an operator's outrank them until they are withdrawn."""
         async with self._stores() as (store, other):
             hold = _run_of("a", WalletTerms(name="w", max_tokens=100))
             assert (await store.draw(hold, _asks(200))).verdict == "refused"
