@@ -37,7 +37,7 @@ class Empty:
     [
         (
             Empty.coordinator.test_coord_2_team_started_is_first,
-            "make_coordinator: A coordinator as its users would make",
+            "make_coordinator: A coordinator as a user would create",
         ),
         (Empty.store.test_store_4_bytes_are_bytes, "make_store: An empty store"),
         (Empty.constraint.test_constr_2_it_stops_what_it_is_for, "make_constraint: The constraint"),

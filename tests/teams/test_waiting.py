@@ -93,7 +93,7 @@ async def test_a_decision_about_one_step_decides_nothing_for_another(coordinator
     paused = await crew.run(request(step("a", member="one"), step("b", member="two")), coordinator=coordinator())
     names = [outcome.pending[0].call.id for outcome in paused.step_outcomes]
     assert names[0] == names[1]  # the models' own names for their calls
-    with pytest.raises(ConfigurationError, match=f"more than one step; say which: a/{names[0]}, b/{names[0]}"):
+    with pytest.raises(ConfigurationError, match=f"more than one step; use one of a/{names[0]}, b/{names[0]}"):
         await crew.resume(paused, decisions={names[0]: approve()}, coordinator=coordinator())
     with pytest.raises(ConfigurationError, match="no pending call"):
         await crew.resume(paused, decisions={f"c/{names[0]}": approve()}, coordinator=coordinator())

@@ -80,7 +80,7 @@ def _findings(report: Report) -> str:
 
 
 def _burndowns(report: Report, rows: list[Flight]) -> str:
-    """What was left of each limit after each model call, of the flights that used up most of one."""
+    """Charts of the limits left after each model call, for the flights that used up most of one."""
     charts = []
     for flight in rows:
         burns = [

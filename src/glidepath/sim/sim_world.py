@@ -1,4 +1,4 @@
-"""Ground truth: what a flight really sent, wrote and started, counted outside the runtime."""
+"""Ground truth: what a flight really sent, wrote and started, measured outside the runtime."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["CEILING", "SimWorld"]
 CHARS_PER_TOKEN = 4
 CALL_TOKENS = 8
 _KEPT = ("name", "description", "parameters", *sorted(RunOptions.__optional_keys__ - {"isolation", "sandbox"}))
-"""What a stand-in has in common with its tool: all but where that runs."""
+"""What a stand-in copies from its tool: everything except where that runs."""
 
 
 class Ceiling:
-    """Where the simulator itself ends a flight: nothing that gets here was contained."""
+    """The limits at which the simulator itself ends a flight, which then counts as not contained."""
 
     calls = 2_000
     tokens = 3_000_000
@@ -113,7 +113,7 @@ class SimWorld:
                 return (await context.spawn(self.agent, task)).text
 
         made = tool(delegate, name="delegate", description="Give a part of the task to another agent.")
-        return made.overlapping()  # as every agent that is a tool
+        return made.overlapping()  # like every agent used as a tool
 
     def _run(self) -> Tool:
         async def run(task: str) -> str:
@@ -195,7 +195,7 @@ class SimWorld:
 
 
 class _Model:
-    """The specimen where the configured model would be, with all that the configuration knows about that."""
+    """The specimen in place of the configured model, with the same name, price and limits."""
 
     def __init__(self, world: SimWorld, original: object) -> None:
         named = original if isinstance(original, str) else getattr(original, "name", "model")

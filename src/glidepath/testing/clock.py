@@ -26,11 +26,11 @@ _CLEANUP_SECONDS = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The virtual loop cannot continue: nothing left to wait for, or a limit of the clock was passed."""
+    """The virtual loop cannot continue: nothing is left to wait for, or a limit of the clock was exceeded."""
 
 
 class VirtualClock:
-    """A clock that jumps to the next timer whenever nothing is ready, and the loops that live by it.
+    """A clock that jumps to the next timer whenever nothing is ready; its loops run on virtual time.
 
     Time stands still while the loop's `workers` (threads) are busy: the loop then waits in real time for their
     wake-up. While real file descriptors or child processes are open it jumps only after nothing arrived for `real_wait`
@@ -75,7 +75,7 @@ class VirtualClock:
             return runner.run(main)
 
     def new_loop(self) -> VirtualLoop:
-        """A fresh loop that lives by this clock; close it when done."""
+        """A fresh loop that follows this clock; close it when you are done."""
         return VirtualLoop(self)
 
     def _jump(self, seconds: float) -> None:
@@ -105,15 +105,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.clock.now()
 
     def new_id(self) -> str:
-        """An id for a run: one that comes again with the same seed."""
+        """An id for a run; the same seed gives the same ids."""
         return f"{self.clock.chance.getrandbits(64):016x}"
 
     def random(self) -> float:
-        """A number from 0 to 1, for jitter: one that comes again with the same seed."""
+        """A number from 0 to 1, for jitter; the same seed gives the same numbers."""
         return self.clock.chance.random()
 
     def live_processes(self) -> int:
-        """How many processes started by this loop have not been seen to end."""
+        """How many processes started by this loop are still running, as far as it knows."""
         self._processes = [process for process in self._processes if process.get_returncode() is None]
         return len(self._processes)
 
@@ -160,7 +160,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         self._busy_since: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; when nothing is, time moves or the loop is told why it cannot."""
+        """What is ready; if nothing is, move time forward, or raise why that is impossible."""
         self._iterations += 1
         if self._iterations > self._most_iterations:
             self._most_iterations += _CLEANUP_ITERATIONS
@@ -178,7 +178,7 @@ class _VirtualSelector(selectors.DefaultSelector):
             if ready:
                 return ready
         if timeout is None:
-            # A thread nobody announced may still call: one last look in real time.
+            # A thread that nobody announced may still wake the loop: look once more in real time.
             ready = super().select(self._clock.real_wait)
             return ready or self._give_up("the virtual loop has nothing left to wait for")
         self._jump(timeout)
@@ -211,7 +211,7 @@ class _VirtualSelector(selectors.DefaultSelector):
 
 
 def _where(task: Task[Any]) -> str:
-    """The task's name and the line at which it waits, as deep as can be seen."""
+    """The task's name and the innermost visible line at which it waits."""
     place = "an unknown place"
     awaited: Any = task.get_coro()
     while (frame := _part(awaited, "cr_frame", "ag_frame", "gi_frame")) is not None:
@@ -235,8 +235,8 @@ def virtual(**options: float) -> Callable[[Callable[P, Coroutine[Any, Any, T]]],
 def virtual(test: Callable[..., Coroutine[Any, Any, T]] | None = None, /, **options: float) -> object:
     """Turn an async test function into a plain one that runs in virtual time, on a fresh clock each time.
 
-    Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays, so fixtures, parameters and
-    Hypothesis arguments arrive as they would.
+    Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays the same, so fixtures,
+    parameters and Hypothesis arguments work as usual.
     """
 
     def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

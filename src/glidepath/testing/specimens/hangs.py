@@ -1,4 +1,4 @@
-"""What keeps an event loop to itself, or a run waiting: floods after the end, tools that never pause, endless waits."""
+"""Things that block an event loop or keep a run waiting: floods after the end, tools that never pause, long waits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The control group: honest runs that look a little like loops. No guard may nudge, narrow or land any of them."""
 
-# ruff: noqa: ARG001 - what these tools are asked is for the guards to see
+# ruff: noqa: ARG001 - guards look at the arguments of these tools
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class _Honest(Specimen):
-    """Works through its steps with tools of its own, then answers."""
+    """Works through its steps with its own tools, then answers."""
 
     family = "honest"
     honest = True
@@ -129,7 +129,7 @@ class EditsAndTests(_Honest):
 
 
 class EditsAndTestsInAShell(_Honest):
-    """Does everything in one shell: looks, edits twice, builds, runs the tests, which fail alike four times."""
+    """Does everything in one shell: looks, edits twice, builds, runs the tests, which fail the same way four times."""
 
     def steps(self) -> Iterator[Turn]:
         """Four rounds of five commands."""
@@ -149,7 +149,7 @@ class EditsAndTestsInAShell(_Honest):
 
 
 class TriesDifferentFixes(_Honest):
-    """A command fails four times, each time with another message; then it works."""
+    """A command fails four times, each time with a different message; then it works."""
 
     def steps(self) -> Iterator[Turn]:
         """Five attempts, each another command, twice over."""
@@ -168,7 +168,7 @@ class TriesDifferentFixes(_Honest):
 
 
 class RetriesUntilItWorks(_Honest):
-    """Fetches six pages; each times out twice and is tried again, then comes."""
+    """Fetches six pages; each one times out twice and works the third time."""
 
     def steps(self) -> Iterator[Turn]:
         """Every page three times."""

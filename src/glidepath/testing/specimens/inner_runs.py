@@ -1,4 +1,4 @@
-"""Agents that are started inside tools without a word about their parent."""
+"""Agents that tools start without naming the parent run."""
 
 from __future__ import annotations
 

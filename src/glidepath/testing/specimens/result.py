@@ -1,4 +1,4 @@
-"""Code that could take a result away: observers that are slow or raise, tools and hooks that cancel their own task."""
+"""Code that could cost a run its result: slow or raising observers, tools and hooks that cancel their own task."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class UnmovedTool(_Working):
 
 
 class LeakyTimerTool(_Working):
-    """A tool whose time limit cancels its task and never takes that back, as some HTTP clients did."""
+    """A tool whose time limit cancels its task and never undoes that, as some HTTP clients did."""
 
     async def work(self, number: int) -> Any:
         """Run into the time limit."""

@@ -1,4 +1,4 @@
-"""What a specimen is: a model or a tool that misbehaves in one way, whatever the configuration."""
+"""The base of all specimens: models and tools that misbehave in one way, whatever the configuration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Moment(Value, frozen=True, kw_only=True):
 
 
 class Outside(Protocol):
-    """What somebody outside a flight can see and do."""
+    """What code outside a flight can see and do."""
 
     streaming: asyncio.Event
     in_tool: asyncio.Event
@@ -71,24 +71,24 @@ class Specimen:
     """The class's name in snake_case, unless you set it."""
     family: ClassVar[str] = ""
     answers: ClassVar[bool] = True
-    """It writes `ANSWER` when it is told to finish, or by itself."""
+    """It writes `ANSWER`, by itself or when told to finish."""
     succeeds: ClassVar[bool] = False
     """It may end DONE: it finishes by itself, with an answer."""
     loops: ClassVar[bool] = False
     """It repeats itself without progress, which guards should notice."""
     only_if_read_only: ClassVar[bool] = False
-    """Its loop can be told from work only where the tools are marked `read_only`."""
+    """Its loop can be told from work only if the tools are marked `read_only`."""
     honest: ClassVar[bool] = False
     """It works: no guard may nudge it, take a tool away from it, or land it."""
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
     """It needs real threads or processes, so it cannot run in virtual time."""
     hangs: ClassVar[bool] = False
-    """One of its tools never returns: a time limit of the tool's own should end that, not the run's."""
+    """One of its tools never returns: the tool's time limit should end it, not the run's."""
     killed: ClassVar[bool] = False
-    """Its process is killed in the middle of a tool, and the run is taken up again from its journal."""
+    """Its process is killed in the middle of a tool, and the run is resumed from its journal."""
     extra_tool: ClassVar[str | None] = None
-    """A tool it brings along: "delegate" spawns children, "run" starts the agent again by `agent.run`."""
+    """An extra tool: "delegate" spawns children, "run" runs the agent again with `agent.run`."""
     blocking: ClassVar[bool] = False
     """Its tools are plain functions that block a thread."""
     reports: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class Specimen:
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
-    """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
+    """Factories of extra plugins, called for every flight."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -112,11 +112,11 @@ class Specimen:
         return "Nothing new."
 
     def progress(self, number: int) -> AsyncIterator[Any]:
-        """The same for a specimen that reports: its progress, and the result last."""
+        """The same for a specimen that reports: its progress, then the result."""
         raise NotImplementedError
 
     def tools(self) -> tuple[Tool, ...]:
-        """Tools it brings along, beside those of the configuration."""
+        """Extra tools, in addition to those of the configuration."""
         return ()
 
     def block(self, number: int) -> Any:
@@ -124,14 +124,14 @@ class Specimen:
         raise NotImplementedError
 
     async def outside(self, flight: Outside) -> None:
-        """What happens to the run from outside."""
+        """Interfere with the run from outside."""
 
 
 class Tireless(Specimen):
     """Works until it is told to finish, then answers."""
 
     def reply(self, moment: Moment) -> Turn:
-        """The answer when told, else the next step."""
+        """The answer when told to finish, else the next step."""
         return say(ANSWER) if moment.told else self.step(moment)
 
     def step(self, moment: Moment) -> Turn:
