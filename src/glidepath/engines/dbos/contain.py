@@ -1,4 +1,4 @@
-"""What DBOS brings along is contained here: its imports, its one instance per process, its logger."""
+"""Contains DBOS: its import, its one instance per process, and its logger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Relay(logging.Handler):
-    """What DBOS logs is for debugging: on our own logger, at debug level unless it is an error."""
+    """Passes what DBOS logs to our own logger, at debug level unless it is critical."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = logging.ERROR if record.levelno >= logging.CRITICAL else logging.DEBUG
@@ -44,7 +44,7 @@ _hush = _Hush()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While inside, DBOS prints nothing; its logger is restored afterwards."""
+    """Inside the block DBOS prints nothing; its logger is restored afterwards."""
     logger = logging.getLogger("dbos")
     with _hush.lock:
         if not _hush.inside:
@@ -65,7 +65,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def alone(dbos: object) -> Iterator[None]:
-    """While inside, this process has a worker; raises `ConfigurationError` when it already has one, or its own DBOS."""
+    """Inside the block this process has a worker; raises `ConfigurationError` if it has one already, or uses DBOS."""
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process already has a worker: start another process for another worker")
     try:
