@@ -1,10 +1,10 @@
 """Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
-second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
-is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not, and calls
-them itself where something unusual comes up in between. The architecture page lists the pairs; random flights with
-`Run.cruises` on and off must have the same events, results and journals (`tests/properties/test_straight_line.py`).
+second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.
+Whatever is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not,
+and calls them itself where something unusual comes up in between. The architecture page lists the pairs; random flights
+with `Run.cruises` on and off must have the same events, results and journals (`tests/properties/test_straight_line.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
     MessageAdded,
+    StreamChunk,
     StreamStarted,
     ToolEnded,
     ToolStarted,
@@ -89,14 +90,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
-    told = (run_id, parent_id, now, number, tell, chunks)
-    settled = partial(settle_ordinary, run, price, health, spend, transcript, *told)
+    settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
     seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     starts = turns and journal is None  # else it is told before the call is written down
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    failed = None
+    failed, at = None, 0.0
     request: Any = None
     sent: Any = None  # the view that the request shows
     if turn.allowed is not None or spend.first_call is not None:
@@ -171,7 +171,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         arrived = time()
         if arrived >= watch.window_at and attempt.calls:
             watch.open_window()
-        usage, at = settled(attempt, booking, held, view, estimate, weight)
+        if tell is not None:
+            at = now()
+            if chunks:
+                tell(StreamChunk(run_id, parent_id, number(), at, "", True))
+        usage = settled(attempt, booking, held, view, estimate, weight, at)
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
@@ -182,7 +186,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             except ModelError as error:
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
-        # --- it joins the transcript (land.take, Run.add)
+        # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = ordinary
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.usage import fees, settled
-from glidepath.events import BudgetSettled, StreamChunk
+from glidepath.events import BudgetSettled
 from glidepath.messages import Message, Usage
 
 if TYPE_CHECKING:
@@ -86,28 +86,21 @@ def settle_ordinary(  # noqa: PLR0917 - `cruise` binds most of them once, and ca
     transcript: Transcript,
     run_id: str,
     parent_id: str | None,
-    now: Callable[[], float],
     number: Callable[[], int],
     tell: Any,
-    chunks: bool,
     attempt: Attempt,
     booking: Booking,
     held: Reservation,
     view: Sequence[Message],
     estimate: int,
     weight: int,
-) -> tuple[Usage, float]:
-    """`settle` and `learn` for what most calls of `cruise` are; returns the usage, and when it was reported.
+    at: float,
+) -> Usage:
+    """`settle` and `learn` for what most calls of `cruise` are.
 
     Ordinary is a report of input and output alone, both as they can be: what `settled` believes at first sight. `held`
-    and `estimate` are the booking's own, `weight` is the size of the view.
+    and `estimate` are the booking's own, `weight` is the size of the view, `at` the time of the event.
     """
-    if tell is None:
-        at = 0.0
-    else:
-        at = now()
-        if chunks:
-            tell(StreamChunk(run_id, parent_id, number(), at, "", True))
     end: Any = attempt.end
     if end is not None and (usage := end.usage).__class__ is Usage:
         given = usage.input
@@ -126,23 +119,20 @@ def settle_ordinary(  # noqa: PLR0917 - `cruise` binds most of them once, and ca
             if given > health.sent:  # noqa: PLR1730 - quicker
                 health.sent = given
             spent = given + written
-            if price is None:
-                paid = None
-                held.settle(spent, 0)
-                spend.pay_plain(given, written, 0)
-            else:
-                paid = price.cost(usage)
+            money = 0
+            if price is not None:
+                money = price.cost(usage)
                 if price.web_search:
-                    paid += fees(price, attempt)
-                held.settle(spent, paid)
-                spend.pay_plain(given, written, paid)
+                    money += fees(price, attempt)
+            held.settle(spent, money)
+            spend.pay_plain(given, written, money)
             transcript.learn(given - weight)
             if tell is not None:
                 refunded = held.tokens - spent
                 if refunded < 0:  # noqa: PLR1730 - quicker
                     refunded = 0
-                tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid, refunded))
-            return usage, at
+                tell(BudgetSettled(run_id, parent_id, number(), at, usage, None if price is None else money, refunded))
+            return usage
     usage = settle(run, booking, attempt, view, spend.pay)
     learn(run, usage, booking)
-    return usage, at
+    return usage
