@@ -218,7 +218,7 @@ def restore(run: Run, resumed: Resumption) -> None:
     if not ended:
         _reopen_turn(run)
     elif transcript.messages and type(transcript.messages[-1]) is AssistantMessage:
-        transcript.tell_later("resumed", "resume", run.plan.texts.fill("resumed"))
+        transcript.tell_later("resumed", "resume", run.plan.config.texts.fill("resumed"))
 
 
 def _assign(part: object, name: str, value: Any) -> None:

@@ -131,10 +131,10 @@ class Run(Record, eq=False, kw_only=True):
         self.emit(
             RunStarted,
             terms.session_id,
-            plan.agent_name,
+            plan.config.agent_name,
             plan.model_name,
             self.meter.depth,
-            plan.conversation_id,
+            plan.config.conversation_id,
             terms.resumed is not None,
             self.user,
             self.metadata,

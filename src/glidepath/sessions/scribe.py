@@ -134,7 +134,7 @@ class Scribe(JournalWriter):
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
-            agent=plan.agent_name,
+            agent=plan.config.agent_name,
             model=plan.model_name,
             resumed=run.terms.resumed is not None,
             first_new=run.transcript.first_new,
@@ -423,7 +423,7 @@ class Scribe(JournalWriter):
             "state": state,
             "outcome": None if result is None else result.outcome.value,
             "run_id": run.run_id,
-            "agent": run.plan.agent_name,
+            "agent": run.plan.config.agent_name,
             "model": run.plan.model_name,
             "task": task[:200],
             "iterations": run.turn.iterations,
