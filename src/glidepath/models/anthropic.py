@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -21,7 +20,6 @@ from glidepath.messages import (
 )
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
-from glidepath.models.clients import patience
 from glidepath.models.content import (
     VendorReply,
     count,
@@ -34,20 +32,17 @@ from glidepath.models.content import (
     schema_words,
     worded,
 )
-from glidepath.models.exchange import answer
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
+from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.models.anthropic_client import ClaudeClient
 
 __all__ = ["AnthropicModel"]
-
-_log = logging.getLogger("glidepath")
 
 _REASONS = {
     "end_turn": "end_turn",
@@ -101,7 +96,7 @@ _BARE = re.compile(r"claude-[^:/]*")
 """Where a cloud's name of a model begins to be Anthropic's."""
 
 
-class AnthropicModel:
+class AnthropicModel(VendorModel):
     """A Claude model.
 
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
@@ -111,8 +106,8 @@ class AnthropicModel:
     Claude in those clouds. `client` is an `AsyncAnthropic` of your own, for one event loop, closed by you.
     """
 
-    price: Any = None
     vendor = VENDOR
+    _sdk = "anthropic"
 
     def __init__(
         self,
@@ -138,44 +133,22 @@ class AnthropicModel:
             raise ConfigurationError(f"cache_breakpoints={cache_breakpoints!r} must be a whole number from 1 to 4")
         self._breakpoints = cache_breakpoints
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(self._bare)), None)
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
-        self._left_out: set[str] = set()
+        super().__init__(name, context_window, self._port.clients, self._port.faults)
         self._loose = self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
         """It cannot be held to a schema and must be told."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    def _reader(self, reply: VendorReply) -> _Reader:
+        return _Reader(reply, self._faults)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Answer one request."""
-        body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
-        reader = _Reader(reply, self._port.faults)
+    def _open(self, client: ClaudeClient, body: dict[str, Any], **how: Any) -> Any:
         model = "-"
         if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
             model = body.pop("model")
             del body["stream"]
             body.setdefault("anthropic_version", self._port.version)
-
-        async def open_stream() -> Any:
-            client = await self._port.clients.get()
-            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
-            return client.messages.with_streaming_response.create(
-                model=model,
-                max_tokens=1,
-                messages=(),
-                stream=True,
-                extra_body=body,
-                extra_headers=_with_beta(client, body),
-                timeout=patience("anthropic", request),
-            )
-
-        return answer(open_stream, reader, self._port.faults, reply)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._port.clients.aclose()
+        headers = _with_beta(client, body)
+        create: Any = client.messages.with_streaming_response.create
+        return create(model=model, max_tokens=1, messages=(), extra_body=body, extra_headers=headers, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         cap = request.max_output_tokens or self.max_output_tokens or UNKNOWN_MAXIMUM
@@ -224,12 +197,6 @@ class AnthropicModel:
         """The name as Anthropic spells it: a cloud's has more around it."""
         found = _BARE.search(self.name)
         return found[0].replace("@", "-") if found else self.name
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
+from glidepath.models.checks import check_headers, check_key, check_url, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
@@ -49,14 +49,14 @@ class AnthropicPort:
             kinds = " ".join([kind.__name__ for kind in type(client).__mro__])
             clouds = [cloud for cloud in ("bedrock", "vertex") if f"Anthropic{cloud.title()}" in kinds]
             self.host = find_host(host or (clouds[0] if clouds else "anthropic"))
-            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
-            self.clients = Clients(lambda: calm, leave_open)
+            calm = client.with_options(max_retries=0)  # the runtime retries: it knows the budget and the deadline
+            self.clients = Clients(lambda: calm, ours=False)
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
                 raise ConfigurationError(f"host={host!r} does not serve Claude models over Anthropic's protocol")
             check_key(api_key, self.host.key)
-            self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers), _close)
+            self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers))
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
@@ -72,10 +72,6 @@ class AnthropicPort:
         self.faults = Faults(f"{self.host.name}:{name} at {site(url)}", secrets, advice)
 
 
-async def _close(client: ClaudeClient) -> None:
-    await client.close()
-
-
 def _sdk(extra: str) -> Any:
     try:
         import anthropic
@@ -88,7 +84,7 @@ def _options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] |
     return {
         "base_url": base_url,
         "default_headers": headers,
-        "max_retries": 0,  # ours govern: they know the budget and the deadline
+        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
         "timeout": None,
         "http_client": sdk.DefaultAsyncHttpxClient(timeout=None),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
@@ -14,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
+from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.clients import Clients
 from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
+from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GoogleModel"]
 
-_log = logging.getLogger("glidepath")
 _REFUSALS = (
     "SAFETY",
     "RECITATION",
@@ -68,7 +66,7 @@ _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response"
 _patience: ContextVar[float | None] = ContextVar("glidepath_google_patience", default=None)
 
 
-class GoogleModel:
+class GoogleModel(VendorModel):
     """A Gemini model, on the Gemini API or on Vertex AI.
 
     The key is `api_key`, else what the SDK finds (GEMINI_API_KEY or GOOGLE_API_KEY; GOOGLE_GENAI_USE_VERTEXAI chooses
@@ -76,10 +74,8 @@ class GoogleModel:
     by you.
     """
 
-    max_output_tokens: int | None = None
-    price: Any = None
     vendor = VENDOR
-    provider: str | None = "google"
+    provider = "google"
 
     def __init__(
         self,
@@ -100,34 +96,25 @@ class GoogleModel:
         check_url(base_url)
         check_headers(headers)
         if client is not None:
-            self._clients = Clients(lambda: _Linked(client, None), leave_open)
+            clients = Clients(lambda: _Linked(client, None), ours=False)
         else:
             vertex = served.name == "vertex"
             if vertex and base_url is not None and not served.owns(base_url):
                 own_key(served, base_url, api_key)  # credentials are not sent to another address
-            self._clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex), _close)
-        inside = getattr(self._clients.peek().client, "_api_client", None)
+            clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex))
+        inside = getattr(clients.peek().client, "_api_client", None)
         key = getattr(inside, "api_key", None)
         self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
         self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
         if not (api_key or client) and self.host == "google":
             advice = advice.replace("GEMINI_API_KEY", _variable(key))
-        self._faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
-        self._left_out: set[str] = set()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
+        super().__init__(name, context_window, clients, faults)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         return self._stream(self._body(request), request)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._clients.aclose()
 
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
@@ -137,6 +124,11 @@ class GoogleModel:
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
+
+        async def close() -> None:
+            for response in responses:
+                await response.aclose()
+
         _response.set(responses)
         _patience.set(request.connect_timeout)
         try:
@@ -155,7 +147,7 @@ class GoogleModel:
         finally:
             _response.set(None)
             if chunks is not None:
-                await run_out(_closing(responses), chunks)
+                await run_out(close, chunks)
         if failure is not None:
             raise failure
 
@@ -172,12 +164,6 @@ class GoogleModel:
         return failure
 
     # --- the request ------------------------------------------------------------------------------------------
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         leveled = _LEVELED.match(self.name) is not None
@@ -205,20 +191,16 @@ class GoogleModel:
             ]
             held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
             body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request), held=held)}
-        settings: dict[str, Any] = {}
-        if request.max_output_tokens is not None:
-            settings["maxOutputTokens"] = request.max_output_tokens
-        if request.temperature is not None:
-            settings["temperature"] = request.temperature
-        if request.stop_sequences:
-            check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
-            settings["stopSequences"] = list(request.stop_sequences)
-        if request.seed is not None:
-            settings["seed"] = request.seed
-        if request.logprobs is not None:
-            settings["responseLogprobs"] = True
-            if request.logprobs:
-                settings["logprobs"] = request.logprobs
+        check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
+        wanted = {
+            "maxOutputTokens": request.max_output_tokens,
+            "temperature": request.temperature,
+            "stopSequences": list(request.stop_sequences) or None,
+            "seed": request.seed,
+            "responseLogprobs": None if request.logprobs is None else True,
+            "logprobs": request.logprobs or None,
+        }
+        settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
         if request.reasoning is not None and _UNTHINKING.match(self.name):
             self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
         elif request.reasoning is not None:
@@ -243,19 +225,10 @@ class _Linked:
         self.client = client
         self.connections = connections
 
-
-async def _close(linked: _Linked) -> None:
-    if linked.connections is not None:
-        await linked.connections.aclose()
-    linked.client.close()
-
-
-def _closing(responses: list[Any]) -> Any:
-    async def close() -> None:
-        for response in responses:
-            await response.aclose()
-
-    return close
+    async def close(self) -> None:
+        if self.connections is not None:
+            await self.connections.aclose()
+        self.client.close()
 
 
 async def _bound(request: httpx.Request) -> None:

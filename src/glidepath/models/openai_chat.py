@@ -1,17 +1,16 @@
-"""OpenAI chat completions, and every server that speaks the same."""
+"""OpenAI chat completions, and every server that speaks the same protocol."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
-from glidepath.models.checks import check_name
-from glidepath.models.clients import patience
+from glidepath.models.attached import Takes
 from glidepath.models.content import (
     VendorReply,
     check_stops,
@@ -26,13 +25,11 @@ from glidepath.models.content import (
     schema_words,
     sent_choice,
 )
-from glidepath.models.exchange import answer
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
-from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature, tells_probabilities
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
+from glidepath.models.openai_client import OpenAIModel
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIChatModel"]
 
-_log = logging.getLogger("glidepath")
 _REASONS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -69,7 +65,7 @@ _REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
 """Models that refuse `max_tokens`, wherever they are served."""
 
 
-class OpenAIChatModel:
+class OpenAIChatModel(OpenAIModel):
     """A model behind a chat completions endpoint: OpenAI's, or any compatible one by `base_url`.
 
     `host` names a server of the table of hosts (`groq`, `ollama`), with its address, key variable and quirks. The key
@@ -78,64 +74,29 @@ class OpenAIChatModel:
     event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
-    max_output_tokens: int | None = None
-    price: Any = None
     vendor = VENDOR
+    usual = "openai-chat"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context_window: int | None = None,
-        prompt_cache_key: str | None = None,
-        prompt_cache_retention: str | None = None,
-        client: AsyncOpenAI | None = None,
-        host: str | None = None,
-    ) -> None:
-        self.name = check_name(name)
-        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
-        self._port = OpenAIPort(
-            name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host, usual="openai-chat"
-        )
-        served = self._port.host
-        self.host = served.name
-        self.provider = served.prices
-        self.usage_is_billed = self._port.billed
-        self._official = served.name == "openai-chat"
-        self._quirks = served.quirks
-        if _REASONING.match(name):
-            own = HOSTS["openai-chat"].quirks
-            fixed, calm = (self._quirks.fixed, self._quirks.calm) if self._quirks.fixed else (own.fixed, own.calm)
-            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed, calm=calm)
-        self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
-        self._left_out: set[str] = set()
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
+    def _adapted(self, quirks: Quirks) -> Quirks:
+        if not _REASONING.match(self.name):
+            return quirks
+        known = quirks if quirks.fixed else HOSTS["openai-chat"].quirks
+        return replace(quirks, cap="max_completion_tokens", fixed=known.fixed, calm=known.calm)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    @property
+    def _official(self) -> bool:
+        return self.host == "openai-chat"
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Answer one request."""
-        body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
-        reader = _Reader(reply, self._port.faults, echo=not self._official)
+    @cached_property
+    def _takes(self) -> Takes:
+        return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
-        async def open_stream() -> Any:
-            client = await self._port.clients.get()
-            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
-            return client.chat.completions.with_streaming_response.create(
-                model=self.name, messages=(), stream=True, extra_body=body, timeout=patience("openai", request)
-            )
+    def _reader(self, reply: VendorReply) -> _Reader:
+        return _Reader(reply, self._faults, echo=not self._official)
 
-        return answer(open_stream, reader, self._port.faults, reply)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._port.clients.aclose()
+    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: Any) -> Any:
+        create = client.chat.completions.with_streaming_response.create
+        return create(model=self.name, messages=(), extra_body=body, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         quirks, system = self._quirks, request.system_prompt
@@ -150,11 +111,7 @@ class OpenAIChatModel:
             body["tool_choice"] = _choice(self._chosen(request, body), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
-        if request.temperature is not None:
-            if takes_temperature(quirks, self.name, request.reasoning):
-                body["temperature"] = request.temperature
-            else:
-                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
+        body.update(self._sampling(request))
         if (effort := self._reasoning(request)) is not None:
             self._effort(body, effort)
         if request.seed is not None:
@@ -165,8 +122,6 @@ class OpenAIChatModel:
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
         if request.logprobs is not None:
-            if not tells_probabilities(quirks, self.name, request.reasoning):
-                raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["logprobs"] = True
             if request.logprobs:
                 body["top_logprobs"] = request.logprobs
@@ -215,12 +170,6 @@ class OpenAIChatModel:
             body["reasoning"] = {"effort": word}
         else:
             body[quirks.effort] = word
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
