@@ -7,11 +7,11 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["install_line", "needed"]
+__all__ = ["needed"]
 
 
 def needed(module: str, extra: str = "cli") -> Any:
-    """The module; `ConfigurationError` naming the extra to install when it is missing."""
+    """The module; raises `ConfigurationError` naming the extra to install if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, site
@@ -12,9 +13,6 @@ from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
 
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import TypeAlias
-
     from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
 
     ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicPort"]
 
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
-# The version decides what requests and streams look like. Ours are written to these, whatever the SDK would send.
+# The version decides what requests and streams look like. The adapter is written for these, whatever the SDK sends.
 _VERSION = {"anthropic-version": "2023-06-01"}
 _VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _SHOWN = {"anthropic": "Anthropic", "bedrock": "Bedrock", "vertex": "Vertex AI"}
 
 
 class AnthropicPort:
-    """How a Claude model is reached."""
+    """How to reach a Claude model."""
 
     __slots__ = ("billed", "clients", "faults", "host", "routed", "vendor", "version")
 
@@ -60,7 +58,7 @@ class AnthropicPort:
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
-        """The client makes the address of the model's name: that is its own field, and not part of the body."""
+        """The client puts the model's name into the URL: it is not part of the body."""
         self.version = _VERSIONS.get(self.host.name, "")
         """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")
@@ -116,7 +114,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
     try:
         client = sdk.AsyncAnthropicBedrock(
             api_key=key,
-            aws_region=region or ("us-east-1" if base_url else None),  # an address of one's own needs no region
+            aws_region=region or ("us-east-1" if base_url else None),  # your own address needs no region
             **_options(sdk, base_url, headers),
         )
     except ValueError as error:

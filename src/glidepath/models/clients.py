@@ -23,11 +23,11 @@ class Clients:
     def __init__(self, make: Callable[[], Any], *, ours: bool = True) -> None:
         self._make = make
         self._ours = ours
-        self._spare: list[Any] = [make()]  # made at construction: a missing key must show before the first call
+        self._spare: list[Any] = [make()]  # made at construction, so that a missing key shows before the first call
         self._live: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
 
     def peek(self) -> Any:
-        """The first client, to look at before any call is made."""
+        """The first client, to inspect before any call."""
         return self._spare[0]
 
     async def get(self) -> Any:

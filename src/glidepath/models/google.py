@@ -54,7 +54,7 @@ _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _LEAST_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 _MINIMAL = re.compile(r"gemini-3(\.[0-6])?-flash|.*-flash-lite")
-"""Models that know the level `minimal`. Pro models and newer Flash models refuse it, and `low` suits all of them."""
+"""Models with the level `minimal`. Pro models and newer Flash models refuse it; `low` works for all of them."""
 _UNTHINKING = re.compile(r"(models/)?gemini-(1|2\.0)")
 LEAST_PRO_BUDGET = 128
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
@@ -171,9 +171,9 @@ class GoogleModel(VendorModel):
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
         tools = defined(request)
         if request.output_schema is not None and not request.tools and not leveled:
-            tools = ()  # an answer held to its schema is worth more than the cache of a last call
+            tools = ()  # an enforced schema is worth more than the cache of a last call
         if request.output_schema is not None and tools and not leveled:
-            system.append(schema_words(request.output_schema))  # tools and a schema together are refused there
+            system.append(schema_words(request.output_schema))  # these models refuse tools and a schema together
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
         if tools:
@@ -217,7 +217,7 @@ class GoogleModel(VendorModel):
 
 
 class _Linked:
-    """A client and the connections it was given, which it does not close itself."""
+    """A client and the connections it was given, which it does not close."""
 
     __slots__ = ("client", "connections")
 
@@ -232,12 +232,12 @@ class _Linked:
 
 
 async def _bound(request: httpx.Request) -> None:
-    """Give connecting a time limit: the SDK knows only one for the whole call."""
+    """Set the connect timeout: the SDK has only one for the whole call."""
     request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "connect": _patience.get()}
 
 
 async def _remember(response: httpx.Response) -> None:
-    """Keep hold of the response of a call: the SDK has no way to close it."""
+    """Keep the response of a call: the SDK has no way to close it."""
     responses = _response.get()
     if responses is not None:
         responses.append(response)
@@ -246,9 +246,9 @@ async def _remember(response: httpx.Response) -> None:
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
-    """The lines of an event stream as the SDK can read them.
+    """The lines of an event stream in a form the SDK can read.
 
-    Its own reader breaks lines at signs that a text may hold, and takes every field but `data` for JSON.
+    Its own reader splits at characters that a text may contain, and parses every field except `data` as JSON.
     """
     lines = Lines()
     async for chunk in response.aiter_bytes():
@@ -261,7 +261,7 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def _variable(key: str | None) -> str:
-    """The variable that the SDK has taken its key from."""
+    """The variable the SDK took its key from."""
     return "GOOGLE_API_KEY" if key and key == setting("GOOGLE_API_KEY") else "GEMINI_API_KEY"
 
 
@@ -274,7 +274,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         http = import_module("httpx2")
     except ImportError:
         http = import_module("httpx")
-    limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # how many runs there are is not its call
+    limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # runs are limited elsewhere
     hooks = {"request": [_bound], "response": [_remember]}
     connections = http.AsyncClient(timeout=None, follow_redirects=True, limits=limits, event_hooks=hooks)
     options: dict[str, Any] = {"httpx_async_client": connections}
@@ -285,7 +285,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     try:
         beta: Any = {**options, "api_version": "v1beta"}
         client: Any = None if vertex else genai.Client(api_key=key, http_options=beta)
-        if client is None or client.vertexai:  # its versions have other names
+        if client is None or client.vertexai:  # Vertex names its versions differently
             beta.pop("api_version")
             client = genai.Client(vertexai=True, api_key=key, http_options=beta, **_place(vertex=vertex, key=key))
     except ValueError as error:
@@ -298,7 +298,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
 
 
 def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
-    """Project and location, for the string that asks for Vertex AI; a key of Vertex AI needs neither."""
+    """Project and location for a `vertex:` model; a Vertex AI key needs neither."""
     if not vertex or key is not None:
         return {}
     project = setting("GOOGLE_CLOUD_PROJECT")
@@ -308,7 +308,7 @@ def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
 
 
 def _choice(choice: str, *, held: bool) -> dict[str, Any]:
-    """The mode of function calling; `held`: the model may write only calls that fit their schemas."""
+    """The function calling mode; with `held`, the schemas of calls are enforced."""
     modes = {"auto": "VALIDATED" if held else "AUTO", "required": "ANY", "none": "NONE"}
     if choice in modes:
         return {"mode": modes[choice]}
@@ -341,7 +341,7 @@ class _Reader:
         self._why = ""
         self._grounds: Any = None
         self._texts: list[str] = []
-        """The pieces of the visible text, in which citations have their places."""
+        """The pieces of the visible text; citations point into it."""
 
     def read(self, chunk: GenerateContentResponse) -> Iterable[Delta]:
         if "model" not in self._reply.info:  # every chunk repeats it
@@ -366,7 +366,7 @@ class _Reader:
                 self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
 
     def finish(self) -> Iterable[Delta]:
-        """Without a reason to stop, the connection was dropped."""
+        """The end of the reply; nothing without a finish reason, because then the connection was dropped."""
         if self._reason is None:
             return
         if self._reason in _BROKEN and not self._reply.calls:
@@ -380,7 +380,7 @@ class _Reader:
         call = part.function_call
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
-            self._reply.silent = False  # of the provider's own tools: it goes back as it came
+            self._reply.silent = False  # from the provider's own tools: sent back unchanged
             yield kept(VENDOR, {"on": "part", "part": own}, text=self._reply.text, calls=self._reply.calls)
             return
         if signature is not None:
@@ -406,7 +406,7 @@ class _Reader:
 
 
 def _dumped(part: Part) -> dict[str, Any]:
-    """A part that is neither text nor a call, as it is sent back; empty for one that is only a signature."""
+    """A part that is neither text nor a call, in the form to send back; empty if it is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
 
@@ -433,7 +433,7 @@ def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
 
 
 def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote is in the text. Google counts bytes, in its own part: what does not fit is looked up."""
+    """Where a quote is in the text. Google counts bytes within a part: if that does not fit, the text is searched."""
     if not quote:
         return None, None
     end = count(segment, "end_index")

@@ -49,7 +49,7 @@ _REASONS = {
     "error": "error",
     "insufficient_system_resource": "error",
     "abort": "aborted",
-    # What stands behind a gateway is passed on in its own words.
+    # Gateways pass on the words of the provider behind them.
     "eos_token": "end_turn",
     "stop_sequence": "end_turn",
     "tool_use": "tool_use",
@@ -70,7 +70,7 @@ class OpenAIChatModel(OpenAIModel):
 
     `host` names a server of the table of hosts (`groq`, `ollama`), with its address, key variable and quirks. The key
     is `api_key`, else the host's own from the environment: OPENAI_API_KEY where no host is named. With a `base_url`
-    that is not the host's own, no key is taken from the environment. `client` is an `AsyncOpenAI` of your own, for one
+    that is not the host's own, no key is taken from the environment. `client` is your own `AsyncOpenAI`, for one
     event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
@@ -134,24 +134,24 @@ class OpenAIChatModel(OpenAIModel):
         return merged(body, request.extras)
 
     def _chosen(self, request: ModelRequest, body: dict[str, Any]) -> str:
-        """The tool choice to send. Where thinking takes none but auto, thinking or the choice gives way."""
+        """The tool choice to send. If thinking allows only "auto", either thinking or the choice gives way."""
         choice = sent_choice(request)
         if choice == "auto" or not self._quirks.thinking_switch:
             return choice
         if not request.tools:
-            return "auto"  # in a last call: what is called all the same does not run
+            return "auto"  # in a last call: a tool that is called anyway does not run
         body["thinking"] = _OFF
         if request.reasoning not in (None, "none"):
             self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
         return choice
 
     def _reasoning(self, request: ModelRequest) -> str | None:
-        """The effort to ask for. Where tools and reasoning are refused together, reasoning gives way."""
+        """The effort to ask for. If tools and reasoning are refused together, reasoning gives way."""
         quirks, effort = self._quirks, request.reasoning
         if not defined(request) or not matches(quirks.plain_tools, self.name):
             return effort
         if effort_for(quirks, self.name, "none") != "none":
-            return effort  # it cannot be told not to reason: what the endpoint says to that is passed on
+            return effort  # reasoning cannot be turned off: the endpoint decides
         if effort not in (None, "none"):
             self._leave_out(
                 "does not reason in a request with tools: chat completions refuse both together. "
@@ -191,7 +191,7 @@ def _choice(choice: str, *, named: bool) -> Any:
 
 
 def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    """How the server is held to an output schema, as far as it can be."""
+    """The output format field, as far as the server can enforce a schema."""
     if quirks.schema == "words":
         return {}
     if quirks.schema == "json":
@@ -254,17 +254,17 @@ class _Reader:
             self._reply.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             self._usage = _usage(used)
-            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # of OpenRouter
+            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
-                continue  # a second answer that nobody asked for
+                continue  # a second answer, which was not requested
             yield from self._delta(choice.get("delta") or {})
             if choice.get("logprobs"):
                 self._reply.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:
-        """A server that never says [DONE] has given its reason at least; without that, the connection was dropped."""
+        """The end for a server that never sends [DONE]; without a finish reason the connection was dropped."""
         if self._reason is not None:
             yield from self._end()
 
@@ -288,7 +288,7 @@ class _Reader:
         self._cites += [_citation(annotation) for annotation in delta.get("annotations") or ()]
 
     def _parts(self, parts: list[Any]) -> Iterable[Delta]:
-        """Content in parts, as some servers send thoughts and text apart."""
+        """Content in parts: some servers send thoughts and text separately."""
         for part in parts:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else ():
@@ -297,7 +297,7 @@ class _Reader:
                 yield self._reply.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
-        """A fragment. Some servers give every call the index 0, or none, or no id."""
+        """The delta of a fragment. Some servers give every call the index 0, or no index, or no id."""
         function = fragment.get("function") or {}
         call_id, name, given = (
             str(fragment.get("id") or ""),
@@ -321,10 +321,10 @@ class _Reader:
         if self._reply.ended:
             return
         if self._thoughts and self._echo:
-            if "reasoning_details" in self._thoughts:  # they hold the text as well
+            if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
             yield kept(VENDOR, self._thoughts, text=0, calls=0)
-        if self._cites:  # the text holds what is sent back
+        if self._cites:  # the text alone is sent back
             yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
         stop = self._reply.stop(self._reason, _REASONS)
         yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
@@ -334,7 +334,7 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     prompt, completion = count(given, "prompt_tokens"), count(given, "completion_tokens")
     reasoning = count(given, "completion_tokens_details", "reasoning_tokens")
     if reasoning and count(given, "total_tokens") == prompt + completion + reasoning:
-        completion += reasoning  # a server that counts them apart
+        completion += reasoning  # this server counts them separately
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -26,9 +27,6 @@ from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
     from openai import AsyncOpenAI
 
 __all__ = ["OpenAIModel"]
@@ -109,7 +107,7 @@ class OpenAIModel(VendorModel):
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
-    """The host behind an address: your own client may lead to Azure, OPENAI_BASE_URL anywhere."""
+    """The host behind an address: your own client may point to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
         return azure
@@ -179,7 +177,7 @@ def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: d
     check_url(endpoint)
     token = None
     if key is None and base_url is None:
-        key = setting(host.key)  # an endpoint from the environment is as much the user's as the key
+        key = setting(host.key)  # both the endpoint and the key come from the user's environment
         token = None if key else setting("AZURE_OPENAI_AD_TOKEN")
     if key is None and token is None:
         key = own_key(host, endpoint, None)
@@ -192,7 +190,7 @@ def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: d
 
 
 def _mantle() -> str:
-    """Where Bedrock serves models that are not Claude, by chat completions."""
+    """Where Bedrock serves models other than Claude, by chat completions."""
     region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
     if region is None:
         raise ConfigurationError("Bedrock needs a region: set the environment variable AWS_REGION")

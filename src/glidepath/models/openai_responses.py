@@ -125,11 +125,11 @@ class _Reader:
         self._faults = faults
         self._refused = False
         self._written: dict[int, int] = {}
-        """Characters of arguments so far, by the place of the call."""
+        """Characters of arguments so far, by the index of the call."""
         self._spoken: set[Any] = set()
-        """The places whose text has come in pieces."""
+        """The items whose text came in pieces."""
         self._starts: dict[Any, int] = {}
-        """Where the text of each place begins."""
+        """Where the text of each item begins."""
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
@@ -159,7 +159,7 @@ class _Reader:
             raise self._faults.refusal(None, event)
 
     def finish(self) -> Iterable[Delta]:
-        """Nothing: without its last event a response is not complete."""
+        """Nothing: a response without its last event is incomplete."""
         return ()
 
     def _said(self, event: Mapping[str, Any]) -> Delta:
@@ -184,7 +184,7 @@ class _Reader:
         if item.get("type") == "function_call":
             yield from self._opened(index, item)
             rest = (item.get("arguments") or "")[self._written[index] :]
-            if rest:  # it came at once, and not in pieces
+            if rest:  # it came all at once
                 self._written[index] += len(rest)
                 yield ToolCallDelta(index=index, arguments=rest)
         elif item.get("type") == "message":
@@ -192,7 +192,7 @@ class _Reader:
         elif item.get("type"):  # reasoning, and the provider's own tools: they go back as they came
             self._reply.silent = False
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
-                self._reply.searches += 1  # opening a page that was found costs nothing
+                self._reply.searches += 1  # opening a page it found is free
             item = {key: value for key, value in item.items() if value is not None}
             yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
 
@@ -207,7 +207,7 @@ class _Reader:
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
             cites += [_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
-        if cites:  # the text holds what is sent back
+        if cites:  # the text alone is sent back
             yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
@@ -224,7 +224,7 @@ class _Reader:
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")
             stop = self._reply.stop(reason, _INCOMPLETE)
-            stop = "max_tokens" if stop == "other" else stop  # whatever cut it, it is cut
+            stop = "max_tokens" if stop == "other" else stop  # cut for an unknown reason is still cut
         elif self._refused:
             stop = "refusal"
         yield from self._reply.end(stop, None if usage is None else _usage(usage))

@@ -40,7 +40,6 @@ __all__ = [
     "read_journal",
     "refuse_unfinished",
     "repair",
-    "show",
     "stop",
 ]
 
@@ -77,11 +76,6 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
 async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entry]:
     """What is in the store, the last written first; child sessions only when asked for."""
     return [entry async for entry in each_session(store, roots=not children)]
-
-
-async def show(store: SessionStore, session_id: str) -> StoredJournal:
-    """One journal, read and verified."""
-    return await read_journal(store, session_id)
 
 
 async def stop(store: SessionStore, session_id: str, reason: str = "") -> None:

@@ -7,9 +7,9 @@ put into a commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from glidepath.errors import StoreError, told
 from glidepath.sessions.answer import FAREWELL, called, heard
@@ -18,9 +18,6 @@ from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["Items", "JournalWriter", "claim_session"]
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
@@ -17,12 +17,9 @@ from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
-from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, PostgresRow, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
-
-if TYPE_CHECKING:
-    from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
 __all__ = ["PostgresStore", "make_tables"]
 

@@ -8,7 +8,7 @@ run is over. Without a store there is no scribe, and none of this happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
@@ -30,10 +30,7 @@ from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from glidepath.ledger import Meter
-    from glidepath.run import Run
     from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["blob", "entry_in"]
 

@@ -19,11 +19,9 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, NoReturn
 
 MAIN = "__glidepath_main__"
 """What the caller's main script is called here, so that its `if __name__ == "__main__"` stays false."""

@@ -210,54 +210,47 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
-    def renamed(self, name: str) -> Tool:
-        """The same tool under another name."""
-        check_name(name)
-        spec = ToolSpec(name, self.description, self.parameters)
-        origins = (name,) if self.untrusted else ()
-        other = self._bound_by(self._binder.named(name), name=name, spec=spec, origins=origins)
+    def _with(self, **changes: object) -> Tool:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
+    def _distinct(self, **changes: object) -> Tool:
+        """The same tool with changes that make it another one: it has its own breaker."""
+        other = self._with(**changes)
         other.__dict__.pop("breaker", None)
         return other
 
+    def renamed(self, name: str) -> Tool:
+        """The same tool under another name."""
+        check_name(name)
+        spec = _wire.replace(self.spec, name=name)
+        origins = (name,) if self.untrusted else ()
+        return self._distinct(name=name, spec=spec, origins=origins).checked_by(self._binder.named(name))
+
     def checked_by(self, binder: Binder) -> Tool:
         """The same tool, its arguments checked by another binder."""
-        return self._bound_by(binder)
-
-    def _bound_by(self, binder: Binder, **changes: object) -> Tool:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind, **changes)
-        if "bind" in other.__dict__:
-            other.__dict__["bind"] = binder.bind
-        return other
+        short = {"bind": binder.bind} if "bind" in self.__dict__ else {}
+        return self._with(_binder=binder, _bind=binder.bind, **short)
 
     def asking_back(self) -> Tool:
         """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, asks_back=True)
-        return other
+        return self._with(asks_back=True)
 
     def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
         """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
 
         `hands` are tools that it alone may call. Each step of it runs in its own task.
         """
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
-        return other
+        return self._with(makes_calls=True, hands=tuple(hands), isolation="task")
 
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, overlaps=True)
-        return other
+        return self._with(overlaps=True)
 
     def answering(self, run: Runner) -> Tool:
         """The same tool with another body, such as the answers of a recorded run."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
-        other.__dict__["deps_type"] = None
-        other.__dict__.pop("breaker", None)
-        return other
+        return self._distinct(_run=run, isolation="inline", wants_context=True, plain=False, deps_type=None)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the plain function, as if it were not a tool."""
@@ -266,11 +259,8 @@ class Tool:
     def __get__(self, instance: object, owner: type | None = None) -> Tool:
         if instance is None or not self._unbound:
             return self
-        bound = object.__new__(type(self))
-        bound.__dict__.update(self.__dict__)
-        bound.__dict__["_unbound"] = False
-        bound.__dict__.pop("breaker", None)  # it is about another object
-        bound._take(self.fn.__get__(instance, owner))
+        bound = self._distinct(_unbound=False)
+        bound._take(self.fn.__get__(instance, owner))  # noqa: SLF001 - a copy of this object
         return bound
 
     def __setattr__(self, name: str, _value: object) -> None:
@@ -313,7 +303,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | C
 
 
 def _tell_of_gaps(made: Tool, signature: Signature) -> None:
-    """A model can only use a tool well that it is told about: what is missing is logged, once for each function."""
+    """Log, once for each function, what the model is not told about a tool."""
     where = (getattr(made.fn, "__module__", ""), getattr(made.fn, "__qualname__", made.name))
     gaps = [f"parameter {name!r} has no annotation" for name in signature.unannotated]
     if not made.description:

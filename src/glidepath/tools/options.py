@@ -53,28 +53,12 @@ class ToolOptions(RunOptions, total=False):
     description: str | None
 
 
-_DEFAULTS: Mapping[str, Any] = {
-    "name": None,
-    "description": None,
-    "exclusive": False,
-    "parallel_safe": False,
-    "counts_toward_limit": True,
-    "votes_on_termination": True,
-    "terminal": False,
-    "idempotent": False,
-    "read_only": False,
-    "consequential": False,
-    "untrusted": False,
-    "polling": False,
-    "timeout": None,
-    "max_result_chars": None,
-    "aborts_siblings_on_error": False,
-    "requires_approval": False,
-    "approval_reason": None,
-    "isolation": None,
-    "sandbox": None,
-    "strict": None,
+_FLAGS: Mapping[str, bool] = {
+    **dict.fromkeys(("exclusive", "parallel_safe", "terminal", "idempotent", "read_only", "consequential"), False),
+    **dict.fromkeys(("untrusted", "polling", "aborts_siblings_on_error", "requires_approval"), False),
+    **dict.fromkeys(("counts_toward_limit", "votes_on_termination"), True),
 }
+_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(ToolOptions.__annotations__), **_FLAGS}
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,8 +69,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(_DEFAULTS)}"
             raise ConfigurationError(f"unknown tool option {name!r}: {hint}")
     given = {**_DEFAULTS, **options}
-    for name, default in _DEFAULTS.items():
-        if isinstance(default, bool) and not isinstance(given[name], bool):
+    for name in _FLAGS:
+        if not isinstance(given[name], bool):
             raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
     if given["read_only"] and given["consequential"]:
         raise ConfigurationError(

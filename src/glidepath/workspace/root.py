@@ -58,27 +58,25 @@ class Workspace:
     @contextmanager
     def file(self, path: str) -> Iterator[int]:
         """An open descriptor of a regular file, for reading; raises `ToolError` for everything else."""
-        with self._parent(path) as (folder, name):
-            try:
-                found = os.open(name or ".", _FILE, dir_fd=folder)
-            except OSError as error:
-                raise _error(path, error) from None
-            try:
-                kind = os.fstat(found).st_mode
-                if stat.S_ISDIR(kind):
-                    raise ToolError(f"{path} is a folder: use list")
-                if not stat.S_ISREG(kind):
-                    raise ToolError(f"{path} is not a regular file")
-                yield found
-            finally:
-                os.close(found)
+        with self._opened(path, _FILE) as found:
+            kind = os.fstat(found).st_mode
+            if stat.S_ISDIR(kind):
+                raise ToolError(f"{path} is a folder: use list")
+            if not stat.S_ISREG(kind):
+                raise ToolError(f"{path} is not a regular file")
+            yield found
 
     @contextmanager
     def folder(self, path: str) -> Iterator[int]:
         """An open descriptor of a folder."""
-        with self._parent(path) as (above, name):
+        with self._opened(path, _FOLDER) as found:
+            yield found
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        with self._parent(path) as (folder, name):
             try:
-                found = os.open(name or ".", _FOLDER, dir_fd=above)
+                found = os.open(name or ".", flags, dir_fd=folder)
             except OSError as error:
                 raise _error(path, error) from None
             try:
@@ -155,7 +153,7 @@ class Workspace:
                     names.append(step)
             if writing and name:
                 self._refuse_target(folders, names, name)
-            yield (folders[-1], name) if name else (folders[-1], "")
+            yield folders[-1], name
         finally:
             for folder in folders:
                 os.close(folder)
@@ -283,15 +281,10 @@ def _link(name: str, folder: int) -> str | None:
 
 
 def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
-    if make:
-        with contextlib.suppress(FileExistsError):
-            try:
-                os.mkdir(name, dir_fd=folder)
-            except FileExistsError:
-                raise
-            except OSError as error:
-                raise _error(path, error) from None
     try:
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         raise _error(path, error) from None

@@ -138,22 +138,20 @@ def _own_home() -> str:
 
 
 def find_sandbox() -> Bubblewrap | None:
-    """The sandbox of this machine, tried out; None when there is none or it may not be used here."""
+    """The sandbox of this machine, tried out; None if it has none, or none that works."""
     return look_for_sandbox()[0]
 
 
 def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
-    """The sandbox of this machine, tried out, or why there is none."""
+    """The sandbox of this machine, tried out, or None and the reason."""
     program = shutil.which("bwrap", path=search_path)
     if program is None:
         return None, "bubblewrap is not installed"
     machine = platform.machine()
     filters = filter_program(machine)
     if filters is None:
-        return (
-            None,
-            f"there is no filter for system calls on {machine or 'this machine'}, only on {', '.join(MACHINES)}",
-        )
+        known = ", ".join(MACHINES)
+        return None, f"there is no filter for system calls on {machine or 'this machine'}, only on {known}"
     sandbox = Bubblewrap(program)
     job = {
         "words": sandbox.wrap(_PROBE, Path("/usr")),

@@ -32,9 +32,9 @@ from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 __all__ = ["NO_SANDBOX", "SANDBOXED", "ShellLimits", "described", "run_command"]
 
 NO_SANDBOX = "no sandbox: the command runs as you"
-"""What a person is told wherever it matters."""
+"""What a person is told about a command without a sandbox."""
 SANDBOXED = "sandboxed: no network, writes only in the workspace"
-"""What a person is told otherwise."""
+"""What a person is told about a command in one."""
 
 MOST_OUTPUT = 64_000
 _MOST_COMMAND = 100_000
@@ -87,8 +87,8 @@ async def run_command(
     boxed = None
     if isinstance(sandbox, Sandbox) and before is not None:
         boxed = _boxed(workspace, sandbox, command, before)
-    plain = None if isinstance(sandbox, Sandbox) else sandbox
-    job = _job(workspace, plain, command, home, limits, before) if boxed is None else _boxed_job(boxed, limits)
+    closed = boxed if isinstance(sandbox, Sandbox) else sandbox
+    job = _job(workspace, closed, command, home, limits, before)
     flight = _Flight(job, () if boxed is None else boxed.pass_fds)
     try:
         stopped = await flight.fly(seconds)
@@ -123,62 +123,52 @@ def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: Survey)
     return sandbox.enter(["/bin/sh", "-c", command], cwd=workspace.root, binds=binds, env={"NO_COLOR": "1"})
 
 
-def _boxed_job(boxed: Boxed, limits: ShellLimits) -> dict[str, Any]:
-    return {
-        "words": boxed.words,
-        "cwd": "/",
-        "env": {**boxed.env, _warden.MARK: secrets.token_hex(16)},
-        "home": None,
-        "filter": None,
-        "grace": _GRACE,
-        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
-    }
-
-
 def _job(
     workspace: Workspace,
-    sandbox: Bubblewrap | None,
+    sandbox: Bubblewrap | Boxed | None,
     command: str,
     home: Path | None,
     limits: ShellLimits,
     before: Survey | None,
 ) -> dict[str, Any]:
-    root = workspace.root
-    words = ["/bin/sh", "-c", command]
-    filters = None
-    if sandbox is not None and before is not None:
+    """What the warden is told."""
+    # Nothing of our environment: no keys, no tokens.
+    environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
+    if home is not None:
+        environment["HOME"] = str(home)
+    job: dict[str, Any] = {
+        "words": ["/bin/sh", "-c", command],
+        "cwd": str(workspace.root),
+        "env": environment,
+        "home": None,
+        "filter": None,
+        "grace": _GRACE,
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
+    }
+    if isinstance(sandbox, Boxed):
+        job.update(words=sandbox.words, cwd="/", env=dict(sandbox.env))
+    elif sandbox is not None and before is not None:
         program = filter_program(platform.machine())
         if program is None:
             raise ToolError(f"there is no filter for system calls on {platform.machine()}: no sandbox can be used here")
-        filters = program.hex()
-        words = sandbox.wrap(
+        job["filter"] = program.hex()
+        job["words"] = sandbox.wrap(
             command,
-            root,
+            workspace.root,
             fixed=before.fixed,
             readonly=before.readonly,
             writable=before.writable,
             home=None if home is None else str(home),
             processes=limits.processes * 4,  # it counts threads, too: this one is for bombs, the warden's for the limit
         )
-    # Nothing of our environment: no keys, no tokens.
-    environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
-    environment[_warden.MARK] = secrets.token_hex(16)
-    if home is not None:
-        environment["HOME"] = str(home)
-    empty = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
-    return {
-        "words": words,
-        "cwd": str(root),
-        "env": environment,
-        "home": empty if home is None and sandbox is None else None,
-        "filter": filters,
-        "grace": _GRACE,
-        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
-    }
+    elif home is None:
+        job["home"] = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
+    job["env"][_warden.MARK] = secrets.token_hex(16)
+    return job
 
 
 async def _aside(work: Callable[[], Any]) -> Any:
-    """Do it on a thread and wait for its end, even if cancelled."""
+    """Do the work on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
@@ -186,7 +176,7 @@ async def _aside(work: Callable[[], Any]) -> Any:
 
 
 async def _through(work: Coroutine[Any, Any, None]) -> None:
-    """Await something that has to be finished; a cancellation continues afterwards."""
+    """Await something to its end; a cancellation takes effect afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -229,11 +219,10 @@ class _Flight:
                 start_new_session=True,
                 pass_fds=(write, *self._pass_fds),
             )
-        except OSError as error:
+        except BaseException as error:
             os.close(read)
-            raise ToolError(f"no process could be started for the command: {error}") from error
-        except BaseException:
-            os.close(read)
+            if isinstance(error, OSError):
+                raise ToolError(f"no process could be started for the command: {error}") from error
             raise
         finally:
             os.close(write)
@@ -293,9 +282,7 @@ class _Report:
         data = os.read(self._descriptor, _CHUNK)
         self._data += data
         if not data:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._over.set()
+            self.give_up()
 
     @property
     def ended(self) -> bool:
@@ -316,10 +303,9 @@ class _Report:
 
     def read(self) -> dict[str, Any]:
         try:
-            said: dict[str, Any] = json.loads(self._data or b"{}")
+            return json.loads(self._data or b"{}")  # type: ignore[no-any-return]
         except ValueError:
             return {}
-        return said
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> None:

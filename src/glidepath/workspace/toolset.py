@@ -44,10 +44,9 @@ def workspace_tools(
     afterwards; `shell_home` names another one, which in the sandbox can be read but not written. With a
     `glidepath.sandbox.Sandbox` a command sees only what that names and the workspace, and reaches the hosts it lists.
     """
-    wanted = list(names)
     makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
     made = []
-    for name in wanted:
+    for name in names:
         if name == "shell":
             made.append(_shell(workspace, sandbox, shell_approval, shell_home, shell_limits))
         elif name in makers:
@@ -108,14 +107,8 @@ def _grep(workspace: Workspace) -> Tool:
         ignore_case: bool = False,
     ) -> str:
         """Find the lines that match a pattern in a file, or in all files below a folder."""
-        values = {
-            "root": str(workspace.root),
-            "pattern": pattern,
-            "path": path,
-            "glob": glob,
-            "ignore_case": ignore_case,
-        }
-        return str(await run(values, context))
+        values = {"pattern": pattern, "path": path, "glob": glob, "ignore_case": ignore_case}
+        return str(await run({"root": str(workspace.root), **values}, context))
 
     return tool(grep, read_only=True, untrusted=True, idempotent=True, timeout=_GREP_SECONDS)
 
@@ -150,11 +143,13 @@ def _shell(
 ) -> Tool:
     if not isinstance(choice, Bubblewrap | Sandbox) and choice not in ("auto", "require", "off"):
         raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
-    sandbox: Bubblewrap | Sandbox | None
-    sandbox, missing = (choice, "") if isinstance(choice, Bubblewrap | Sandbox) else (None, "it is switched off")
+    sandbox: Bubblewrap | Sandbox | None = None
+    missing = "it is switched off"
     if isinstance(choice, Sandbox):
         sandbox = _closed_shell(choice, workspace, home)
-    if choice in ("auto", "require"):
+    elif isinstance(choice, Bubblewrap):
+        sandbox = choice
+    elif choice != "off":
         sandbox, missing = look_for_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
         why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
