@@ -17,9 +17,9 @@ __all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_opti
 
 Isolation = Literal["inline", "thread", "process"]
 
-FOREVER = 1e300  # seconds or characters: what nobody can count
+FOREVER = 1e300  # seconds or characters that count as infinite
 _NAME = re.compile(r"[a-zA-Z0-9_./:-]{1,128}")
-"""Adapters send a provider the name it takes: see `glidepath.models.names`."""
+"""Adapters translate names for each provider: see `glidepath.models.names`."""
 _ISOLATIONS = ("inline", "thread", "process")
 
 
@@ -62,7 +62,7 @@ _DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(ToolOptions.__annotations__), **
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options, defaults filled in; raises `ConfigurationError` naming the option that is wrong and the fix."""
+    """All options with defaults filled in; raises `ConfigurationError` naming the wrong option and the fix."""
     for name in options:
         if name not in _DEFAULTS:
             meant = closest(name, _DEFAULTS)
@@ -86,7 +86,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("description", "approval_reason"):
         _check_text(name, given[name])
     timeout, most = given["timeout"], given["max_result_chars"]
-    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # NaN is not, either
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # also rejects NaN
         raise ConfigurationError(
             f"timeout: expected a finite number of seconds above 0, or None for no timeout, got {shown(timeout, 100)}"
         )
@@ -95,7 +95,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     if given["sandbox"] is not None:
-        from glidepath.sandbox.policy import Sandbox  # few have one
+        from glidepath.sandbox.policy import Sandbox  # few tools have one
 
         if not isinstance(given["sandbox"], Sandbox):
             raise ConfigurationError(f"sandbox: expected a glidepath.sandbox.Sandbox, got {given['sandbox']!r:.80}")
@@ -109,7 +109,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_name(name: object) -> None:
-    """Reject a name that cannot be typed, or that hides something."""
+    """Reject a name that cannot be typed or contains invisible characters."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         given = shorten(repr(name), 100)
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")

@@ -1,4 +1,4 @@
-"""Commands: in a sandbox where there is one, held to limits, and with nothing of them left running.
+"""Shell commands: in a sandbox if there is one, within limits, with nothing left running.
 
 A command is started by a warden (`_warden.py`), a process of ours that adopts whatever the command leaves behind and
 kills it when the command ends, takes too long, or the run is stopped.
@@ -81,7 +81,7 @@ async def run_command(
     if len(command.encode(errors="replace")) > _MOST_COMMAND:
         raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
     if sandbox is not None:
-        not_the_whole_system(workspace.root)  # before the survey, which would take minutes there
+        not_the_whole_system(workspace.root)  # before the survey, which would take minutes
     limits = ShellLimits() if limits is None else limits
     before = None if sandbox is None else await _aside(lambda: survey(workspace))
     boxed = None
@@ -131,7 +131,7 @@ def _job(
     limits: ShellLimits,
     before: Survey | None,
 ) -> dict[str, Any]:
-    """What the warden is told."""
+    """The job for the warden."""
     # Nothing of our environment: no keys, no tokens.
     environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
     if home is not None:
@@ -159,7 +159,7 @@ def _job(
             readonly=before.readonly,
             writable=before.writable,
             home=None if home is None else str(home),
-            processes=limits.processes * 4,  # it counts threads, too: this one is for bombs, the warden's for the limit
+            processes=limits.processes * 4,  # it also counts threads: it stops fork bombs, the warden keeps the limit
         )
     elif home is None:
         job["home"] = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
@@ -200,7 +200,7 @@ class _Flight:
         self.left = 0
 
     async def fly(self, seconds: float) -> str:
-        """Run it; why it was stopped, if it was."""
+        """Run it; returns why it was stopped, if it was."""
         if not sys.executable:
             raise ToolError("no process could be started: the path of the Python interpreter is unknown")
         read, write = os.pipe()
@@ -233,7 +233,7 @@ class _Flight:
             assert process.stdin is not None  # noqa: S101 - for the type checker
             process.stdin.write(json.dumps(self._job).encode())
             process.stdin.close()
-            # The report ends when the warden does; the output may not, when something that was not killed holds it.
+            # The report ends with the warden; the output may not, if a process that survived holds it open.
             if not await report.within(seconds):
                 late = True
                 _send(process, signal.SIGTERM)
@@ -250,12 +250,12 @@ class _Flight:
         return said.get("stopped") or ""
 
     async def _land(self, process: asyncio.subprocess.Process, report: _Report, draining: asyncio.Future[None]) -> None:
-        """Nothing of the command is left when this returns, as far as we can."""
+        """Clean up, so that nothing of the command is left, as far as possible."""
         if not report.ended:
             _send(process, signal.SIGUSR1)
             await report.within(_WARDEN_SECONDS)
             report.give_up()
-        if not report.read():  # its warden was killed: look for what has inherited the command's mark
+        if not report.read():  # its warden was killed: look for processes with the command's mark
             _send(process, signal.SIGKILL)
             _warden.sweep(self._job["env"][_warden.MARK])
             if self._job["home"] is not None:
@@ -268,7 +268,7 @@ class _Flight:
 
 
 class _Report:
-    """What the warden writes at its end; the end of the pipe is the end of the warden."""
+    """The warden's last report; the pipe ends when the warden does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -289,7 +289,7 @@ class _Report:
         return self._over.is_set()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for the end; False when it did not come in time."""
+        """Wait for the end; False if it did not come in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
