@@ -35,7 +35,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--min-cost", metavar="USD", help="whose last run cost at least this")
     group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
     group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
-    group.add_argument("--children", action="store_true", help="also the sessions of child agents")
+    group.add_argument("--children", action="store_true", help="include the sessions of child agents")
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:

@@ -62,7 +62,7 @@ def default_file() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            f"the user's data folder is found by platformdirs: {install_line('cli')}, or name a file"
+            f"platformdirs is needed to find your data folder: {install_line('cli')}, or name the store's file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
 

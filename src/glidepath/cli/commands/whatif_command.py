@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from glidepath.cli.shelved import add_filters
 
     parser.add_argument(
-        "place", nargs="?", metavar="STORE", help="the store: a path or an address (default: that of the settings)"
+        "place", nargs="?", metavar="STORE", help="the store: a path or an address (default: the one in the settings)"
     )
     parser.add_argument(
         "--limits",
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list every run, not only those that would have been stopped"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a run")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
     add_filters(parser)
     add_store_flags(parser)
 
