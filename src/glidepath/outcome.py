@@ -307,14 +307,7 @@ class ResultKind(str, Enum):
 
 
 UNCHECKED_NAMES = frozenset(
-    {
-        ResultKind.UNKNOWN_TOOL,
-        ResultKind.POLICY_FAILED,
-        ResultKind.WITHDRAWN,
-        ResultKind.SKIPPED,
-        ResultKind.INTERRUPTED,
-        ResultKind.CANCELLED,
-    }
+    ResultKind(kind) for kind in ("unknown_tool", "policy_failed", "withdrawn", "skipped", "interrupted", "cancelled")
 )
 """Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
