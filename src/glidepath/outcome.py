@@ -306,9 +306,7 @@ class ResultKind(str, Enum):
         return kind
 
 
-UNCHECKED_NAMES = frozenset(
-    ResultKind(kind) for kind in ("unknown_tool", "policy_failed", "withdrawn", "skipped", "interrupted", "cancelled")
-)
+UNCHECKED_NAMES = frozenset({"unknown_tool", "policy_failed", "withdrawn", "skipped", "interrupted", "cancelled"})
 """Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
 
