@@ -38,7 +38,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
-from glidepath.outcome import UNCHECKED_NAMES
+from glidepath.outcome import ResultKind
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
@@ -51,6 +51,17 @@ _LEVELS: dict[type[Event], int] = {
 }
 _ENVELOPE = ("run_id", "parent_id", "sequence", "time")
 _FORMATS = ("json", "text")
+UNCHECKED_NAMES = frozenset(
+    {
+        ResultKind.UNKNOWN_TOOL,
+        ResultKind.POLICY_FAILED,
+        ResultKind.WITHDRAWN,
+        ResultKind.SKIPPED,
+        ResultKind.INTERRUPTED,
+        ResultKind.CANCELLED,
+    }
+)
+"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
 
 class LogObserver(Plugin):

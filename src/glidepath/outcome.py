@@ -306,10 +306,6 @@ class ResultKind(str, Enum):
         return kind
 
 
-UNCHECKED_NAMES = frozenset({"unknown_tool", "policy_failed", "withdrawn", "skipped", "interrupted", "cancelled"})
-"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
-
-
 class Spend(Value, frozen=True, kw_only=True):
     """What one model, tool or child cost."""
 
