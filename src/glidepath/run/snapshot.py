@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -84,19 +85,31 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
-def _copied(value: object) -> Any:
-    """A field as a snapshot has it: a value that nobody changes."""
-    if value.__class__ is frozenset:
-        return tuple(sorted(value))
-    if value.__class__ is list:
-        return tuple(value)
-    return dict(value) if value.__class__ in (dict, MappingProxyType) else value
+_NAMES = tuple([name for names in KEPT.values() for name in names])
+_VALUES = attrgetter(*[f"{part}.{name}" for part, names in KEPT.items() for name in names])
+
+
+def _sorted(value: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(sorted(value))
+
+
+_COPIES: Mapping[type, Callable[[Any], Any]] = {frozenset: _sorted, list: tuple, dict: dict, MappingProxyType: dict}
+"""How a field becomes a value that nobody changes; whatever is of another class is one."""
+
+
+def _kept(run: Run) -> dict[str, Any]:
+    """The fields of the run's parts, as a snapshot has them."""
+    fields: dict[str, Any] = {}
+    for name, value in zip(_NAMES, _VALUES(run), strict=True):
+        copied = _COPIES.get(value.__class__)
+        fields[name] = value if copied is None else copied(value)
+    return fields
 
 
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter, spend = run.meter, run.spend
-    fields = {name: _copied(getattr(getattr(run, part), name)) for part, names in KEPT.items() for name in names}
+    fields = _kept(run)
     number = run.voice.peek_number()
     if ending is not None:
         for name in _TOLD:
