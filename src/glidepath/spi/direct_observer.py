@@ -1,20 +1,39 @@
-"""What an observer of the house may promise, so that telling it costs less. Not for plugins of others."""
+"""A cheaper way to notify built-in observers. Not for third-party plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from glidepath.events import Event
 
-__all__ = ["DirectObserver"]
+__all__ = ["DirectObserver", "is_unreal", "unreal"]
+
+_UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
+
+
+@contextmanager
+def unreal() -> Iterator[None]:
+    """Runs that begin in here are replayed or simulated: they spend nothing, and nobody outside is told of them."""
+    token = _UNREAL.set(True)
+    try:
+        yield
+    finally:
+        _UNREAL.reset(token)
+
+
+def is_unreal() -> bool:
+    """Whether a run that begins now is replayed or simulated."""
+    return _UNREAL.get()
 
 
 class DirectObserver:
-    """An observer with a handler for each kind of event, which can be called without protection from it."""
+    """An observer with one handler per kind of event, from which a run needs no protection."""
 
     def _observer_of(self, kind: type[Event]) -> Callable[[Any], object] | None:  # noqa: ARG002 - for others to use
-        """What to call for events of this kind: it never causes an event or starts a run. None: `event_observer`."""
+        """The handler for this kind of event; it never causes an event or starts a run. None: use `event_observer`."""
         return None
 
     def _flushed(self) -> bool:
