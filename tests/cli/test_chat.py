@@ -396,3 +396,17 @@ def test_a_long_call_is_paged_in_the_chat_and_y_before_its_end_allows_nothing(tm
         assert (tmp_path / "made.txt").exists()
 
     play(tmp_path, script, "long_shell", "--sandbox", "off")
+
+
+def test_the_status_line_is_drawn_when_it_changes_and_never_lays_the_log_out(tmp_path):
+    async def script(app, pilot):
+        await pilot.pause()
+        drawn = []
+        app.query_one("#status").refresh = lambda *regions, **options: drawn.append(options)
+        app._draw()
+        assert drawn == []
+        app._hint = "something else"
+        app._draw()
+        assert drawn == [{}]
+
+    play(tmp_path, script)
