@@ -239,11 +239,12 @@ async def _delete(options: argparse.Namespace, store: SessionStore, world: World
 
 
 async def _expire(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.shelved import seconds_of
+    from glidepath.cli.shelved import seconds_of, state_of
     from glidepath.sessions.finding import expired, prune
 
     seconds = seconds_of("--older-than", options.older_than)
-    states = None if options.state == "any" else (options.state,)
+    state = state_of(options.state, "any")
+    states = None if state == "any" else (state,)
     if options.dry_run:
         found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:
