@@ -6,7 +6,7 @@
   or a time limit, is charged: the provider may have worked on it.
 - The whole reservation is released, once, whatever happened.
 - Every `BudgetReserved` has its `BudgetSettled`.
-- A crash settles nothing. The journal has the worst case since before the call went out, and whoever takes the run up
+- A crash settles nothing. The journal has the worst case since before the call went out, and the process that takes the run up
   again is charged for that (`sessions/recover.py`).
 """
 

@@ -120,12 +120,12 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
     outer: Any = None
     """The watch of the run around this one."""
     run: Any = None
-    """For whom something streams: its run, or what stands for it while a checkpoint is written."""
+    """The run that streams, or its substitute while a checkpoint is written."""
     over: bool = False
     gone: bool = False
     """The run's coroutine is being closed from outside: nothing may be awaited any more."""
     ring: Callable[[], None] | None = None
-    """Wakes whoever consumes the events; called before every wait."""
+    """Wakes the consumer of the events; called before every wait."""
     wanted: bool = False
     poked: bool = False
     poking: bool = False
