@@ -99,6 +99,7 @@ def test_an_answer_fits_a_schema_or_is_not_printed(tmp_path):
     never = glidepath("run", "go", "-m", "python:schemes:never", *argv, folder=tmp_path)
     assert never.out == ""
     assert never.code != 0
+    assert "the answer does not fit the schema: there is no JSON object in it" in never.err
     (tmp_path / "bill.json").write_text("[]")
     assert "must describe an object" in glidepath("run", "go", "-m", "python:schemes:fits", *argv, folder=tmp_path).err
 
