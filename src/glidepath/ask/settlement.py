@@ -6,16 +6,8 @@
   or a time limit, is charged: the provider may have worked on it.
 - The whole reservation is released, once, whatever happened.
 - Every `BudgetReserved` has its `BudgetSettled`.
-<<<<<<< HEAD
-- A crash settles nothing. The journal has the worst case since before the call went out, and the process that takes
-  the run up again is charged for that (`sessions/recover.py`).
-||||||| 350b8869
-- A crash settles nothing. The journal has the worst case since before the call went out, and whoever takes the run up
-  again is charged for that (`sessions/recover.py`).
-=======
 - A crash settles nothing. The journal has the worst case since before the call went out, and the run that
   takes over is charged for that (`sessions/recover.py`).
->>>>>>> main
 """
 
 from __future__ import annotations
