@@ -8,7 +8,7 @@ from textual import events as keys
 
 from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.talk import COMMANDS, Talk
-from glidepath.cli.layers import gather
+from glidepath.cli.layers import Known, gather
 from glidepath.cli.parser import make_parser
 from glidepath.cli.world import World
 
@@ -410,3 +410,13 @@ def test_the_status_line_is_drawn_when_it_changes_and_never_lays_the_log_out(tmp
         assert drawn == [{}]
 
     play(tmp_path, script)
+
+
+def test_another_model_after_the_embedded_one_has_its_tools_again(tmp_path, monkeypatch):
+    made = talk(tmp_path)
+    monkeypatch.setattr("glidepath.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
+    made._settings.known["tools"] = Known(("list",), "default")
+    made.command("/model python:flights:hello")
+    assert made.agent.config.tools == ()
+    made.command("/model python:flights:chat")
+    assert [tool.name for tool in made.agent.config.tools] == ["list"]
