@@ -285,7 +285,7 @@ class ChatApp(App[int]):
             line = self.query_one(Prompt)
             line.put_back(self._waiting)
             self._waiting.clear()
-            await self._note("(not sent: it is back in the line)")
+            await self._note("(not sent: it is back in the input line)")
         if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
