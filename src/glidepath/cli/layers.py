@@ -57,6 +57,10 @@ class LoadedSettings:
         self.trusted = trusted
         self.ignored = ignored or {}
 
+    def copy(self) -> LoadedSettings:
+        """The same settings, to be changed for one agent."""
+        return LoadedSettings(dict(self.known), self.file, found=self.found, trusted=self.trusted, ignored=self.ignored)
+
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
 

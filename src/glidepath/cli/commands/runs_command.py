@@ -272,7 +272,7 @@ async def _prune(options: argparse.Namespace, store: SessionStore, world: World)
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
-    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+    world.note(f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
     return 0
 
 
@@ -281,7 +281,7 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
 
     done = await repair(store, options.session)
     if not done.reason:
-        world.note(f"{options.session} is whole: {done.kept} commits")
+        world.note(f"{options.session} is intact: {done.kept} commits")
         return 0
     world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
     for one in done.effects:
