@@ -260,7 +260,12 @@ async def review(
     try:
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
+        if not task.done():
+            answer: object = await _stopped(task, on_stop)
+        elif task.cancelled():
+            answer = RuntimeError("the reviewer was cancelled")
+        else:
+            answer = task.exception() or task.result()
     # A verdict that came in time counts, even if everything is being stopped by then.
     interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
     verdict, warning = _accepted(answer, context.config)
@@ -294,12 +299,6 @@ async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) 
     if task.done() and not task.cancelled():
         task.exception()  # asyncio warns about exceptions that nobody has seen
     return _SILENT
-
-
-def _answer(task: asyncio.Task[Any]) -> object:
-    if task.cancelled():
-        return RuntimeError("the reviewer was cancelled")
-    return task.exception() or task.result()
 
 
 def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:

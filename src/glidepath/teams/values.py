@@ -316,15 +316,11 @@ class TeamConfig(Value, frozen=True, kw_only=True):
         return self.team_timeout if duration is None else min(self.team_timeout, duration)
 
 
-def _request_id() -> str:
-    return f"request_{os.urandom(8).hex()}"
-
-
 class TeamExecutionRequest(Value, frozen=True, kw_only=True):
     """A goal for a team. With `plan`, nothing is planned; with `plan_only`, the team plans and stops."""
 
     goal: str
-    id: str = field(default_factory=_request_id)
+    id: str = field(default_factory=lambda: f"request_{os.urandom(8).hex()}")
     roles: tuple[RoleDefinition, ...] = ()
     context: Mapping[str, str] = {}
     plan: TeamExecutionPlan | None = None

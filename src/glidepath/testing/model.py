@@ -111,7 +111,8 @@ class ScriptedModel:
         try:
             turn = await self._resolve(step, request)
             await asyncio.sleep(0)  # as a real stream does: gives others a chance to cancel
-            wait, delay = self._delays(turn)
+            delay = self._delay if turn.delay is None else turn.delay
+            wait = delay + (self._first_chunk_delay if turn.first_chunk_delay is None else turn.first_chunk_delay)
             said = 0
             for delta in self._deltas(turn):
                 await _pause(wait)
@@ -186,11 +187,6 @@ class ScriptedModel:
             if isinstance(error, AssertionError):  # an assertion about the request: a retry would not change it
                 raise ScriptError(problem) from error
             raise
-
-    def _delays(self, turn: Turn) -> tuple[float, float]:
-        delay = self._delay if turn.delay is None else turn.delay
-        first = self._first_chunk_delay if turn.first_chunk_delay is None else turn.first_chunk_delay
-        return delay + first, delay
 
     def _deltas(self, turn: Turn) -> Iterator[Delta]:
         if turn.verbatim is not None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
@@ -156,15 +157,16 @@ class Worker:
         for event in (*instance.background_thread_stop_events, timeouts):
             if event is not None:
                 self._pace.take(event)
+        register = partial(
+            dbos.DBOS.register_queue,
+            worker_concurrency=self._concurrency,
+            polling_interval_sec=self._poll,
+            on_conflict="always_update",
+        )
         for queue in queues:
-            await asyncio.to_thread(self._register, dbos, queue)
+            await asyncio.to_thread(register, queue)
         self.ledger.bell.on_queued = self._pace.ring
         self._pace.ring()
-
-    def _register(self, dbos: ModuleType, queue: str) -> None:
-        dbos.DBOS.register_queue(
-            queue, worker_concurrency=self._concurrency, polling_interval_sec=self._poll, on_conflict="always_update"
-        )
 
     def _workflow(self) -> Any:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
