@@ -18,6 +18,7 @@ from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.step_run import refused
+from glidepath.teams.supervise import wait_for_all
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
@@ -288,8 +289,6 @@ async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
 
 
 async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) -> object:
-    from glidepath.teams.supervise import wait_for_all
-
     if on_stop is not None:
         on_stop()
         await wait_for_all({task}, PATIENCE)

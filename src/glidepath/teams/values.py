@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, frozen, settle_field
@@ -234,9 +235,11 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
                     raise ConfigurationError(
                         f"TeamExecutionPlan.steps: step {step.id!r} depends on {needed!r}, which is not a step"
                     )
-        stuck = _cycle(self.steps)
-        if stuck:
-            raise ConfigurationError(f"TeamExecutionPlan.steps: these steps wait for each other: {', '.join(stuck)}")
+        try:
+            TopologicalSorter({step.id: step.depends_on for step in self.steps}).prepare()
+        except CycleError as error:
+            stuck = ", ".join(step.id for step in self.steps if step.id in error.args[1])
+            raise ConfigurationError(f"TeamExecutionPlan.steps: these steps wait for each other: {stuck}") from None
 
     def step(self, step_id: str) -> TeamStep:
         """The step with this id; raises KeyError."""
@@ -244,17 +247,6 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
             if step.id == step_id:
                 return step
         raise KeyError(step_id)
-
-
-def _cycle(steps: Iterable[TeamStep]) -> list[str]:
-    """The ids of the steps that can never start; empty when the graph has no cycle."""
-    waiting = {step.id: set(step.depends_on) for step in steps}
-    while ready := [step_id for step_id, needed in waiting.items() if not needed]:
-        for step_id in ready:
-            del waiting[step_id]
-        for needed in waiting.values():
-            needed.difference_update(ready)
-    return list(waiting)
 
 
 class TeamResourceConstraint(Value, frozen=True, kw_only=True):

@@ -20,8 +20,7 @@ from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.pace import Pace
-from glidepath.engines.dbos.store import FleetStore
-from glidepath.engines.dbos.worker_flight import WorkerFlight
+from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds

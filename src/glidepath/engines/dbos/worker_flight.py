@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.limits import Budget
 from glidepath.agent.purse import Purse
 from glidepath.engines.dbos.budget import FleetBudget
-from glidepath.engines.dbos.store import SEEN
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import CancelToken
+from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import read_journal
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from glidepath.engines.dbos.worker import Worker
     from glidepath.sessions.fold import Folded
 
-__all__ = ["HANDED_OVER", "WorkerFlight"]
+__all__ = ["HANDED_OVER", "FleetStore", "WorkerFlight"]
 
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
@@ -32,6 +33,18 @@ LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
 """Failures of the store that a retry cannot fix. A run that another worker has now may still come back."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 MOST_WORKERS = 20  # a run that crashed this many workers is not tried again
+
+
+SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=None)
+"""The session about to be claimed, and its token when it was read: the claim is valid only for that token."""
+
+
+class FleetStore(PostgresStore):
+    """A `PostgresStore` that claims a session only if it has not changed since it was read."""
+
+    def _expected(self, session_id: str) -> int | None:
+        seen = SEEN.get()
+        return seen[1] if seen is not None and seen[0] == session_id else None
 
 
 class WorkerFlight:
