@@ -155,7 +155,7 @@ class ProvenanceContract(BeforeToolCallContract):
         run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
         assert _done(run.messages) == []
 
-    # --- for the clauses ----------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _agent(self, *turns: Step, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
         model = ScriptedModel([*turns, say("done")])

@@ -111,7 +111,7 @@ class SandboxContract(SandboxFiles):
         with _victim() as pid:
             self.held("SBX-35", code, pid)
 
-    # --- rights -----------------------------------------------------------------------------------------------
+    # --- privileges -------------------------------------------------------------------------------------------
 
     def test_sbx_36_no_new_rights(self) -> None:
         """SBX-36: programs that grant rights (setuid) grant none here."""
@@ -275,7 +275,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-53", direct, ports[1], scene=scene, network=[f"127.0.0.1:{ports[0]}"])
             assert heard == []
 
-    # --- what it may use --------------------------------------------------------------------------------------
+    # --- resource limits --------------------------------------------------------------------------------------
 
     def test_sbx_54_fork_bombs(self) -> None:
         """SBX-54: a program that starts processes endlessly is stopped, and all of them with it."""

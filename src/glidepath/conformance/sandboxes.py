@@ -67,7 +67,7 @@ class SandboxFiles(Contract):
         """A sandbox with this policy, by the mechanism under test; skip if that is missing."""
         raise NotImplementedError(missing(self, "make_sandbox"))
 
-    # --- how an attempt is made -------------------------------------------------------------------------------
+    # --- making an attempt ------------------------------------------------------------------------------------
 
     def ran(
         self,
@@ -132,7 +132,7 @@ class SandboxFiles(Contract):
         assert sorted(os.listdir(scene.outside)) == ["secret"], f"{number}: something outside was made or moved"  # noqa: PTH208
         return done.stdout
 
-    # --- what it is for ---------------------------------------------------------------------------------------
+    # --- ordinary work ----------------------------------------------------------------------------------------
 
     def test_sbx_1_it_can_work(self) -> None:
         """SBX-1: inside, the program reads what it may read, writes what it may write, and its output comes back."""
@@ -338,7 +338,7 @@ class SandboxFiles(Contract):
         """
         self.held("SBX-25", code)
 
-    # --- what comes along -------------------------------------------------------------------------------------
+    # --- environment and descriptors --------------------------------------------------------------------------
 
     def test_sbx_26_the_environment(self) -> None:
         """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""

@@ -200,7 +200,7 @@ def _score(given: Any, default: float) -> float:
     return number
 
 
-# --- which of them is asked ---------------------------------------------------------------------------------------
+# --- choosing the reviewer ----------------------------------------------------------------------------------------
 
 
 def choose_evaluator(

@@ -156,7 +156,7 @@ class Team:
             return agent
         return Agent(replace(config, store=store, plugins=(*config.plugins, *heirs)))
 
-    # --- the front door ---------------------------------------------------------------------------------------
+    # --- run and resume ---------------------------------------------------------------------------------------
 
     async def run(
         self,

@@ -168,7 +168,7 @@ def as_tuple(value: Value, *names: str) -> None:
             settle_field(value, name, tuple(getattr(value, name)))
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- requests and plans -------------------------------------------------------------------------------------------
 
 
 class RoleDefinition(Value, frozen=True, kw_only=True):
@@ -347,7 +347,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
         check_kind("TeamExecutionRequest.config", self.config, TeamConfig)
 
 
-# --- review -------------------------------------------------------------------------------------------------------
+# --- reviews ------------------------------------------------------------------------------------------------------
 
 
 class EvaluationVerdict(Value, frozen=True, kw_only=True):
@@ -399,7 +399,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
         check_kind("EvaluationContext.config", self.config, TeamConfig)
 
 
-# --- how it ended -------------------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------------
 
 
 class StepOutcome(Value, frozen=True, kw_only=True):

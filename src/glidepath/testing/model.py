@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,7 +89,7 @@ class ScriptedModel:
         self._then: Step | None = None
         self._asked = 0
         self._lengths: dict[int, tuple[Message, int]] = {}
-        self._call_ids = 0
+        self._call_numbers = count(1)
         self._delay = delay
         self._first_chunk_delay = first_chunk_delay
         self._usage = usage
@@ -194,17 +195,13 @@ class ScriptedModel:
         index = 0
         for part in turn.parts:
             if isinstance(part, Call):
-                yield from part.deltas(index, part.id or self._next_id())
+                yield from part.deltas(index, part.id or f"call_{next(self._call_numbers)}")
                 index += 1
             elif isinstance(part, ReasoningDelta):
                 yield part
             else:
                 kind = type(part)
                 yield from (kind(piece) for piece in pieces(part.text))
-
-    def _next_id(self) -> str:
-        self._call_ids += 1
-        return f"call_{self._call_ids}"
 
     def _report_usage(self, turn: Turn, request: ModelRequest, said: int) -> Usage | None:
         report = self._usage if turn.usage is None else turn.usage

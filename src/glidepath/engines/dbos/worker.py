@@ -85,7 +85,7 @@ class Worker:
         self._pace = Pace(lambda: self.ledger.bell.hears)
         self._stray: set[str] = set()  # our runs that had no flight at the last check
 
-    # --- from outside -----------------------------------------------------------------------------------------
+    # --- public methods ---------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
@@ -115,7 +115,7 @@ class Worker:
             await self.store.load("")
         await self.ledger.check()
 
-    # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
+    # --- one life: from the first heartbeat until it is stopped or presumed dead ----------------------------------
 
     async def _live(self, dbos: ModuleType) -> None:
         self.id = this_owner()
