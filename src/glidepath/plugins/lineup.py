@@ -12,7 +12,7 @@ from glidepath.errors import ConfigurationError, shown, told
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "hooks_of", "name_of", "snake_case"]
+__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "free_name", "hooks_of", "name_of", "snake_case"]
 
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
@@ -155,10 +155,7 @@ class Lineup:
             if any(heirloom is plugin for plugin, _ in arranged):
                 continue  # the child has it already
             capabilities[id(heirloom)] = hooks_of(heirloom)
-            name = name_of(heirloom)
-            while name in [taken for _, taken in arranged]:  # the child has a plugin of that name
-                name = f"inherited.{name}"
-            arranged.append((heirloom, name))
+            arranged.append((heirloom, free_name(heirloom, [name for _, name in arranged])))
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -224,6 +221,14 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     if made is not None and not isinstance(made, Plugin):
         raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {shown(made)}")
     return made
+
+
+def free_name(plugin: Plugin, taken: Sequence[str]) -> str:
+    """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
+    name = name_of(plugin)
+    while name in taken:
+        name = f"inherited.{name}"
+    return name
 
 
 def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:
