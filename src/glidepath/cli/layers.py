@@ -66,11 +66,9 @@ class LoadedSettings:
 
     def said(self, key: str) -> bool:
         """True when a person set it: not a default, and not a file from an untrusted folder."""
-        return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
-
-    def _lies_here(self, key: str) -> bool:
-        found = self.file if self.found and not self.trusted else None
-        return found is not None and self.origin(key).startswith(found.name)
+        untrusted = self.file.name if self.file is not None and self.found and not self.trusted else None
+        origin = self.origin(key)
+        return origin != "default" and (untrusted is None or not origin.startswith(untrusted))
 
     def origin(self, key: str) -> str:
         """Where the value comes from."""

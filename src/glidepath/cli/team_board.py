@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
+from glidepath.cli.screens import console_on
 from glidepath.cli.status import clip, width_of
 from glidepath.cli.world import World
 from glidepath.teams import (
@@ -144,13 +145,9 @@ class LiveBoard:
     """The board, rewritten in place on a terminal."""
 
     def __init__(self, world: World) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        color = not world.environ.get("NO_COLOR")
-        self._console = Console(
-            file=world.stderr, highlight=False, no_color=not color, emoji=False, markup=False, _environ=world.environ
-        )
+        self._console = console_on(world.stderr, world.environ)
         self._board = TeamBoard()
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 

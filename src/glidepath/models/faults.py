@@ -234,20 +234,14 @@ def _inner(body: object) -> Mapping[str, Any]:
 
 def _message(inner: Mapping[str, Any]) -> str:
     """The message of an error, wherever it is, with that of the provider behind a gateway."""
-    for field in ("message", "detail", "msg"):
-        said = inner.get(field)
-        if isinstance(said, str) and said.strip():
-            break
-        if field == "detail" and said:
-            said = str(said)
-            break
-    else:
-        return ""
+    detail = inner.get("detail")
+    found = (inner.get("message"), str(detail) if detail else None, inner.get("msg"))
+    said = next((text for text in found if isinstance(text, str) and text.strip()), "")
     if said.lstrip().startswith("<"):  # an HTML page
         said = _PAGE.sub(" ", said[:_MOST_PAGE])
     metadata = inner.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-    return f"{said} ({raw[:_MOST_PAGE]})" if isinstance(raw, str) and raw not in said else said
+    return f"{said} ({raw[:_MOST_PAGE]})" if said and isinstance(raw, str) and raw not in said else said
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:

@@ -84,7 +84,7 @@ class OpenAIResponsesModel(OpenAIModel):
         if request.reasoning is not None:
             word = effort_for(self._quirks, self.name, request.reasoning)
             if word is None:
-                self._leave_out("is sent no reasoning effort: it does not reason")
+                self._leave_out("gets no reasoning effort: this model does not reason")
             else:
                 body["reasoning"] = {"effort": word}
         if request.output_schema is not None:

@@ -119,7 +119,7 @@ async def _stop(options: argparse.Namespace, fleet: Fleet, world: World) -> None
 
 async def _prune(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
     gone = await fleet.prune(older_than=options.days * _DAY)
-    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+    world.note(f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
 
 
 _RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
