@@ -117,12 +117,12 @@ def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
         elapsed=run.watch.time() - run.terms.started_at,
         tool_calls=meter.tool_calls,
         depth=meter.depth,
-        agent_name=run.plan.agent_name,
+        agent_name=run.plan.config.agent_name,
         agent_state=run.state,
         last_stop_reason=run.turn.stop_reason,
         run_id=run.run_id,
         session_id=run.session_id,
-        conversation_id=run.plan.conversation_id,
+        conversation_id=run.plan.config.conversation_id,
         user=run.user,
         metadata=run.metadata,
         left=run.remaining(),
@@ -237,12 +237,14 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if answer.__class__ is _Begun:
             if answer.error is not None:
                 raise answer.error
-            validation = await interruptible_within(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
+            validation = await interruptible_within(
+                answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
+            )
         return weighed(constraint, validation)
     except Stopped as stopped:
         if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
-        hung = f"did not answer within {run.plan.times.constraint} s"
+        hung = f"did not answer within {run.plan.config.constraint_timeout} s"
         reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None
@@ -396,22 +398,19 @@ def verdict_of(action: ResourceAction, state: AgentState, name: str, validation:
     return Verdict(state=state, cause=cause, gentle=gentle, cut=cut)
 
 
-def _passed(name: str, run: Run) -> ValidationRecord:
-    return ValidationRecord(
-        constraint=name,
-        checkpoint=run.turn.checkpoint,
-        iteration=_completed(run),
-        action=ResourceAction.ALLOW,
-        validation=ResourceValidation.ok(),
-    )
-
-
 def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
     plan = run.plan
     fine = not run.meter.attention and not run.audit.violations  # the ledger knows without asking
     if run.audit.passing is None and fine:  # nearly always
-        return tuple([_passed(constraint.name, run) for constraint in plan.constraints[: plan.built_in]])
+        seen, turns, allow = run.turn.checkpoint, _completed(run), ResourceAction.ALLOW
+        names = [constraint.name for constraint in plan.constraints[: plan.built_in]]
+        return tuple(
+            [
+                ValidationRecord(constraint=name, checkpoint=seen, iteration=turns, action=allow, validation=_OK)
+                for name in names
+            ]
+        )
     context, quiet, passing = run.audit.passing or (context_of(run), True, [])
     passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
     if not quiet:

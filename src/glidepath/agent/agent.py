@@ -15,7 +15,6 @@ from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.forks import ForkingAgent
 from glidepath.agent.ineffective import warn_about_ineffective
 from glidepath.agent.inner_run import call_of, place_of, run_inside, stream_inside
-from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
 from glidepath.agent.per_run import NOTHING
@@ -42,6 +41,9 @@ from glidepath.run import (
 from glidepath.sessions import Session
 from glidepath.spi import Model
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
+
+if TYPE_CHECKING:
+    from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
 
 __all__ = ["Agent"]
 

@@ -60,10 +60,14 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
-    landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
+    landing = (
+        plan.config.limits.landing_time
+        if deadline == own
+        else min(plan.config.limits.landing_time, max(0.0, deadline - now) / 4)
+    )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
     if plan.switches:
-        watch.sentry = Sentry(watch, plan.switches, plan.times.switch)
+        watch.sentry = Sentry(watch, plan.switches, plan.config.kill_switch_grace)
     return watch
 
 
@@ -115,7 +119,7 @@ def _opened(
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
+    meter.near_tokens, meter.near_money = plan.config.guardrails.reserve_tokens, plan.near_money
     meter.hold_landing(reserve)
     run = open_state(
         plan,
@@ -209,6 +213,7 @@ async def finish_run(
         run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
         await watch.close()
         watch.leave()
+        run.voice.leave()
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")
@@ -245,7 +250,7 @@ async def _dismiss(run: Run) -> bool:
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
-    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
+    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.config.hook_timeout)
     farewell = await dismiss(run.voice.audience.observers, patience)
     if farewell.missed or farewell.stubborn:
         gone = [
@@ -271,7 +276,7 @@ def _refused(refusal: Refusal) -> Ending:
 def announce_child(parent: Run, child: Run) -> None:
     """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
-        parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
+        parent.emit(ChildStarted, child.run_id, child.plan.config.agent_name, child.meter.depth)
 
 
 def report_child(parent: Run, child: Run, key: str) -> None:
@@ -281,11 +286,11 @@ def report_child(parent: Run, child: Run, key: str) -> None:
     result: Any = child.result
     hear(parent, key, result.origins)
     parent.work.report(result)
-    parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
+    parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(
         ChildEnded,
         child.run_id,
-        child.plan.agent_name,
+        child.plan.config.agent_name,
         result.state.name,
         result.outcome.name,
         result.usage,

@@ -295,7 +295,7 @@ class RunStarter(Equipped):
         if home is None or self.config.store is None:
             return await fly(home=home)
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
-            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.config.agent_name)
             async with claimed(self.config, home) as opening:
                 opening.above = cast("Scribe", parent.journal)
                 return await fly(opening=opening)

@@ -89,10 +89,7 @@ async def _written(run: Run, request: Any, call: MeteredCall) -> str:
             raise run.interrupted()
         failed = not await _streamed(run, call)
     finally:
-        if failed and not attempt.pulse() and not attempt.dead:
-            call.give_back()
-        else:
-            call.settle(run.spend.pay)
+        call.settle(run.spend.pay, failed=failed)
     useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not visible(attempt.text)
     return "" if useless else attempt.text
 

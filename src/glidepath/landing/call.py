@@ -25,7 +25,7 @@ async def landing_call(run: Run, verdict: Verdict) -> bool:
     if watch.interrupt is not None and watch.interrupt.signal is Signal.WINDOW:
         watch.interrupt, watch.wanted = None, False
     # The landing has its own deadline; the window that may have brought us here must not end it again.
-    watch.land_by(run.watch.time() + run.plan.times.landing)
+    watch.land_by(run.watch.time() + run.plan.config.limits.landing_time)
     if run.descent.notice is None:
         run.descent.give_notice(verdict.cause)
     run.admit()
