@@ -10,6 +10,7 @@ import re
 import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ class Known(NamedTuple):
     origin: str
 
 
+@dataclass
 class LoadedSettings:
     """All settings of one command with their origins.
 
@@ -42,20 +44,11 @@ class LoadedSettings:
     untrusted file that were ignored.
     """
 
-    def __init__(
-        self,
-        known: dict[str, Known],
-        file: Path | None,
-        *,
-        found: bool,
-        trusted: bool = False,
-        ignored: Mapping[str, Known] | None = None,
-    ) -> None:
-        self.known = known
-        self.file = file
-        self.found = found
-        self.trusted = trusted
-        self.ignored = ignored or {}
+    known: dict[str, Known]
+    file: Path | None
+    found: bool = field(kw_only=True)
+    trusted: bool = field(default=False, kw_only=True)
+    ignored: Mapping[str, Known] = field(default_factory=dict, kw_only=True)
 
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
