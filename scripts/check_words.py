@@ -57,6 +57,9 @@ GIVEAWAYS = {  # a regular expression: what to write instead
     r"(?:can|could|cannot|to) be had": "is available, works",
     r"all the same": "anyway, still",
     r"stays? as (?:it is|they are)": "does not change",
+    r"as (?:it|they) came": "unchanged",
+    r"of one's own": "your own, its own",
+    r"taken in from": "imported from",
 }
 SPELLING = {
     r"canceled|canceling|cancelation": "two l's, as in asyncio",

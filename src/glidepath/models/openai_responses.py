@@ -189,7 +189,7 @@ class _Reader:
                 yield ToolCallDelta(index=index, arguments=rest)
         elif item.get("type") == "message":
             yield from self._message(index, item)
-        elif item.get("type"):  # reasoning, and the provider's own tools: they go back as they came
+        elif item.get("type"):  # reasoning, and the provider's own tools: sent back unchanged
             self._reply.silent = False
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
                 self._reply.searches += 1  # opening a page it found is free

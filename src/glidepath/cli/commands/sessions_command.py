@@ -92,13 +92,13 @@ def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def add_store_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the sessions are."""
+    """Add the flags for the store."""
     add_setting_flags(parser, leave_out=_NOT_STORE)
     add_config_flags(parser)
 
 
 def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a fork takes."""
+    """Add the arguments of a fork."""
     named(parser)
     parser.add_argument("--at", type=int, metavar="TURN", help="the last turn to keep (default: the last there is)")
     which = parser.add_mutually_exclusive_group()
