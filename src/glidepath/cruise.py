@@ -161,7 +161,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         attempt = Attempt()
         if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
-        watch.showing = attempt.parts
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from copy import copy
 from decimal import Decimal
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -37,7 +38,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
-from glidepath.outcome import UNCHECKED_NAMES
+from glidepath.outcome import ResultKind
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
@@ -50,6 +51,17 @@ _LEVELS: dict[type[Event], int] = {
 }
 _ENVELOPE = ("run_id", "parent_id", "sequence", "time")
 _FORMATS = ("json", "text")
+UNCHECKED_NAMES = frozenset(
+    {
+        ResultKind.UNKNOWN_TOOL,
+        ResultKind.POLICY_FAILED,
+        ResultKind.WITHDRAWN,
+        ResultKind.SKIPPED,
+        ResultKind.INTERRUPTED,
+        ResultKind.CANCELLED,
+    }
+)
+"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
 
 class LogObserver(Plugin):
@@ -64,6 +76,7 @@ class LogObserver(Plugin):
 
     name = "log_observer"
     inheritable_to_child: ClassVar[bool | None] = True
+    runs_after = ("open_telemetry",)  # so that the span of what has begun is the current one
 
     def __init__(
         self,
@@ -86,6 +99,13 @@ class LogObserver(Plugin):
         self._text = format == "text"
         self._content = content
         self._levels = {**_LEVELS, **(levels or {})}
+        self._trace: dict[str, str] = {}
+
+    def for_run(self) -> LogObserver:
+        """One that knows the trace of its run: the span is over when the last event comes."""
+        mine = copy(self)
+        mine._trace = {}  # noqa: SLF001 - itself
+        return mine
 
     def event_observer(self, event: Event) -> None:
         """Write one event."""
@@ -93,7 +113,10 @@ class LogObserver(Plugin):
         if not self._logger.isEnabledFor(level):
             return
         fields = self._fields(event)
-        fields.update(_trace())
+        here = _trace()
+        if here and not self._trace:
+            self._trace = {"trace_id": here["trace_id"]}
+        fields.update(here or self._trace)
         text = _pairs(fields) if self._text else _wire.encode(fields).decode()
         self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
 

@@ -306,19 +306,6 @@ class ResultKind(str, Enum):
         return kind
 
 
-UNCHECKED_NAMES = frozenset(
-    {
-        ResultKind.UNKNOWN_TOOL,
-        ResultKind.POLICY_FAILED,
-        ResultKind.WITHDRAWN,
-        ResultKind.SKIPPED,
-        ResultKind.INTERRUPTED,
-        ResultKind.CANCELLED,
-    }
-)
-"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
-
-
 class Spend(Value, frozen=True, kw_only=True):
     """What one model, tool or child cost."""
 
