@@ -296,7 +296,7 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     if not name:
         return None
     if agent.config.store is None:
-        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+        raise ConfigurationError(f"wallet {name!r:.80} needs a store: pass --store PATH")
     return await Budget.find(name, agent.config.store)
 
 

@@ -1,23 +1,12 @@
-"""The exit code of a run: the first that applies."""
+"""The exit code of a run: the first that applies. `glidepath --help` lists them."""
 
 from __future__ import annotations
 
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
-__all__ = ["EXITS", "exit_code"]
+__all__ = ["exit_code"]
 
-EXITS = {
-    0: "done",
-    1: "failed, or a constraint crashed",
-    2: "wrong usage or configuration",
-    3: "ended by a limit, or cut off",
-    4: "stuck: a guard ended the run",
-    5: "refused by the model or by the provider's policy",
-    6: "waiting for a person's decision",
-    130: "Ctrl-C",
-    143: "SIGTERM",
-}
 _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED)
 
 

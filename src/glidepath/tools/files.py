@@ -15,7 +15,7 @@ from glidepath.tools.density import text_tokens
 __all__ = ["BY_ADDRESS", "file_tokens", "pages"]
 
 BY_ADDRESS = 50_000
-"""The tokens of a file that is only an address: nobody here knows its size."""
+"""The tokens of a file that is only a URL: its size is unknown."""
 LEAST = 300
 _PAGE = 4_600
 _SOUND, _VIDEO = 32, 300
@@ -45,7 +45,7 @@ def file_tokens(file: FileBlock) -> int:
 
 
 def _seconds(data: bytes) -> int:
-    """How long a recording is: a WAV says it, anything else is assumed to be highly compressed."""
+    """Seconds of a recording: a WAV header says, anything else is assumed to be highly compressed."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         rate = int.from_bytes(data[28:32], "little")
         if rate > 0:
@@ -54,7 +54,7 @@ def _seconds(data: bytes) -> int:
 
 
 def pages(data: bytes) -> int:
-    """The pages of a PDF; where they cannot be counted, as many as its bytes could be."""
+    """The pages of a PDF; if they cannot be counted, the most its size allows."""
     counted = _counted(data)
     left = _MOST_UNPACKED
     for found in _PACKED.finditer(data):

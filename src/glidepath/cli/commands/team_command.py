@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.action == "resume" and not options.store:
         raise ConfigurationError("resume needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
-        raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
+        raise ConfigurationError(f"wallet {options.wallet!r:.80} needs a store: pass --store FILE")
     try:
         return asyncio.run(_fly(file, options, world))
     except StoreError as error:
