@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
+from glidepath.agent.inner_run import DELEGATES
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of

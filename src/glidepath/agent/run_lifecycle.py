@@ -7,12 +7,10 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
-from glidepath.agent.durable import Opening
-from glidepath.agent.equipment import Fitted
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.ask.summary import recall
@@ -33,6 +31,10 @@ from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools.output import OutputError
+
+if TYPE_CHECKING:
+    from glidepath.agent.durable import Opening
+    from glidepath.agent.equipment import Fitted
 
 __all__ = [
     "announce_child",

@@ -7,19 +7,16 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from glidepath._wire import replace
-from glidepath.agent.adopting import adopted
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
-from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING, Given, continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.run_lifecycle import (
     announce_child,
@@ -48,8 +45,12 @@ from glidepath.run import (
 from glidepath.run.inside import outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
-from glidepath.sessions.scribe import Scribe
 from glidepath.tools import ToolContext
+
+if TYPE_CHECKING:
+    from glidepath.agent.durable import Opening
+    from glidepath.agent.purse import Purse
+    from glidepath.sessions.scribe import Scribe
 
 __all__ = ["RunStarter"]
 
@@ -82,7 +83,7 @@ class RunStarter(Equipped):
             with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
                 run = self._open(messages, home, parent, cancel, given, stream)
                 return await finish_run(run, home, messages, cancel, fitted=self._fitted)
-        purse = Purse(parent.store, parent.line, parent.meter)
+        purse = _purse_of(parent)
         try:
             return await self._flown(messages, home, purse, cancel, given, stream)
         finally:
@@ -97,6 +98,8 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
+        from glidepath.agent.durable import claimed
+
         with outside():
             if self.config.store is None:
                 run = self._open(messages, home, parent, cancel, given, stream)
@@ -180,6 +183,8 @@ class RunStarter(Equipped):
         accept_repair: bool,
     ) -> RunResult:
         """The run as the store has it: a result or session that was passed only names it."""
+        from glidepath.agent.durable import reopened, session_of
+
         wanted = run_of(target)
         reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
@@ -223,7 +228,7 @@ class RunStarter(Equipped):
                 "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
                 "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
-        purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
+        purse = _purse_of(parent) if parent is not None and parent.line else None
         above = purse or parent
         if above is not None:
             plan = priced_under(plan, config, above.meter)
@@ -289,6 +294,11 @@ class RunStarter(Equipped):
         given = inherited(parent, plan, given)
         fly = partial(self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, given=given)
         fly = partial(fly, post=post or _at_once)
+        if (home is None or self.config.store is None) and (post is not None or parent.journal is None):
+            return await fly(home=home)
+        from glidepath.agent.adopting import adopted
+        from glidepath.agent.durable import claimed
+
         if home is None and post is None and parent.journal is not None:
             async with adopted(self.config, parent, place, plan) as opening:
                 return opening.result or await fly(opening=opening)
@@ -396,6 +406,13 @@ class RunStarter(Equipped):
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
+
+
+def _purse_of(budget: Budget) -> Purse:
+    """What a run spends from a budget that a store keeps."""
+    from glidepath.agent.purse import Purse
+
+    return Purse(budget.store, budget.line, budget.meter)
 
 
 def _at_once(act: Callable[[], None]) -> None:
