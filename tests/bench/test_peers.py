@@ -51,6 +51,12 @@ def report(monkeypatch):
         del sys.modules[name]
 
 
+def test_a_crowd_is_also_measured_with_nobody_listening(peers):
+    workloads, adapter = peers("workloads"), peers("adapters.glidepath_run")
+    figures = asyncio.run(workloads.crowd(adapter, **SIZES["crowd"]))  # a script that is not played whole raises
+    assert figures["cost_us"] > 0
+
+
 @pytest.mark.parametrize("framework", ["bare", "glidepath"])
 def test_every_workload_measures_something(peers, framework):
     workloads, adapter = peers("workloads"), peers(f"adapters.{framework}")
