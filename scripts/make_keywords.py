@@ -1,7 +1,7 @@
 """Write what must be static text about settings, from their declarations in LoopConfig, Limits and GuardrailsConfig.
 
-- agent/keywords.py: the keywords of `Agent(...)` as a type, so that an editor completes it and a checker knows it
-- agent/setters.py: the methods of `AgentBuilder`
+- agent/keywords.pyi: the keywords of `Agent(...)` as a type, so that an editor completes it and a checker knows it
+- agent/setters.pyi: the methods of `AgentBuilder`, which `agent/setters.py` makes, for the same reason
 - cli/setting_rows.py: the rows of files, variables, flags and schema, for a command line that starts quickly
 - the tables of docs/configuration.md
 
@@ -26,10 +26,7 @@ OWNERS = {
     "Limits": "agent/limits.py",
     "GuardrailsConfig": "guards/guardrails_config.py",
 }
-PARTS = {"Limits": "limits", "GuardrailsConfig": "guardrails"}
 KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Required, TypedDict
@@ -65,8 +62,6 @@ class _Rest(TypedDict, total=False):
 
 '''
 SETTERS = '''"""Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
@@ -163,31 +158,15 @@ def keywords():
 
 
 def setters():
+    from glidepath.setting import sentence
+
     lines = []
     for owner in OWNERS:
-        for name, kind, one, default in declarations(owner):
+        for name, kind, one, _ in declarations(owner):
             kind = "Decimal | str | float" if kind == "Fraction" else kind  # noqa: PLW2901
-            value = f"value: {one.wider or kind}" + (" = True" if default == "False" else "")
-            if owner in PARTS:
-                body = f'self._part("{PARTS[owner]}", "{name}", value)'
-            elif one.kind == "part":
-                body = f'self._set_all("{name}", value)'
-            elif one.kind == "names":
-                body = f'self.{"_add" if one.adds_up else "_list"}("{name}", value)'
-            else:
-                body = f'self._set("{name}", value)'
-            said = (
-                sentence(one)
-                + (" They add up." if one.adds_up else "")
-                + (f" Needs `{one.needs}`." if one.needs else "")
-            )
-            lines += ["", f"    def {name}(self, {value}) -> Self:", f'        """{said}"""', f"        return {body}"]
+            value = f"value: {one.wider or kind}" + (" = ..." if one.kind == "bool" else "")
+            lines += [f"    def {name}(self, {value}) -> Self:", f'        """{sentence(one)}"""']
     return SETTERS + "\n".join(lines) + "\n"
-
-
-def sentence(one):
-    text = (one.in_python or one.help).rstrip(".")
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def rows():
@@ -233,8 +212,8 @@ def page():
 
 
 FILES = {
-    PACKAGE / "agent" / "keywords.py": keywords,
-    PACKAGE / "agent" / "setters.py": setters,
+    PACKAGE / "agent" / "keywords.pyi": keywords,
+    PACKAGE / "agent" / "setters.pyi": setters,
     PACKAGE / "cli" / "setting_rows.py": rows,
     PAGE: page,
 }
@@ -243,7 +222,7 @@ FILES = {
 def texts():
     """What belongs into each file; Python as ruff leaves it, without the imports that nothing needs."""
     made = {path: make() for path, make in FILES.items()}
-    return {path: tidy(path, text) if path.suffix == ".py" else text for path, text in made.items()}
+    return {path: tidy(path, text) if path.suffix in (".py", ".pyi") else text for path, text in made.items()}
 
 
 def tidy(path, text):

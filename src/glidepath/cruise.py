@@ -1,25 +1,25 @@
 """Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
-second form of what `judge.nothing_to_judge`, `ask`, `land.take` and `execute` do in general, without a detour. Whatever
-is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not, and calls
-them itself where something unusual comes up in between. The architecture page lists the pairs; random flights with
-`Run.cruises` on and off must have the same events, results and journals (`tests/properties/test_straight_line.py`).
+second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.
+Whatever is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not,
+and calls them itself where something unusual comes up in between. The architecture page lists the pairs; random flights
+with `Run.cruises` on and off must have the same events, results and journals: `tests/properties/test_straight_line.py`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
 from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
-from glidepath.ask.usage import believable, fees, settled
+from glidepath.ask.settlement import settle_ordinary
 from glidepath.errors import ModelError
 from glidepath.events import (
     BudgetReserved,
-    BudgetSettled,
     MessageAdded,
     StreamChunk,
     StreamStarted,
@@ -90,12 +90,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
+    settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
     seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     starts = turns and journal is None  # else it is told before the call is written down
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    failed, paid = None, 0
+    failed, at = None, 0.0
     job: Any
     bound: Any
     request: Any = None
@@ -160,47 +161,22 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         attempt = Attempt()
         if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
-        watch.showing = attempt.parts
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
             failed = gave_up(run, attempt, booking, view, error)
         if failed is not None:
             return await ask(run, begun=failed)
-        # --- settle: `_Call.settle` in ask
+        # --- settle: `settle` beside `settle_ordinary`, in ask.settlement
         watch.calm()
-        end = attempt.end
         arrived = time()
         if arrived >= watch.window_at and attempt.calls:
             watch.open_window()
-        usage: Any = None if end is None else end.usage
-        plain = believable(usage, estimate, attempt.size)
-        if not plain:
-            usage = settled(run, usage, booking, view, attempt)
-        given, written = usage.input, usage.output
-        spent = given + written
-        if given > health.sent:  # noqa: PLR1730 - quicker
-            health.sent = given
-        if price is not None:
-            paid = price.cost(usage)
-            if price.web_search:
-                paid += fees(price, attempt)
-        held.settle(spent, paid)
-        if plain:
-            spend.pay_plain(given, written, paid)
-            transcript.learn(given - weight)
-        else:
-            spend.pay(usage, paid)
-            if not usage.estimated:
-                transcript.learn(given - weight)
         if tell is not None:
             at = now()
             if chunks:
                 tell(StreamChunk(run_id, parent_id, number(), at, "", True))
-            refunded = held.tokens - spent
-            if refunded < 0:  # noqa: PLR1730 - quicker
-                refunded = 0
-            tell(BudgetSettled(run_id, parent_id, number(), at, usage, paid if price is not None else None, refunded))
+        usage = settled(attempt, booking, held, view, estimate, weight, at)
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
@@ -211,7 +187,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             except ModelError as error:
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
-        # --- it joins the transcript (land.take, Run.add)
+        # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = ordinary
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)

@@ -61,7 +61,7 @@ def _look_for_delivery(run: Run, reply: Reply) -> None:
     if reply.calls:
         run.answer.keep_plain_text(0, "")
     elif not reply.truncated and not reply.refused and not reply.cut:
-        budget = run.plan.empty_outcome_budget
+        budget = run.plan.config.empty_outcome_retry_budget
         may_nudge = budget is None or run.answer.empty_outcomes < budget
         message = take_as_call(run, reply.message, may_nudge=may_nudge)
         run.turn.change_reply(message)
@@ -106,7 +106,7 @@ def _ask_again(run: Run) -> bool:
             return False
         run.answer.ask_for_format(asked=True)
         run.emit(GuardTripped, "output_type", "recover", str(error))
-        complaint = output.complaint(str(error), run.plan.texts)
+        complaint = output.complaint(str(error), run.plan.config.texts)
         run.transcript.tell_later("output_repair", "output_type", complaint)
         return True
     run.answer.ask_for_format(asked=False)
@@ -148,7 +148,7 @@ def _continues(run: Run, reply: Reply) -> bool:
 
 def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that counts as a delivery, or one silent stop too many."""
-    budget = run.plan.empty_outcome_budget
+    budget = run.plan.config.empty_outcome_retry_budget
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
         return delivered(run)
@@ -199,7 +199,7 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
 
 def refuse_cut_calls(run: Run) -> Ending | None:
     """Calls in a truncated reply never run. The model may send them again once; then the run is cut off."""
-    answer_open_calls(run, ResultKind.CUT, run.plan.texts.fill("resend_smaller"))
+    answer_open_calls(run, ResultKind.CUT, run.plan.config.texts.fill("resend_smaller"))
     run.emit(GuardTripped, "truncated_call", "refuse", "a tool call was cut off")
     if run.answer.cut_calls_refused:
         return _cut_off(run, "tool calls were truncated again")

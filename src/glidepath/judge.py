@@ -117,12 +117,12 @@ def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
         elapsed=run.watch.time() - run.terms.started_at,
         tool_calls=meter.tool_calls,
         depth=meter.depth,
-        agent_name=run.plan.agent_name,
+        agent_name=run.plan.config.agent_name,
         agent_state=run.state,
         last_stop_reason=run.turn.stop_reason,
         run_id=run.run_id,
         session_id=run.session_id,
-        conversation_id=run.plan.conversation_id,
+        conversation_id=run.plan.config.conversation_id,
         user=run.user,
         metadata=run.metadata,
         left=run.remaining(),
@@ -237,12 +237,14 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if answer.__class__ is _Begun:
             if answer.error is not None:
                 raise answer.error
-            validation = await interruptible_within(answer.work, run.watch, run.plan.times.constraint, answer.waiting)
+            validation = await interruptible_within(
+                answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
+            )
         return weighed(constraint, validation)
     except Stopped as stopped:
         if stopped.why is Why.INTERRUPT:
             raise run.interrupted() from None
-        hung = f"did not answer within {run.plan.times.constraint} s"
+        hung = f"did not answer within {run.plan.config.constraint_timeout} s"
         reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
     except KeyboardInterrupt:
         raise run.interrupted_by_hand() from None

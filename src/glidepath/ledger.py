@@ -227,6 +227,17 @@ class Meter(Record, eq=False):
             self.held_money = amount.money
         self.set_wires()
 
+    def warn_near(self, tokens: int, money: int) -> None:
+        """Warn when this little is left above the reserve."""
+        self.near_tokens, self.near_money = tokens, money
+        self.set_wires()
+
+    def count_from(self, tokens: int, money: int, *, turns: int = 0, tool_calls: int = 0, descendants: int = 0) -> None:
+        """Set what this node has used, as known from elsewhere; what is above it is charged already, or not ours."""
+        self.tokens, self.money, self.turns, self.tool_calls = tokens, money, turns, tool_calls
+        self.descendants = descendants
+        self.set_wires()
+
     def set_wires(self) -> None:
         """Work out where this node's limits and warnings begin; after its reserve or its margins have changed."""
         caps = self.caps

@@ -44,7 +44,7 @@ class Patrol:
         context = context_of(self.run, IN_FLIGHT)
         task = loop.create_task(self._question(constraint, context), name="glidepath-check")
         self._open[task] = constraint
-        self._timers[id(constraint)] = loop.call_later(self.run.plan.times.constraint, self._late, task)
+        self._timers[id(constraint)] = loop.call_later(self.run.plan.config.constraint_timeout, self._late, task)
         task.add_done_callback(lambda done: self._answered(done, context))
 
     async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
@@ -75,7 +75,7 @@ class Patrol:
         constraint = self._open[task]
         del self._timers[id(constraint)]
         task.cancel()
-        reason = f"{constraint.name} did not answer within {self.run.plan.times.constraint} s"
+        reason = f"{constraint.name} did not answer within {self.run.plan.config.constraint_timeout} s"
         self._conclude(constraint, context_of(self.run, IN_FLIGHT), crashed(self.run, constraint, reason))
 
     def _conclude(self, constraint: ResourceConstraint, context: ResourceContext, found: Weighed) -> bool:

@@ -74,7 +74,7 @@ def _words(run: Run, tool: str) -> str:
     """The policy's words; the default texts when it has none, or fails."""
     from glidepath.spi import ProtocolPolicy
 
-    ours = run.plan.texts.fill("plain_text", tool=tool)
+    ours = run.plan.config.texts.fill("plain_text", tool=tool)
     if type(run.plan.policy).plain_text_recovery_prompt is ProtocolPolicy.plain_text_recovery_prompt:
         return ours
     try:

@@ -100,10 +100,10 @@ class _Program:
         self.made = CallsMade("", (), {})
         self.still: Mapping[str, PendingCall] = {}
         if call_id not in run.turn.program_states:  # it may not be kept, or a stranger wrote it
-            job.doubt = run.plan.texts.fill("unknown_effect")
+            job.doubt = run.plan.config.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=program.call.name))
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=program.call.name))
         else:
             job.bound = job.tool.bind(program.call.stored)
 
@@ -129,7 +129,7 @@ class _Program:
             self._note(replace(program, results=results, origins=origins))
             hear(run, self.job.call.id, origins)
             if self.fatal is not None:
-                self.job.refuse(ResultKind.ABORTED, run.plan.texts.fill("stopped", reason=self.fatal))
+                self.job.refuse(ResultKind.ABORTED, run.plan.config.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
                 self.stop("the run is being stopped", ResultKind.CANCELLED)
             elif len(known) < len(program.calls):
@@ -162,7 +162,7 @@ class _Program:
         self.refused += 1
         if self.refused > MOST_REFUSED:
             self.stop(f"it kept calling tools after it was told that the run is landing ({self.landing})", LANDING)
-        text = self.run.plan.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
+        text = self.run.plan.config.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
         return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
 
     async def _made(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
@@ -215,7 +215,7 @@ class _Program:
             run.descent.condemn_first(stuck(name, verdict))
             self.stop(verdict.reason, ResultKind.WITHDRAWN)
         jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
-        text = verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
+        text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
         for job in jobs:
             job.refuse(ResultKind.WITHDRAWN, text)
         return jobs
@@ -240,7 +240,9 @@ class _Program:
                     still = None if isinstance(job.asks, NeedsInput) else self.still.get(job.call.id)
                     run.turn.pend((*run.turn.pending, still or pend(run, job, self.job.call.id)))
                     continue
-                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(
+                    ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
+                )
             found.append(self._told(job))
         if found and len(found) == len(step.calls):
             touchdown = heeded(run, step, tuple(found), self.guards[1])
@@ -297,7 +299,7 @@ class _Program:
 
     def stop(self, reason: str, kind: ResultKind) -> None:
         """Stop it; what it has printed so far is kept."""
-        text = self.run.plan.texts.fill("stopped", reason=reason)
+        text = self.run.plan.config.texts.fill("stopped", reason=reason)
         self.job.refuse(kind, f"{self.notes}\n{text}".strip())
 
     def _note(self, program: Program) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "checked_int",
     "checked_seconds",
     "declared",
+    "sentence",
 ]
 
 TRUST = "trust"
@@ -93,6 +94,13 @@ class Setting(NamedTuple):
     """Its key in a file: set where the declaration is found."""
     python: str = ""
     """The class and field that hold it; empty for what only the command line has."""
+
+
+def sentence(one: Setting) -> str:
+    """What a setting means to a program, as the docstring of a builder's method."""
+    text = (one.in_python or one.help).rstrip(".")
+    more = (" They add up." if one.adds_up else "") + (f" Needs `{one.needs}`." if one.needs else "")
+    return f"{text[0].upper()}{text[1:]}.{more}"
 
 
 _SECTIONS = {"LoopConfig": "", "Limits": "limits.", "GuardrailsConfig": "guardrails."}

@@ -36,7 +36,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
         async with claimed(config, Session(session_id), store=store, parent=link) as opening:
             if opening.scribe is not None and session_id not in scribe.born:
                 # after the claim: from now on a journal that is missing was lost
-                await scribe.spawned(place.rpartition(".")[0], session_id, plan.agent_name)
+                await scribe.spawned(place.rpartition(".")[0], session_id, plan.config.agent_name)
             opening.above = scribe
             yield opening
         return
@@ -54,7 +54,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
             hear(parent, place_here(), result.origins)
             if all(child.run_id != result.run_id for child in parent.work.children):
                 parent.work.adopt(result)
-                parent.spend.charge_child(plan.agent_name, result.usage, int((result.cost or 0) * 10**12))
+                parent.spend.charge_child(plan.config.agent_name, result.usage, int((result.cost or 0) * 10**12))
         yield opening
 
 
@@ -77,4 +77,4 @@ def _lost(parent: Run, place: str) -> LostChild:
     call_id = place.rpartition(".")[0]
     calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls
     parent.work.doubt([call for call in calls if call.id == call_id])
-    return LostChild(parent.plan.texts.fill("unknown_effect"))
+    return LostChild(parent.plan.config.texts.fill("unknown_effect"))

@@ -22,7 +22,8 @@ from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
-from glidepath.run import Fallback, Plan, Times
+from glidepath.run import Fallback, Plan
+from glidepath.run.watch import Patience
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
@@ -64,7 +65,7 @@ def assemble(
     asked = (*(one for one in ours if not one.metered), *config.constraints)
     constraints = (*metered, *_parts(asked))
     plan = Plan(
-        agent_name=config.agent_name,
+        config=config,
         model=model,
         model_name=model.name,
         model_id=config.model_id or model.name,
@@ -84,19 +85,14 @@ def assemble(
         landing_fixed_tokens=system_tokens,
         caps=_own_caps(config),
         timeout=None if config.replace_defaults else limits.timeout,
-        times=_times(config),
-        landing=config.landing,
-        landing_tokens=limits.landing_tokens,
-        min_output_tokens=config.min_output_tokens,
+        patience=_patience(config),
         soft_limit=_soft_limit(config),
-        texts=texts,
         notice=_notice(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
         price=find_price(config, model, needed=limits.max_cost is not None),
         counter=getattr(model, "count_tokens", None),
         usage_is_billed=getattr(model, "usage_is_billed", False) is True,
-        near_tokens=config.guardrails.reserve_tokens,
         near_money=_near_money(config),
         estimator=estimator,
         size_of=sizer(estimator),
@@ -105,37 +101,19 @@ def assemble(
         landing_view=partial(landing_view, estimate=estimate),
         repair=partial(repair, texts=texts),
         context_window=config.context_window or getattr(model, "context_window", None),
-        temperature=config.temperature,
         max_output_tokens=config.max_output_tokens,
         first_output_tokens=config.max_output_tokens or known_output(model),
-        max_image_bytes=config.max_image_bytes,
-        max_request_image_bytes=config.max_image_bytes_per_request,
-        max_file_bytes=config.max_file_bytes,
         reply_bytes=reply_ceiling(model),
-        reasoning=config.reasoning,
-        tool_choice=config.tool_choice,
-        strict_tools=config.strict_tools,
-        stop_sequences=config.stop_sequences,
-        seed=config.seed,
-        logprobs=config.logprobs,
         extras=None if config.extras is None else _wire.frozen(dict(config.extras)),
-        escalation=config.max_output_tokens_recovery,
-        empty_outcome_budget=config.empty_outcome_retry_budget,
-        max_retries=config.max_retries,
-        order=config.default_execution_mode.value,
         told=set() if told is None else told,
-        max_calls_per_turn=config.max_tool_calls_per_turn,
-        max_parallel=config.max_parallel_tools,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         fallback=_fallback(config),
         output=output,
         deps_needed=_deps_needed(config, tools),
-        deps_factory=config.deps_factory,
         constraints=constraints,
         built_in=len(metered),
         custom=asked,
-        own_guards=bool(config.guards),
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
@@ -143,9 +121,6 @@ def assemble(
         make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts, own=config.guards),
         known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts, own=config.guards),
         stitch=stitch,
-        thinking_tags=config.thinking_tags,
-        conversation_id=config.conversation_id,
-        sink=config.event_sink,
     )
     _check_fits(plan)
     return routed(plan, config)
@@ -196,28 +171,10 @@ def _built_in(config: LoopConfig) -> tuple[Any, ...]:
     return built_in(config.limits, landing_seconds=config.limits.landing_time)
 
 
-def _times(config: LoopConfig) -> Times:
-    return Times(
-        connect=config.connect_timeout,
-        first_chunk=config.first_chunk_timeout,
-        stall=config.stall_timeout,
-        call=config.call_timeout,
-        tool=config.tool_timeout,
-        hook=config.hook_timeout,
-        constraint=config.constraint_timeout,
-        switch=config.kill_switch_grace,
-        landing=config.limits.landing_time,
-        grain=min(
-            [
-                1.0,
-                *[
-                    limit / 8
-                    for limit in (config.first_chunk_timeout, config.stall_timeout, config.call_timeout)
-                    if limit
-                ],
-            ]
-        ),
-    )
+def _patience(config: LoopConfig) -> Patience:
+    times = (config.first_chunk_timeout, config.stall_timeout, config.call_timeout)
+    grain = min([1.0, *[limit / 8 for limit in times if limit]])
+    return Patience(first_chunk=times[0], stall=times[1], call=times[2], grain=grain)
 
 
 def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
@@ -269,8 +226,8 @@ def _check_fits(plan: Plan) -> None:
     limit = plan.caps.tokens
     if limit is None:
         return
-    least = min(plan.min_output_tokens, plan.max_output_tokens or plan.min_output_tokens)
-    reserve = min(plan.landing_tokens, limit // 4)
+    least = min(plan.config.min_output_tokens, plan.max_output_tokens or plan.config.min_output_tokens)
+    reserve = min(plan.config.limits.landing_tokens, limit // 4)
     if plan.fixed_tokens + least + reserve > limit:
         raise ConfigurationError(
             f"limits.max_tokens={limit} can never hold one call: the system prompt and tool schemas take about "

@@ -155,10 +155,9 @@ class Budget:
         self.parent = parent
         above: Meter | None = None if parent is None or self.line else parent.meter
         self.meter = Meter(limits.caps(), above, depth=-1)
-        self.meter.near_tokens = reserve_tokens
         money = [self.meter.caps.money, *[one.max_money for one in self.line]]
-        self.meter.near_money = int(min([one for one in money if one is not None], default=0) * reserves.cost_reserve)
-        self.meter.set_wires()
+        least = min([one for one in money if one is not None], default=0)
+        self.meter.warn_near(reserve_tokens, int(least * reserves.cost_reserve))
         self._started: float | None = None
         self.place: Place | None = None if parent is None else parent.place
 
@@ -170,8 +169,7 @@ class Budget:
         near = budget.meter
         caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
         budget.meter = Meter(caps, place.run.meter, depth=-1)
-        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
-        budget.meter.set_wires()
+        budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
 
     @classmethod
@@ -180,8 +178,7 @@ class Budget:
         budget = cls(limits)
         near = budget.meter
         budget.meter = Meter(near.caps, meter, depth=-1)
-        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
-        budget.meter.set_wires()
+        budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
 
     @classmethod

@@ -94,7 +94,7 @@ def altered(config: LoopConfig, given: Given) -> LoopConfig:
 def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
     """The `deps` of a run: those it was given, or those its agent makes; raises `ConfigurationError` for wrong ones."""
     deps = given.deps
-    if deps is None and plan.deps_factory is not None:
+    if deps is None and plan.config.deps_factory is not None:
         deps = _made(plan, given.per_run or PerRun(), session_id)
     for who, kind in plan.deps_needed:
         if not _fits(deps, kind):
@@ -128,11 +128,11 @@ def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Pla
 
 
 def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
-    make: Any = plan.deps_factory
+    make: Any = plan.config.deps_factory
     run = RunInfo(
-        agent_name=plan.agent_name,
+        agent_name=plan.config.agent_name,
         session_id=session_id,
-        conversation_id=plan.conversation_id,
+        conversation_id=plan.config.conversation_id,
         user=kept.user,
         metadata=kept.metadata,
     )
@@ -198,7 +198,7 @@ def inherited(parent: Run, plan: Plan, own: Given) -> Given:
     deps = parent.terms.deps if own.deps is None else own.deps
     if (
         own.deps is None
-        and plan.deps_factory is not None
+        and plan.config.deps_factory is not None
         and not all(_fits(deps, kind) for _, kind in plan.deps_needed)
     ):
         deps = None

@@ -57,15 +57,19 @@ def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
     return priced(plan, config)
 
 
-def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
+def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None) -> Watch:
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
-    landing = plan.times.landing if deadline == own else min(plan.times.landing, max(0.0, deadline - now) / 4)
-    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
+    landing = (
+        plan.config.limits.landing_time
+        if deadline == own
+        else min(plan.config.limits.landing_time, max(0.0, deadline - now) / 4)
+    )
+    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
-        watch.sentry = Sentry(watch, plan.switches, plan.times.switch)
+        watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 
 
@@ -117,7 +121,7 @@ def _opened(
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.near_tokens, meter.near_money = plan.near_tokens, plan.near_money
+    meter.warn_near(plan.config.guardrails.reserve_tokens, plan.near_money)
     meter.hold_landing(reserve)
     run = open_state(
         plan,
@@ -142,7 +146,7 @@ def _opened(
     home.flight = run
     if stream is not None:
         stream.run = run
-        watch.ring = stream.ring
+        watch.wake_by(stream.ring)
     return run
 
 
@@ -248,7 +252,7 @@ async def _dismiss(run: Run) -> bool:
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
-    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.times.hook)
+    patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.config.hook_timeout)
     farewell = await dismiss(run.voice.audience.observers, patience)
     if farewell.missed or farewell.stubborn:
         gone = [
@@ -274,7 +278,7 @@ def _refused(refusal: Refusal) -> Ending:
 def announce_child(parent: Run, child: Run) -> None:
     """Report that a child has started, unless its parent, on another loop, has ended."""
     if parent.result is None:
-        parent.emit(ChildStarted, child.run_id, child.plan.agent_name, child.meter.depth)
+        parent.emit(ChildStarted, child.run_id, child.plan.config.agent_name, child.meter.depth)
 
 
 def report_child(parent: Run, child: Run, key: str) -> None:
@@ -284,11 +288,11 @@ def report_child(parent: Run, child: Run, key: str) -> None:
     result: Any = child.result
     hear(parent, key, result.origins)
     parent.work.report(result)
-    parent.spend.charge_child(child.plan.agent_name, child.spend.usage(), child.spend.money)
+    parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money)
     parent.emit(
         ChildEnded,
         child.run_id,
-        child.plan.agent_name,
+        child.plan.config.agent_name,
         result.state.name,
         result.outcome.name,
         result.usage,

@@ -305,7 +305,7 @@ class RunStarter(Equipped):
         if home is None or self.config.store is None:
             return await fly(home=home)
         if post is None and parent.journal is not None and parent.journal.store is self.config.store:
-            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.agent_name)
+            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.config.agent_name)
             async with claimed(self.config, home) as opening:
                 opening.above = cast("Scribe", parent.journal)
                 return await fly(opening=opening)
@@ -341,8 +341,7 @@ class RunStarter(Equipped):
             until += now - parent.watch.time()
         if budget is not None:
             until = min(until, budget.deadline(now))
-        watch = watch_over(plan, now, until, elapsed)
-        watch.above = parent.watch
+        watch = watch_over(plan, now, until, elapsed, parent.watch)
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
         key = place_here()

@@ -14,15 +14,14 @@ from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, ove
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
+from glidepath.ask.settlement import learn, settle
 from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
-from glidepath.ask.usage import fees, settled
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
-    BudgetSettled,
     HookFailed,
     OutputTokensEscalated,
     RetryScheduled,
@@ -48,7 +47,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
-    from glidepath.run.plan import Escalation
 
 __all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
 
@@ -81,7 +79,6 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 # Whoever heard of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
-                watch.showing = attempt.parts
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
@@ -89,7 +86,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 finally:
                     call.settle(attempt, booking, view)
                 recovering = call.error is not None
-                if not recovering and (plan.escalation is None or not call.escalate(attempt)):
+                if not recovering and (plan.config.max_output_tokens_recovery is None or not call.escalate(attempt)):
                     if run.plan.health.alert:
                         answered(call)
                     return attempt.reply(run, call.usage)
@@ -179,8 +176,8 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
         shape_view(run, budget)
     elif budget is not None:
         await reshape(run, budget)
-    if run.transcript.picture_bytes > run.plan.max_request_image_bytes:
-        shed_pictures(run, run.plan.max_request_image_bytes)
+    if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
+        shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -339,7 +336,7 @@ class _Call(Record, eq=False, gc=False):
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
-                tokens = await interruptible_within(tokens, run.watch, run.plan.times.first_chunk)
+                tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
         except Stopped as stopped:
             if stopped.why is Why.INTERRUPT:
                 raise run.interrupted() from None
@@ -403,57 +400,28 @@ class _Call(Record, eq=False, gc=False):
     # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """The attempt is over, emit that, and charge what it used. A failure before any delta is free.
-
-        What the account, the health of the model and the anchor of the view learn from a call, they learn here.
-        """
-        run, end, reservation = self.run, attempt.end, booking.reservation
-        plan, watch, failed = run.plan, run.watch, self.error is not None
+        """The attempt is over: emit that, and charge what it used."""
+        run, watch, failed = self.run, self.run.watch, self.error is not None
         watch.calm()
         # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
-        voice = run.voice
-        if voice.chunks:
-            voice.tell_all(StreamChunk(run.run_id, voice.parent_id, voice.next_number(), voice.now(), "", True))
-        paid: int | None = None
-        if failed and not self.stalled and not attempt.pulse():
-            self.usage = usage = Usage()
-            reservation.cancel()
-            paid = None if plan.price is None else 0
-        else:
-            self.usage = usage = settled(run, None if end is None else end.usage, booking, view, attempt)
-            given, written = usage.input, usage.output
-            plan.health.sent = max(plan.health.sent, given)
-            if plan.price is not None:
-                paid = plan.price.cost(usage)
-                if plan.price.web_search:
-                    paid += fees(plan.price, attempt)
-                reservation.settle(given + written, paid)
-            else:
-                reservation.settle(given + written, 0)
-            run.spend.pay(usage, paid or 0)
-            if not usage.estimated and self.landing is None:
-                # The provider's count of this prompt, kept as a distance: it stays right while the view grows.
-                learnt = given - booking.estimate + plan.fixed_tokens
-                if learnt < plan.fixed_tokens and run.hooks.context_transform:
-                    learnt = plan.fixed_tokens
-                run.transcript.learn(learnt)
-        if voice.listening:
-            number, at, refunded = voice.next_number(), voice.now(), reservation.tokens - usage.input - usage.output
-            settlement = BudgetSettled(run.run_id, voice.parent_id, number, at, usage, paid, max(0, refunded))
-            voice.tell_all(settlement)
+        if run.voice.chunks:
+            run.emit(StreamChunk, "", True)
+        self.usage = settle(run, booking, attempt, view, run.spend.pay, failed=failed)
+        if self.usage.total and self.landing is None:
+            learn(run, self.usage, booking)
 
     # --- what comes next --------------------------------------------------------------------------------------
 
     def escalate(self, attempt: Attempt) -> bool:
         """A truncated reply, and a ladder to ask for it again with a larger cap: discard it."""
-        run, ladder = self.run, self.run.plan.escalation
+        run, ladder = self.run, self.run.plan.config.max_output_tokens_recovery
         if attempt.cut or ladder is None or self.cap is None or self.landing is not None:
             return False
         if attempt.stop_reason() is not StopReason.MAX_TOKENS:
             return False
-        larger = self._larger(ladder, self.cap)
+        larger = self._larger(self.cap)
         if larger is None:
             return False
         self.escalations += 1
@@ -463,8 +431,9 @@ class _Call(Record, eq=False, gc=False):
         self.cap = larger
         return True
 
-    def _larger(self, ladder: Escalation, cap: int) -> int | None:
-        """The next cap of a ladder; None when it has none, or fails: the truncated reply is accepted then."""
+    def _larger(self, cap: int) -> int | None:
+        """The next cap of the ladder; None when it has none, or fails: the truncated reply is accepted then."""
+        ladder = self.run.plan.config.max_output_tokens_recovery
         try:
             if self.escalations >= ladder.max_attempts:
                 return None
@@ -484,7 +453,7 @@ class _Call(Record, eq=False, gc=False):
         if isinstance(self.error, ContextOverflowError):
             await self.shrink()
         else:
-            await self.back_off(self.run.plan.max_retries)
+            await self.back_off(self.run.plan.config.max_retries)
 
     async def shrink(self) -> None:
         """The provider's window overflowed: use a smaller view, once per call; else raise the error."""

@@ -338,13 +338,13 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
     plan, chunks = run.plan, run.voice.chunks
-    run.watch.listen(attempt, plan.times, run)
+    run.watch.listen(attempt, plan.patience, run)
     stream: Any = model.stream(request)
-    if plan.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
+    if plan.config.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
-        run.watch.listen(attempt, plan.times, run)
+        run.watch.listen(attempt, plan.patience, run)
     parts, text_delta = attempt.parts, TextDelta
     keep = parts.append
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
@@ -399,9 +399,9 @@ def _say(voice: Voice, attempt: Attempt) -> None:
 async def _opened(run: Run, stream: Any) -> Any:
     """A stream that must be awaited first, or filtered."""
     if not hasattr(stream, "__aiter__"):
-        run.watch.scope(run.plan.times.connect)
+        run.watch.scope(run.plan.config.connect_timeout)
         stream = await stream
-    return untagged(stream) if run.plan.thinking_tags else stream
+    return untagged(stream) if run.plan.config.thinking_tags else stream
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:

@@ -120,7 +120,7 @@ def amount(run: Run, input_tokens: int, output: int) -> Amount:
 
 def least_output(run: Run) -> int:
     """The least output worth a call, with the margin of our count."""
-    return int(run.plan.min_output_tokens * MARGIN) + 1
+    return int(run.plan.config.min_output_tokens * MARGIN) + 1
 
 
 async def admit_to_budget(run: Run) -> None:

@@ -136,7 +136,7 @@ def _next(call: PaidCall, error: ModelError) -> None:
         raise error
     others = plan.route.plans[plan.position + 1 :]
     if isinstance(error, ContextOverflowError):
-        least = run.transcript.input_tokens() + plan.min_output_tokens
+        least = run.transcript.input_tokens() + plan.config.min_output_tokens
         others = tuple([other for other in others if (other.context_window or 0) > least])
     if not others:
         raise error

@@ -32,11 +32,11 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
         allowed &= await _gated(run, allowed, denials)
     if run.descent.withdrawn:
         allowed -= run.descent.withdrawn
-        denials.update(dict.fromkeys(run.descent.withdrawn, plan.texts.fill("tool_withdrawn")))
+        denials.update(dict.fromkeys(run.descent.withdrawn, plan.config.texts.fill("tool_withdrawn")))
     if run.descent.work_withdrawn:
         work = allowed - plan.terminal_tools
         allowed -= work
-        denials.update(dict.fromkeys(work, plan.texts.fill("work_withdrawn")))
+        denials.update(dict.fromkeys(work, plan.config.texts.fill("work_withdrawn")))
     if plan.behind and allowed & plan.behind and not run.descent.work_withdrawn:
         allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
     run.turn.allow(allowed, denials)
@@ -67,15 +67,15 @@ def request_for(
         defined_tools=() if bare else plan.specs,
         tool_choice=choice if tools is plan.specs else choice_among(tools, choice),
         max_output_tokens=cap,
-        temperature=plan.temperature,
-        reasoning=plan.reasoning,
-        strict_tools=plan.strict_tools,
-        stop_sequences=plan.stop_sequences,
-        seed=plan.seed,
-        logprobs=plan.logprobs,
+        temperature=plan.config.temperature,
+        reasoning=plan.config.reasoning,
+        strict_tools=plan.config.strict_tools,
+        stop_sequences=plan.config.stop_sequences,
+        seed=plan.config.seed,
+        logprobs=plan.config.logprobs,
         extras=run.terms.extras,
         output_schema=None if plan.output is None else plan.output.schema,
-        connect_timeout=plan.times.connect,
+        connect_timeout=plan.config.connect_timeout,
         user=run.user,
         metadata=run.metadata,
     )

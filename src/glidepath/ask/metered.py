@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import Attempt, pump
 from glidepath.ask.booking import Booking, amount, booked
-from glidepath.ask.usage import settled
-from glidepath.events import BudgetReserved, BudgetSettled
+from glidepath.ask.settlement import settle
+from glidepath.events import BudgetReserved
 from glidepath.ledger import Reservation
 from glidepath.messages import Message, Usage
 from glidepath.run.voice import Voice
@@ -31,6 +31,7 @@ class _Beside:
     """The run, with nobody listening and, where it is given, its own watch."""
 
     __slots__ = ("_run", "voice", "watch")
+    shows = False  # the landing window may cut it off, however much has come
 
     def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run
@@ -85,10 +86,10 @@ class MeteredCall:
             system_prompt=system_prompt,
             messages=tuple(messages),
             max_output_tokens=self.booking.cap,
-            temperature=plan.temperature if temperature is None else temperature,
+            temperature=plan.config.temperature if temperature is None else temperature,
             stop_sequences=stop_sequences,
             extras=run.terms.extras,
-            connect_timeout=plan.times.connect,
+            connect_timeout=plan.config.connect_timeout,
             user=run.user,
             metadata=run.metadata,
         )
@@ -100,20 +101,18 @@ class MeteredCall:
         beside: Any = _Beside(self.run, watch)
         await pump(beside, self.run.plan.model, self.request, self.attempt, self.booking)  # type: ignore[arg-type]
 
-    def give_back(self) -> None:
-        """It costs nothing: it did not go out, or failed before its first delta."""
-        self.booking.reservation.cancel()
-
-    def settle(self, pay: Callable[[Usage, int], None]) -> Usage:
-        """Charge what was received, by `pay`, and give the rest back."""
-        run, plan, attempt, held = self.run, self.run.plan, self.attempt, self.booking.reservation
-        request: Any = self.request
-        reported = None if attempt.end is None else attempt.end.usage
-        usage = settled(run, reported, self.booking, request.messages, attempt, request.system_prompt)
-        money = 0 if plan.price is None else plan.price.cost(usage)
-        held.settle(usage.input + usage.output, money)
-        pay(usage, money)
-        if run.result is None:
-            paid = money if plan.price is not None else None
-            run.emit(BudgetSettled, usage, paid, max(0, held.tokens - usage.total))
-        return usage
+    def settle(self, pay: Callable[[Usage, int], None], *, failed: bool) -> Usage:
+        """Charge what was received, by `pay`, and give the rest back; see `settlement`."""
+        if self.request is None:  # it did not go out, and nobody was told that it would
+            self.booking.reservation.cancel()
+            return Usage()
+        request = self.request
+        return settle(
+            self.run,
+            self.booking,
+            self.attempt,
+            request.messages,
+            pay,
+            failed=failed,
+            system_prompt=request.system_prompt,
+        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import Record, Value
 from glidepath.ask.booking import amount
 from glidepath.ask.metered import MeteredCall
-from glidepath.errors import GlidepathError, ModelError, told
+from glidepath.errors import GlidepathError, told
 from glidepath.ledger import pico
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.resilience import BreakerState
@@ -77,7 +77,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
     # Counted before it is made: a server that asks many times at once must not get past its limit.
     account.calls += 1
     attempt = call.attempt
-    free = True  # until it is sent, and when it fails before its first delta
+    failed = False
     try:
         if run.journal is not None:
             # Before it goes out, as for a turn: after a crash its worst case is charged.
@@ -88,14 +88,15 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
         call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)
         # From here on it is with the provider: whatever is received is charged.
         _wake(run)
-        free = False
         await _streamed(run, call)
     except SideRefused:
-        free = free or not attempt.pulse()
+        failed = True
+        raise
+    except BaseException:  # the task was cancelled
+        attempt.let_go()
         raise
     finally:
-        attempt.let_go()
-        usage = _settle(run, call, account, free=free)
+        usage = _settle(run, call, account, failed=failed)
     return SideReply(text=attempt.text, stop_reason=attempt.stop_reason(), model=plan.model_name, usage=usage)
 
 
@@ -130,30 +131,26 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
 
 async def _streamed(run: Run, call: MeteredCall) -> None:
     # Over before the landing window opens: the run may be waiting for the tool that waits for this.
-    seconds = min(run.plan.times.call or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
+    seconds = min(run.plan.config.call_timeout or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
             await call.stream(_NoWatch(run))
-    except TimeoutError:
-        raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
-    except ModelError as error:
-        raise SideRefused(f"the model failed: {told(error)}") from None
     except Exception as error:
+        if limit.expired():
+            call.attempt.let_go()
+            raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
         raise SideRefused(f"the model failed: {told(error)}") from None
 
 
-def _settle(run: Run, call: MeteredCall, account: SideAccount, *, free: bool) -> Usage:
+def _settle(run: Run, call: MeteredCall, account: SideAccount, *, failed: bool) -> Usage:
     """Charge it to the run, under its own name."""
-    if free:
-        call.give_back()
-        return Usage()
 
     def pay(usage: Usage, money: int) -> None:
         account.tokens += usage.total
         account.money += money
         run.spend.pay_beside(account.name, usage, money)
 
-    usage = call.settle(pay)
+    usage = call.settle(pay, failed=failed)
     _wake(run)
     return usage
 

@@ -89,10 +89,7 @@ async def _written(run: Run, request: Any, call: MeteredCall) -> str:
             raise run.interrupted()
         failed = not await _streamed(run, call)
     finally:
-        if failed and not attempt.pulse() and not attempt.dead:
-            call.give_back()
-        else:
-            call.settle(run.spend.pay)
+        call.settle(run.spend.pay, failed=failed)
     useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not visible(attempt.text)
     return "" if useless else attempt.text
 
@@ -101,7 +98,6 @@ async def _streamed(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
     watch, attempt = run.watch, call.attempt
     try:
-        watch.scope_hit = False
         await interruptible(call.stream(), watch)
     except (LetGo, asyncio.CancelledError) as stop:
         stopped = watch.stopped(stop)

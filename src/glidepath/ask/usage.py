@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["believable", "fees", "settled"]
+__all__ = ["fees", "settled"]
 
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
@@ -31,25 +31,6 @@ _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's diff
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
-
-
-def believable(reported: object, estimate: int, size: int) -> bool:
-    """True for what most reports are: input and output alone, both as they can be. `settled` looks at any other."""
-    if reported.__class__ is not Usage:
-        return False
-    given = reported.input
-    written = reported.output
-    return (
-        given.__class__ is int
-        and written.__class__ is int
-        and estimate * 0.375 <= given <= 16 * estimate + 100_000  # _SURELY, _ABSURD, _ABSURD_SLACK
-        and size // 8 - 4 < written <= 16 * size + 100_000  # _CHARS_PER_TOKEN_AT_MOST
-        and written > 0 < given
-        and reported.cache_read is _NONE
-        and reported.cache_write is _NONE
-        and reported.reasoning is _NONE
-        and reported.estimated is False
-    )
 
 
 def settled(
@@ -68,8 +49,6 @@ def settled(
         if isinstance(reported, Usage):
             return _examined(run, reported, booking, view, attempt, system_prompt)
         return Usage(booking.input, attempt.metered(), estimated=True)
-    if believable(reported, booking.estimate, attempt.size):
-        return reported
     given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
     if (
         reported.cache_read is not _NONE

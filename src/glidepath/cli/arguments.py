@@ -11,18 +11,18 @@ __all__ = ["add_config_flags", "add_setting_flags"]
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the settings come from."""
+    """Add the flags that say where settings come from."""
     group = parser.add_argument_group("configuration")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--config", metavar="FILE", help="read this file, not ./glidepath.toml or ./glidepath.json")
-    which.add_argument("--no-config", action="store_true", help="read no file")
+    which.add_argument("--no-config", action="store_true", help="read no configuration file")
     group.add_argument(
         "--set", metavar="KEY=VALUE", action="append", help="any setting by its key in a file; may be repeated"
     )
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[str] = ()) -> None:
-    """One flag for every setting that has one. Values are read later, together with all other settings."""
+    """Add a flag for every setting that has one. Values are parsed later, with all other settings."""
     group = parser.add_argument_group("settings")
     for setting in SETTINGS:
         if not setting.flag or setting.key in leave_out:

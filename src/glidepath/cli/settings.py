@@ -1,10 +1,10 @@
-"""Every setting of the command line: those of the agent, as they are declared, and those that only it has.
+"""Every setting of the command line: the agent's declared ones, and its own.
 
 Data only, and light: the parser makes its flags from it, the loader its checks, `glidepath config schema` its schema,
 and the documentation its tables. `cli/setting_rows.py` is written from the declarations by `scripts/make_keywords.py`.
 
-`found` says what a configuration file may do with a setting when nobody named that file and nobody trusted its folder:
-it may narrow, and nothing else. A setting that does not say so needs trust, so a new one is safe by default.
+`found` says how a configuration file found in an untrusted folder may narrow a setting. A setting without it needs
+trust, so a new one is safe by default.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TOOLS = (
     _own("allow_protected", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
     _own("redact", "text?", "a function that rewrites messages before they are stored: python:module:function", "--redact", metavar="NAME"),
     _own("approve", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
-    _own("edits", "choice", "write and edit: ask a person first (as chat does by default), or apply them", "--edits", choices=("ask", "apply"), found=("ask",)),
+    _own("edits", "choice", "what write and edit do: ask a person first (the default in chat), or apply the change", "--edits", choices=("ask", "apply"), found=("ask",)),
     _own("agents_md", "bool", "give the model the AGENTS.md of a folder that you trust", "--agents-md", default=True, found=FREE),
     _own("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
 )
@@ -60,7 +60,7 @@ _DISPLAY = (
 )
 # fmt: on
 _BEHIND = {"tools": _TOOLS, "store": _STORE}
-"""Behind which setting of the agent those stand that only the command line has."""
+"""The command line's own settings, by the agent's setting they follow."""
 SETTINGS: tuple[Setting, ...] = (
     *[one for row in ROWS for one in (row, *_BEHIND.get(row.key, ()))],
     *_DISPLAY,

@@ -195,7 +195,7 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
         job.asks = pending
     decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
     if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
-        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("tool_gone", tool=call.name))
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=call.name))
     return job
 
 
@@ -234,7 +234,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
     """The batch does not run: its tools are withdrawn, or the run lands."""
     apply(run, name, verdict)
     answer_open_calls(
-        run, ResultKind.WITHDRAWN, verdict.notice or run.plan.texts.fill("not_executed", reason=verdict.reason)
+        run, ResultKind.WITHDRAWN, verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
     )
     if verdict.action == "land":
         raise Touchdown(stuck(name, verdict))
@@ -273,7 +273,7 @@ async def fly_jobs(run: Run, ready: list[Job]) -> None:
 async def _together(run: Run, ready: list[Job]) -> None:
     """Run these jobs in separate tasks."""
     await run_together(run, ready, width_for(run.plan, ready))
-    if run.plan.order == "auto":
+    if run.plan.config.default_execution_mode == "auto":
         hint(run, ready)
 
 
@@ -400,7 +400,9 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
                     else:
                         run.turn.pend((*run.turn.pending, pend(run, job)))
                     continue
-                job.refuse(ResultKind.CANCELLED, run.plan.texts.fill("not_executed", reason="the run is being stopped"))
+                job.refuse(
+                    ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
+                )
             if job.trial is not None:
                 breaker.tell(run, job)
             message = job.message(run, len(jobs))

@@ -49,7 +49,7 @@ def admit(run: Run, job: Job) -> None:
         job.trial = None
         job.refuse(
             ResultKind.BREAKER_OPEN,
-            run.plan.texts.fill(
+            run.plan.config.texts.fill(
                 "breaker_open",
                 tool=job.call.name,
                 failures=breaker.failures,

@@ -36,7 +36,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         if repaired is None:
             return _unreadable(run, calls)
         calls = repaired
-    cap, tools, jobs = plan.max_calls_per_turn, plan.tools, []
+    cap, tools, jobs = plan.config.max_tool_calls_per_turn, plan.tools, []
     for call in calls:
         name = call.name
         tool = tools.get(name)
@@ -95,7 +95,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
 
 
 def _denied(run: Run, reason: str) -> str:
-    text = run.plan.texts.fill("denied", reason=reason)
+    text = run.plan.config.texts.fill("denied", reason=reason)
     return text if reason else f"{text.rstrip(' :')}."
 
 
@@ -106,7 +106,7 @@ def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
             shown = sorted(run.plan.tool_names - run.plan.hands)
             text = unknown_tool_message(job.call.name, shown)
             job.result = None
-            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("unknown_tool", advice=text))
+            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("unknown_tool", advice=text))
 
 
 def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
@@ -134,7 +134,7 @@ def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """The policy failed: which tools were meant is unknown, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
-        job.refuse(ResultKind.POLICY_FAILED, run.plan.texts.fill("policy_failed"))
+        job.refuse(ResultKind.POLICY_FAILED, run.plan.config.texts.fill("policy_failed"))
     return jobs
 
 
@@ -144,7 +144,8 @@ def _turn_away(run: Run, job: Job) -> None:
     if job.tool is None:
         shown = sorted(run.plan.tools if allowed is None else allowed)
         job.refuse(
-            ResultKind.UNKNOWN_TOOL, run.plan.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown))
+            ResultKind.UNKNOWN_TOOL,
+            run.plan.config.texts.fill("unknown_tool", advice=unknown_tool_message(call.name, shown)),
         )
     elif allowed is not None and call.name not in allowed:
         withdrawn = call.name in run.descent.withdrawn or run.descent.work_withdrawn
@@ -152,7 +153,7 @@ def _turn_away(run: Run, job: Job) -> None:
         job.refuse(kind, _hidden(run, call.name, sorted(allowed)))
     else:
         problem = malformed_arguments_message(call.malformed or "")
-        job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.texts.fill("bad_arguments", problem=problem))
+        job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=problem))
 
 
 def _hidden(run: Run, name: str, shown: list[str]) -> str:
@@ -167,7 +168,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
         return clean(text)
     reason = run.turn.denials.get(name)
     message = unknown_tool_message(name, shown, hidden=True)
-    return run.plan.texts.fill("hidden_tool", advice=f"{message} Reason: {reason}." if reason else message)
+    return run.plan.config.texts.fill("hidden_tool", advice=f"{message} Reason: {reason}." if reason else message)
 
 
 def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
@@ -179,7 +180,7 @@ def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
             continue
         used += 1
         if used > cap:
-            job.refuse(ResultKind.SKIPPED, run.plan.texts.fill("calls_per_turn", limit=cap))
+            job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_per_turn", limit=cap))
 
 
 def _cap_run(run: Run, jobs: list[Job]) -> None:
@@ -190,7 +191,7 @@ def _cap_run(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.result is None and not job.counted and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:
-                job.refuse(ResultKind.SKIPPED, run.plan.texts.fill("calls_spent"))
+                job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_spent"))
                 job.waits_for = None
                 verdict = None if run.descent.verdict is not None else _spent(run, room)
                 if verdict is not None:
@@ -219,7 +220,7 @@ def _bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> Non
 
 def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
     """The arguments do not fit the tool: the model is told what is wrong."""
-    job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.texts.fill("bad_arguments", problem=error))
+    job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=error))
 
 
 async def _judge(run: Run, job: Job) -> None:
@@ -254,7 +255,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
             _block_for(run, job, said.name, fault)
             return None
         if isinstance(decision, Block):
-            job.refuse(ResultKind.BLOCKED, run.plan.texts.fill("blocked", reason=clean(decision.reason)))
+            job.refuse(ResultKind.BLOCKED, run.plan.config.texts.fill("blocked", reason=clean(decision.reason)))
             return None
         if isinstance(decision, Ask):
             if not approved:
@@ -276,7 +277,7 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:
     report(run, "before_tool_call", name, fault, "the call is blocked")
-    job.refuse(ResultKind.BLOCKED, run.plan.texts.fill("guard_failed"))
+    job.refuse(ResultKind.BLOCKED, run.plan.config.texts.fill("guard_failed"))
 
 
 def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:

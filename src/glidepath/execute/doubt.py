@@ -59,7 +59,7 @@ def job_for(run: Run, call: ToolCall) -> Job:
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
-        job.doubt = run.plan.texts.fill("unknown_effect")
+        job.doubt = run.plan.config.texts.fill("unknown_effect")
         job.counted = True
     elif run.terms.resumed is not None:
         job.counted = call.id in run.terms.resumed.counted

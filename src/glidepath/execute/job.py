@@ -98,7 +98,7 @@ class Job(Record, eq=False):
         if self.result is None:
             if self.doubt is None:  # else it had begun before the process died
                 self.uncount(run)
-            self.refuse(kind, run.plan.texts.fill("not_started", reason=reason))
+            self.refuse(kind, run.plan.config.texts.fill("not_started", reason=reason))
 
     def uncount(self, run: Run) -> None:
         """It was counted, and never began."""
@@ -167,12 +167,12 @@ class Job(Record, eq=False):
                 context.abandoned = let_go
             reason = self._why(run, stopped.why)
             run.work.abandon(self.call.id, self.call.name, let_go, reason)
-            self.refuse(ResultKind.NOT_STOPPED, run.plan.texts.fill("not_stopped", reason=reason))
+            self.refuse(ResultKind.NOT_STOPPED, run.plan.config.texts.fill("not_stopped", reason=reason))
         elif stopped.why is Why.UNINVITED:
-            self.refuse(ResultKind.CANCELLED_INSIDE, run.plan.texts.fill("cancelled_inside"))
+            self.refuse(ResultKind.CANCELLED_INSIDE, run.plan.config.texts.fill("cancelled_inside"))
         else:
             kind = ResultKind.TIMEOUT if stopped.why is Why.TIMEOUT else ResultKind.CANCELLED
-            self.refuse(kind, run.plan.texts.fill("stopped", reason=self._why(run, stopped.why)))
+            self.refuse(kind, run.plan.config.texts.fill("stopped", reason=self._why(run, stopped.why)))
 
     def _why(self, run: Run, why: Why) -> str:
         if self.stop_asked is not None:
@@ -184,7 +184,7 @@ class Job(Record, eq=False):
     def timeout(self, run: Run) -> float | None:
         """Seconds this call may take."""
         tool = self.tool
-        return run.plan.times.tool if tool is None or tool.timeout is None else tool.timeout
+        return run.plan.config.tool_timeout if tool is None or tool.timeout is None else tool.timeout
 
     # --- events -----------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Job(Record, eq=False):
             own = self.tool.max_result_chars if self.tool is not None else None
             result = trim_result(result, limit if own is None else min(own, limit))
         if type(result.content) is tuple:
-            most = (plan.max_image_bytes, plan.max_file_bytes, plan.max_request_image_bytes)
+            most = (plan.config.max_image_bytes, plan.config.max_file_bytes, plan.config.max_image_bytes_per_request)
             result = replace(result, content=small_enough(result.content, *most))
         return result
 

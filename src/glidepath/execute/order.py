@@ -19,12 +19,12 @@ WORTH_IT = 0.02  # seconds that every call of a reply must have taken before a h
 
 def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
     """How many of these calls may run at a time. Only calls that really run count, not refused ones."""
-    order = plan.order
+    order = plan.config.default_execution_mode
     for job in jobs:
         tool: Any = job.tool
         if tool.exclusive or (order == "auto" and not tool.overlaps):
             return 1
-    return 1 if order == "sequential" else plan.max_parallel
+    return 1 if order == "sequential" else plan.config.max_parallel_tools
 
 
 def hint(run: Run, jobs: Sequence[Job]) -> None:
@@ -46,7 +46,7 @@ def hint(run: Run, jobs: Sequence[Job]) -> None:
         "%s: %d calls of one reply ran one after the other and took %.2f s; together they would have taken about "
         "%.2f s. If %s only %s, mark %s read_only=True; if %s calls may overlap, parallel_safe=True. "
         "ExecutionMode.PARALLEL runs all calls together.",
-        run.plan.agent_name,
+        run.plan.config.agent_name,
         len(jobs),
         sum(took),
         max(took),

@@ -32,7 +32,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     # A second landing call for the same limit would pay for the same answer again.
     if run.terms.resumed is not None and _nothing_changed(run, verdict):
         return _as_before(run)
-    if verdict.gentle and run.plan.landing != "off" and _may_call(run):
+    if verdict.gentle and run.plan.config.landing != "off" and _may_call(run):
         # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)

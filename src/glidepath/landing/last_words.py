@@ -28,7 +28,7 @@ def fitted(run: Run) -> Any:
 
 def not_executed(run: Run, reason: str) -> str:
     """What a call is answered that does not run."""
-    return run.plan.texts.fill("not_executed", reason=reason)
+    return run.plan.config.texts.fill("not_executed", reason=reason)
 
 
 def summary(run: Run) -> str:

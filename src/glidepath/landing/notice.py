@@ -35,14 +35,14 @@ def wind_down(run: Run) -> None:
         raise run.interrupted_by_hand() from None
     if soft is not None:
         verdict, single = soft
-        if plan.landing == "force":
+        if plan.config.landing == "force":
             raise Touchdown(verdict)
         if run.descent.notice is None:
             run.descent.give_notice(verdict.cause)
             run.transcript.tell_later("wind_down", verdict.cause.source, _words(run, verdict.cause.source))
         if single:
             run.descent.last_turn(verdict)
-    if run.descent.notice is not None and plan.landing == "withdraw":
+    if run.descent.notice is not None and plan.config.landing == "withdraw":
         turns = run.meter.room_turns()
         run.descent.withdraw_work(run.descent.final_turn is not None or turns == 1)
 
@@ -79,7 +79,7 @@ def _soft(state: AgentState, source: str, reason: str, **metrics: object) -> Ver
 
 
 def _words(run: Run, source: str) -> str:
-    texts = run.plan.texts
+    texts = run.plan.config.texts
     limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
     default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
     text, error = run.plan.notice(default)

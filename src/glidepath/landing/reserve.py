@@ -23,17 +23,17 @@ LEAST_LANDING = 128  # tokens without which another attempt at the landing call 
 
 def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Amount:
     """What the landing call will need: held back at this run's node, set aside with its ancestors."""
-    if not meter.limited or plan.landing == "off":
+    if not meter.limited or plan.config.landing == "off":
         return Amount()
     task = sum(plan.size_of(message) for message in messages)
     notice = plan.landing_notice_tokens
-    least = int(plan.min_output_tokens * MARGIN) + 1
-    tokens = max(plan.landing_tokens, plan.fixed_tokens + task + notice + least)
+    least = int(plan.config.min_output_tokens * MARGIN) + 1
+    tokens = max(plan.config.limits.landing_tokens, plan.fixed_tokens + task + notice + least)
     if plan.caps.tokens is not None:
         # A quarter at most: a reserve that leaves nothing to work with would land every run at once.
         tokens = min(tokens, plan.caps.tokens // 4)
         if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
-            tokens = max(plan.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
+            tokens = max(plan.config.limits.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
             tokens = min(tokens, plan.caps.tokens // 4)
     money = 0
     if plan.price is not None:
@@ -100,7 +100,7 @@ def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int
         price = price.at(input_tokens)
         left = money + reservation.money - input_tokens * price.worst_input
         output = min(output, left // price.output if price.output else output if left >= 0 else 0)
-    if output < min(want, max(least_output(run), plan.landing_tokens)):
+    if output < min(want, max(least_output(run), plan.config.limits.landing_tokens)):
         return 0
     asked = amount(run, input_tokens, output)
     more = max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money)
@@ -134,7 +134,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
     paid = paid and price.worst_input + price.output > 0
-    least = max(1, min(int(plan.min_output_tokens * MARGIN), room // 2))
+    least = max(1, min(int(plan.config.min_output_tokens * MARGIN), room // 2))
     if paid:
         least = min(least, reservation.money // 2 // max(1, price.output))
         room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)

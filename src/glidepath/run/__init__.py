@@ -8,7 +8,7 @@ from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, repo
 from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
 from glidepath.run.interrupting import interruptible, interruptible_within
 from glidepath.run.opening import open_state
-from glidepath.run.plan import Ending, Escalation, Fallback, Plan, Route, SoftLimit, Times, Touchdown
+from glidepath.run.plan import Ending, Fallback, Plan, Route, SoftLimit, Touchdown
 from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
@@ -29,7 +29,6 @@ __all__ = [
     "CancelToken",
     "Decision",
     "Ending",
-    "Escalation",
     "Fallback",
     "HookFault",
     "Inherit",
@@ -52,7 +51,6 @@ __all__ = [
     "SoftLimit",
     "Stopped",
     "Switch",
-    "Times",
     "ToRead",
     "Touchdown",
     "Verdict",

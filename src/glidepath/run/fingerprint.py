@@ -66,7 +66,7 @@ def _made(plan: Plan) -> Fingerprint:
         "max_descendants": caps.descendants,
     }
     return Fingerprint(
-        agent=plan.agent_name,
+        agent=plan.config.agent_name,
         model=plans[0].model_name,
         fallback_models=", ".join(one.model_name for one in plans[1:]),
         system_prompt=_digest(plan.system_prompt.encode(errors="replace")) if plan.system_prompt else "",

@@ -75,9 +75,9 @@ def about(run: Run) -> dict[str, Any]:
     """What every hook's context says about the run."""
     return {
         "run_id": run.run_id,
-        "agent_name": run.plan.agent_name,
+        "agent_name": run.plan.config.agent_name,
         "iteration": run.turn.iterations,
-        "conversation_id": run.plan.conversation_id,
+        "conversation_id": run.plan.config.conversation_id,
         "user": run.user,
         "metadata": run.metadata,
         "deps": run.terms.deps,
@@ -114,7 +114,11 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
             except Stopped as stopped:
                 if stopped.why is Why.INTERRUPT:
                     raise run.interrupted() from None
-                hung = f"no answer within {run.plan.times.hook} s" if stopped.why is Why.TIMEOUT else "it was cancelled"
+                hung = (
+                    f"no answer within {run.plan.config.hook_timeout} s"
+                    if stopped.why is Why.TIMEOUT
+                    else "it was cancelled"
+                )
                 return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
             except KeyboardInterrupt:
                 raise run.interrupted_by_hand() from None
@@ -134,7 +138,7 @@ async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:
     work: Any = answer if hasattr(answer, "send") else _as_coroutine(answer)  # a future, or has an __await__
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
-    return await interruptible_within(work, run.watch, run.plan.times.hook)
+    return await interruptible_within(work, run.watch, run.plan.config.hook_timeout)
 
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
@@ -147,14 +151,16 @@ def take_all(run: Run, items: Iterable[Any], most: int) -> tuple[list[Any], Hook
     An iterator without an end must not keep the event loop; what it gave before it was stopped is returned.
     """
     taken: list[Any] = []
-    until = time.monotonic() + run.plan.times.hook
+    until = time.monotonic() + run.plan.config.hook_timeout
     try:
         for item in items:
             if len(taken) == most:
                 return taken, HookFault(f"it gave more than {most} items; stopped reading")
             taken.append(item)
             if not len(taken) % CHUNK and time.monotonic() > until:
-                return taken, HookFault(f"it was still giving items after {run.plan.times.hook} s; stopped reading")
+                return taken, HookFault(
+                    f"it was still giving items after {run.plan.config.hook_timeout} s; stopped reading"
+                )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # no iterable at all, or one that breaks

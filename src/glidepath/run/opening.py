@@ -88,14 +88,14 @@ def open_state(
 
 def _start_clock(run: Run) -> None:
     window, deadline = run.watch.window_at, run.watch.deadline_at
-    soft_at = window - min(run.plan.times.landing, deadline - window) if window < deadline else window
+    soft_at = window - min(run.plan.config.limits.landing_time, deadline - window) if window < deadline else window
     limit = run.plan.soft_limit
     run.descent.expect(soft_at, run.meter.turns_wire if limit is None else limit.earliest())
 
 
 def _audience(run: Run) -> Audience | None:
     """The listeners, except the consumer of a stream."""
-    sink = run.plan.sink
+    sink = run.plan.config.event_sink
     if not run.hooks.observers and sink is None:
         return None
     observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]

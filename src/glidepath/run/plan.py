@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import Value, settle_field
 from glidepath.errors import GlidepathError
@@ -19,16 +19,17 @@ from glidepath.spi import (
     Model,
     ProtocolPolicy,
     ResourceConstraint,
-    RunInfo,
     StopGuard,
     TokenEstimator,
     ToolSpec,
 )
-from glidepath.texts import Texts
 from glidepath.tools import Tool
 from glidepath.tools.output import Output
 
-__all__ = ["Ending", "Escalation", "Fallback", "Plan", "SoftLimit", "Times", "Touchdown", "Verdict"]
+if TYPE_CHECKING:
+    from glidepath.agent.config import LoopConfig  # a row above: only a type checker follows it
+
+__all__ = ["Ending", "Fallback", "Plan", "SoftLimit", "Touchdown", "Verdict"]
 
 
 class SoftLimit(Protocol):
@@ -41,30 +42,6 @@ class SoftLimit(Protocol):
     def earliest(self) -> int:
         """No notice is due before this turn count; there is no need to ask."""
         ...
-
-
-class Escalation(Protocol):
-    """How a truncated reply is asked for again with a larger cap."""
-
-    @property
-    def max_attempts(self) -> int:
-        """How often."""
-        ...
-
-    def next_cap(self, prev_cap: int, attempt: int) -> int | None:
-        """The cap of the next attempt, or None when a larger cap would not help."""
-        ...
-
-
-class Times(Patience, frozen=True, kw_only=True):
-    """Every time limit below the run's own, in seconds; None means no limit."""
-
-    connect: float | None
-    tool: float | None
-    hook: float
-    constraint: float
-    switch: float
-    landing: float
 
 
 class Route:
@@ -85,9 +62,9 @@ class Fallback(Value, frozen=True):
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """A configuration, resolved."""
+    """A configuration, and everything that is computed from it once."""
 
-    agent_name: str
+    config: LoopConfig
     model: Model
     model_name: str
     model_id: str
@@ -101,9 +78,9 @@ class Plan(Value, frozen=True, kw_only=True):
     tools: Mapping[str, Tool]
     tool_names: frozenset[str]
     behind: frozenset[str]
+    """Those of the tools that are not shown: the model finds them, and calls them by another."""
     hands: frozenset[str]
     """Tools that only programs may call."""
-    """Those of the tools that are not shown: the model finds them, and calls them by another."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
     approvals: bool
@@ -111,12 +88,8 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_fixed_tokens: int
     caps: Caps
     timeout: float | None
-    times: Times
-    landing: str
-    landing_tokens: int
-    min_output_tokens: int
+    patience: Patience
     soft_limit: SoftLimit | None
-    texts: Texts
     notice: Callable[[str], tuple[str, BaseException | None]]
     """The words of the wind-down notice, given the default ones; and what went wrong with the application's own."""
     landing_notice: str
@@ -124,7 +97,6 @@ class Plan(Value, frozen=True, kw_only=True):
     price: Price | None
     counter: Callable[[Any], Any] | None
     usage_is_billed: bool
-    near_tokens: int
     near_money: int
     estimator: TokenEstimator
     size_of: Callable[[Any], int]
@@ -134,43 +106,23 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_view: Callable[..., Any]
     repair: Callable[..., Any]
     context_window: int | None
-    temperature: float | None
     max_output_tokens: int | None
     first_output_tokens: int
-    max_image_bytes: int
-    max_request_image_bytes: int
-    max_file_bytes: int
     reply_bytes: int
     """Where a reply ends that was sent no output cap."""
-    reasoning: str | None
-    tool_choice: str
-    strict_tools: bool
-    stop_sequences: tuple[str, ...]
-    seed: int | None
-    logprobs: int | None
     extras: Mapping[str, Any] | None
-    escalation: Escalation | None
-    empty_outcome_budget: int | None
-    max_retries: int
-    order: str
-    """In which order the calls of one reply run: auto, parallel, sequential."""
     told: set[str]
     """What this agent's log has been told once and is not told again."""
-    max_calls_per_turn: int | None
-    max_parallel: int
     policy: ProtocolPolicy
     plain_policy: bool
     fallback: Fallback | None
     output: Output | None
     deps_needed: tuple[tuple[str, Any], ...]
     """Who needs `deps`, and of which type."""
-    deps_factory: Callable[[RunInfo], Any] | None
     constraints: tuple[ResourceConstraint, ...]
     built_in: int
     """How many of the constraints are ours; they come first."""
     custom: tuple[ResourceConstraint, ...]
-    own_guards: bool
-    """The application has its own guards."""
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
@@ -180,9 +132,6 @@ class Plan(Value, frozen=True, kw_only=True):
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]
     stitch: Callable[[Any], str]
-    thinking_tags: bool
-    conversation_id: str | None
-    sink: Callable[[Any], Any] | None
     cruises: bool = False
     """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
 
@@ -192,10 +141,10 @@ class Plan(Value, frozen=True, kw_only=True):
     """Those that such a turn may call: inline, not terminal, and not for programs only."""
 
     def __post_init__(self) -> None:
-        tiered = self.price is not None and self.price.tier is not None
-        model = self.position or self.escalation is not None or self.thinking_tags or not self.measures_replies
-        tools = self.approvals or self.max_calls_per_turn is not None or not self.plain_policy
-        others = self.custom or self.own_guards or self.fallback is not None or self.lineup.shapes_turns
+        config, tiered = self.config, self.price is not None and self.price.tier is not None
+        model = self.position or config.max_output_tokens_recovery or config.thinking_tags or not self.measures_replies
+        tools = self.approvals or config.max_tool_calls_per_turn is not None or not self.plain_policy
+        others = self.custom or config.guards or self.fallback is not None or self.lineup.shapes_turns
         settle_field(self, "cruises", not (tiered or model or tools or others))
         inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
         apart = self.terminal_tools | self.hands

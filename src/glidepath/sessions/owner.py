@@ -1,4 +1,4 @@
-"""Who owns a session: this process, told apart from every other, and whether another one is still alive."""
+"""Names the owner of a session, unique to this process, and tells whether another owner is alive."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
+__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "give_up", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
-SHORT = 6.0  # a lease of fewer seconds is written again with every heartbeat, not with every sixth
+SHORT = 6.0  # a shorter lease is renewed with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
+_MOST_GIVEN_UP = 10_000
+_given_up: dict[str, None] = {}  # owners of this process whose leases could not be given back, the oldest first
 
 
 def _read(path: str) -> str:
@@ -23,7 +25,7 @@ def _read(path: str) -> str:
 
 
 def _namespace() -> str:
-    """Of process ids. It is looked up every time: a fork may be in another one, with the same process id."""
+    """The namespace of process ids. Read every time: a fork may be in another one with the same process id."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - with every claim
     return ""
@@ -31,7 +33,7 @@ def _namespace() -> str:
 
 @lru_cache(maxsize=4)
 def _host(namespace: str) -> str:
-    """This machine since its last start, and the process namespace: where a process id means the same process."""
+    """This machine since its last boot, and the process namespace: within it, a process id is unambiguous."""
     boot = _read("/proc/sys/kernel/random/boot_id")[:8]
     return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
 
@@ -43,7 +45,7 @@ def _process(pid: int, namespace: str) -> str:
 
 
 def _birth(pid: int) -> str:
-    """When a process was started, so that a reused process id is not mistaken for the old owner; empty if unknown."""
+    """When a process started, to recognize a reused process id; empty if unknown."""
     stat = _read(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
 
@@ -58,8 +60,18 @@ def of_this_process(owner: str | None) -> bool:
     return (owner or "").rpartition(_SEPARATOR)[0] == _process(os.getpid(), _namespace())
 
 
+def give_up(owner: str) -> None:
+    """Nobody here holds a lease under this name any more, though its store could not be told: a full disk, perhaps."""
+    if of_this_process(owner):  # any other name may be used by somebody else, too
+        _given_up[owner] = None
+        if len(_given_up) > _MOST_GIVEN_UP:
+            del _given_up[next(iter(_given_up))]
+
+
 def alive(owner: str | None) -> bool:
-    """False when the owner is a process of this host that is dead; True when it lives, or that is unknown."""
+    """False when the owner is a process of this host that is dead, or gave its lease up in this one; else True."""
+    if owner in _given_up:
+        return False
     parts = (owner or "").split(_SEPARATOR)
     if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True
@@ -70,11 +82,11 @@ def alive(owner: str | None) -> bool:
         return False
     except OSError:
         return True
-    if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, and not yet buried by its parent
+    if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, but not yet reaped by its parent
         return False
     return not birth or _birth(pid) in ("", birth)
 
 
 def free(owner: str | None, expires: float, now: float) -> bool:
-    """True when a session may be claimed: nobody holds it, its owner was silent too long, or is dead."""
+    """True if a session may be claimed: it has no owner, or the owner is dead or was silent too long."""
     return owner is None or now >= expires or not alive(owner)

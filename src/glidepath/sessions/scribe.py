@@ -1,14 +1,14 @@
 """The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
-A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
-a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
-run is over. Without a store there is no scribe, and none of this happens.
+A commit has what came since the last one: messages, changes in the state of the run, and the reason for the commit: a
+model call is about to start, with its worst-case cost; tool calls are about to start; one of several calls has ended;
+the run is over. Without a store there is no scribe, and none of this happens.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
-from glidepath.sessions.capture import Capture, bare, tick
+from glidepath.sessions.capture import Capture, bare, moment
 from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
@@ -30,19 +30,42 @@ from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from glidepath.ledger import Meter
-    from glidepath.run import Run
     from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
-ON_DISK = ("sync", "full")  # what is given to the store is written by then
+ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 
 class Scribe(JournalWriter):
     """Writes what one run does."""
+
+    __slots__ = (
+        "_charged",
+        "_filed",
+        "_flying",
+        "_run",
+        "ahead",
+        "base",
+        "born",
+        "capture",
+        "config",
+        "decisions",
+        "durability",
+        "forked",
+        "held",
+        "imported",
+        "kin",
+        "mailbox",
+        "parent",
+        "pins",
+        "stopped",
+        "tail",
+        "time",
+        "writer",
+        "written",
+    )
 
     def __init__(
         self,
@@ -56,7 +79,7 @@ class Scribe(JournalWriter):
         super().__init__(store, lease, sequence=sequence)
         self.durability = durability
         self.config: Fingerprint | None = None
-        """What the agent was like when the journal was last written."""
+        """The agent's configuration when the journal was last written."""
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
@@ -65,9 +88,9 @@ class Scribe(JournalWriter):
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
         self.mailbox = SessionMailbox()
-        self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
+        self.stopped = False  # a stop request of the store was received: the end of the run acknowledges it
         self.imported = False
-        """Some of the journal was taken in from a file."""
+        """Some of the journal was imported."""
         self.writer = ""
         """The release that wrote the last leg."""
         self.capture = Capture()
@@ -76,7 +99,7 @@ class Scribe(JournalWriter):
         self.decisions: dict[str, Any] = {}
         self.pins: dict[str, Any] = {}
         """The digests of the tools that servers offer, by server."""
-        self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
+        self.kin: dict[str, Meter | Used] = {}  # children of the running calls: our figures include their spending
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
         self._charged: dict[str, Used] = {}
         self.ahead: Items = []  # records that wait for the first commit
@@ -104,11 +127,11 @@ class Scribe(JournalWriter):
         now, digest = fingerprint(plan)
         if not self.number:
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
-            # First of all: whoever reads the journal learns the schema before the first record that needs it.
+            # It comes first, so that a reader knows the schema before any other record.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
-            agent=plan.agent_name,
+            agent=plan.config.agent_name,
             model=plan.model_name,
             resumed=run.terms.resumed is not None,
             first_new=run.transcript.first_new,
@@ -129,7 +152,7 @@ class Scribe(JournalWriter):
             run.emit(ConfigurationChanged, run.terms.changes)
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
-        """What is different since the last leg; nothing where that was not written down."""
+        """What changed since the last leg; nothing if that was not recorded."""
         found = [] if self.config is None else list(differences(self.config, now))
         if self.writer not in ("", VERSION):
             found.insert(0, ConfigurationChange(what="version", before=self.writer, now=VERSION))
@@ -137,29 +160,26 @@ class Scribe(JournalWriter):
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: BookedCall) -> None:
+    def asking(self, booking: BookedCall) -> Coroutine[Any, Any, None]:
         """A model call is about to start."""
-        run, reservation = self._run, booking.reservation
-        reserved = Reserved(
-            input=booking.input,
-            output=max(0, reservation.tokens - booking.input),
-            tokens=reservation.tokens,
-            money=reservation.money,
-            model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
-        )
-        await self._write([], [("reserved", reserved)])
-        if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
-            raise run.interrupted()
+        run, reservation, given = self._run, booking.reservation, booking.input
+        tokens = reservation.tokens
+        output = tokens - given if tokens > given else 0
+        name = run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else ""
+        reserved = Reserved(input=given, output=output, tokens=tokens, money=reservation.money, model=name)
+        return self._write([], [("reserved", reserved)], begins=True)
 
     async def grown(self, booking: BookedCall) -> bool:
-        """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
+        """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
         try:
             await self.asking(booking)
         except Touchdown:
             return False
         return True
 
-    async def starting(self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()) -> None:
+    def starting(
+        self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()
+    ) -> Coroutine[Any, Any, None]:
         """These calls are about to start; `queued` will later, `done` have just got their results."""
         run = self._run
         items: Items = []
@@ -169,20 +189,20 @@ class Scribe(JournalWriter):
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
+        behind = run.plan.behind
         for job in jobs:
-            call = job.call
-            used = job.bound.arguments
+            call, bound = job.call, job.bound
+            call_id, name, written = call.id, call.name, stored_arguments(call)
+            as_written = written.__class__ is Raw and written == Raw(bound.data)  # else in another form, or others
             intent = Intent(
-                call_id=call.id,
-                key=f"{run.run_id}:{call.id}",
-                arguments=None if used == call.arguments else used,
+                call_id=call_id,
+                key=f"{run.run_id}:{call_id}",
+                arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
                 idempotent=job.tool.idempotent,
-                tool=call.name if run.plan.behind and call.name in run.plan.behind else "",
+                tool=name if behind and name in behind else "",
             )
             items.append(("intent", intent))
-        await self._write([], items, guards=False)
-        if jobs and run.watch.interrupt is not None:  # it was stopped while this was written: nothing new begins
-            raise run.interrupted()
+        return self._write([], items, guards=False, begins=bool(jobs))
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -190,7 +210,7 @@ class Scribe(JournalWriter):
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
-        # Before the child does anything: a crash must not leave effects that no journal leads to.
+        # Written before the child does anything: after a crash, its effects must be traceable.
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
@@ -201,7 +221,7 @@ class Scribe(JournalWriter):
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end(self, result: RunResult) -> RunResult:
-        """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        """Write the last commit. If that fails, the result says so, and keeps its text."""
         # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
@@ -218,7 +238,7 @@ class Scribe(JournalWriter):
         return self._failed(result, self.broken)
 
     async def forget_stop(self) -> None:
-        """The stop was obeyed, or was meant for a run before. When this fails, the journal still says so."""
+        """Clear a stop request that was obeyed or meant for an earlier run. If it fails, the journal still says so."""
         with suppress(Exception):
             await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
 
@@ -243,11 +263,11 @@ class Scribe(JournalWriter):
         return ended
 
     async def release(self) -> None:
-        """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
+        """Give the lease back. Never fails: a lease that is not given back expires."""
         try:
             await super().release()
         finally:
-            self._run = None  # a run and its scribe that know each other would wait for the garbage collector
+            self._run = None  # break the reference cycle between a run and its scribe
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -259,8 +279,12 @@ class Scribe(JournalWriter):
         summary: Mapping[str, Any] | None = None,
         last: bool = False,
         guards: bool = True,
+        begins: bool = False,
     ) -> None:
-        """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
+        """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails.
+
+        With `begins` also when the run was stopped meanwhile: what was to begin does not.
+        """
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
             await self._see_through(self._flying)
         if self.broken is not None:
@@ -269,24 +293,24 @@ class Scribe(JournalWriter):
         try:
             items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
-                items += [
-                    ("message", message if message.__class__ is not UnknownMessage else Raw(message.raw))
-                    for message in messages[self.written :]
-                ]
+                for message in messages[self.written :]:
+                    items.append(("message", message if message.__class__ is not UnknownMessage else Raw(message.raw)))
             else:
                 items += self._new_messages()
-            changed = self.capture.changes(run, guards=guards)
+            changed = self.capture.changes(run, guards)
             if changed is not None:
                 items.append(("state", changed))
-            items.append(("tick", self._tick()))
-            items += self.mailbox.news()
+            now, figures = self._moment(run)
+            items.append(("tick", figures))
+            if self.mailbox.stirred:
+                items += self.mailbox.news()
             if self.kin:
                 self._charge(items)
             items += last_items
-            self.time = now = self._now()
-            later = self.add(items, now, summary, last=last)
+            self.time = now
+            later = self.add(items, now, summary, last)
         except KeyboardInterrupt as error:
-            # Nothing may follow a commit of unknown fate: the chain would have two ends.
+            # Nothing may follow a commit that may or may not be written: the chain would fork.
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
@@ -300,9 +324,11 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
+        if begins and run.watch.interrupt is not None:
+            raise run.interrupted()
 
     def _charge(self, items: Items) -> None:
-        """Say what of each child is in the figures of this commit, so that a resume adds only what came after it."""
+        """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
@@ -311,19 +337,17 @@ class Scribe(JournalWriter):
             self._charged = charged
             items.append(("charged", charged))
 
-    def _now(self) -> float:
-        return round(self._run.voice.now(), 3)  # type: ignore[no-any-return]
+    _moment = staticmethod(moment)
 
-    def _tick(self) -> tuple[Any, ...]:
-        return tick(self._run)
-
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:
+        durability = self.durability
         # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
-        if self.durability == "exit":
+        if durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
         # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
-        durability = "full" if last and self.durability == "async" else self.durability
+        if last and durability == "async":
+            durability = "full"
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
     def _break(self, error: BaseException) -> None:
@@ -331,9 +355,9 @@ class Scribe(JournalWriter):
         self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:
-        """Wait for the store, in a task that no interrupt of the run reaches."""
+        """Wait for the store, in a task that interrupts of the run do not reach."""
         try:
-            await (later if self.durability == "exit" else heard(later))  # at the exit each commit has its own time
+            await (later if self.durability == "exit" else heard(later))  # at exit each commit has its own time limit
         except BaseException as error:
             self._break(error)
         finally:
@@ -349,7 +373,7 @@ class Scribe(JournalWriter):
     async def _see_through(self, task: asyncio.Task[None]) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
-        # A child writes through this scribe from a task that the watch of this run does not own.
+        # A child writes through this scribe from a task that this run's watch does not own.
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
             return
@@ -364,7 +388,7 @@ class Scribe(JournalWriter):
             try:
                 await watch.wait(bell)
             except asyncio.CancelledError:
-                continue  # the interrupt is noted: what would come next does not begin
+                continue  # the interrupt is recorded: nothing new begins
             finally:
                 task.remove_done_callback(ring)
 
@@ -396,7 +420,7 @@ class Scribe(JournalWriter):
             "state": state,
             "outcome": None if result is None else result.outcome.value,
             "run_id": run.run_id,
-            "agent": run.plan.agent_name,
+            "agent": run.plan.config.agent_name,
             "model": run.plan.model_name,
             "task": task[:200],
             "iterations": run.turn.iterations,
@@ -411,7 +435,7 @@ class Scribe(JournalWriter):
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: another process owns it, or wants something."""
+        """React to the store: another process owns the session, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile
@@ -420,7 +444,7 @@ class Scribe(JournalWriter):
             reason = lost.verdict.cause.reason
             run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
             return
-        if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
+        if sign.mail > self.mailbox.taken:  # before the stop: a note may say who asked for it
             store: Any = self.store
             notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
             if self._run is not None:
@@ -446,5 +470,5 @@ def _cause(error: StoreError) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The run cannot be kept: it fails, with the text it has."""
+    """The run cannot be saved: it fails, and keeps its text."""
     return Touchdown(Verdict(state=AgentState.ERROR, cause=_cause(error), gentle=False, cut=LoopOutcome.FAILED))

@@ -67,7 +67,7 @@ _withdrawn = withdrawn(
     model=("RecordedRequest",),
 )
 
-if not TYPE_CHECKING:  # a checker knows only what is public
+if not TYPE_CHECKING:  # type checkers see only public names
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module

@@ -7,14 +7,16 @@ out is unlimited. A model's rate is for the whole fleet, evenly spaced.
 from __future__ import annotations
 
 import argparse
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
 from glidepath.cli.notes import add_decision, decided
 from glidepath.cli.shown import revealed
+from glidepath.cli.world import World
+from glidepath.errors import StoreError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
     from glidepath.engines.dbos import Fleet, FleetStatus
 
 __all__ = ["add_arguments", "execute"]
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told.add_argument("message", nargs="+", help="what to say")
     stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
     stopped.add_argument("session", help="the run's session")
-    stopped.add_argument("--reason", default="", help="what its result will say")
+    stopped.add_argument("--reason", default="", help="the reason its result will give")
     pruned = actions.add_parser("prune", help="delete runs that ended long ago; their ids can be used again")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
     budget = actions.add_parser("budget", help="what the whole fleet may use; without flags, remove the limit")
@@ -62,10 +64,6 @@ def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do it, then show the fleet."""
-    import asyncio
-
-    from glidepath.errors import StoreError
-
     try:
         return asyncio.run(_act(options, world))
     except StoreError as error:

@@ -1,7 +1,5 @@
 """The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Required, TypedDict
 
@@ -29,7 +27,6 @@ from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
 
 __all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
-
 
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
@@ -94,18 +91,15 @@ class _Rest(TypedDict, total=False):
     kill_switch_grace: float
     thinking_tags: bool
 
-
 class AgentChanges(_Rest, total=False):
     """What `agent.replace(...)` takes: any setting but `output_type`."""
 
     model: Model | str
 
-
 class AgentKeywords(_Rest, total=False):
     """What `Agent(...)` takes: the settings, of which only the model is needed."""
 
     model: Required[Model | str]
-
 
 class RunKeywords(TypedDict, total=False):
     """What `run_sync` takes, as `run` does."""
@@ -121,7 +115,6 @@ class RunKeywords(TypedDict, total=False):
     tool_choice: str | None
     metadata: Mapping[str, str] | None
     user: str | None
-
 
 class ResumeKeywords(TypedDict, total=False):
     """What `resume_sync` takes, as `resume` does."""
