@@ -452,7 +452,7 @@ async def _flown(
             run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
-        return await finish_run(run, home, prompt, token, opening=opening)
+        return await finish_run(lambda: (run, home, prompt), token, opening=opening)
 
 
 def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -63,7 +63,36 @@ class RunStarter(Equipped):
     __slots__ = ()
 
     @supplied
-    async def _fly(
+    def _fly(
+        self,
+        prompt: Any,
+        session: str | Session | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        given: Given,
+        stream: RunStream | None,
+    ) -> Coroutine[Any, Any, RunResult]:
+        if parent is None and self.config.store is None:  # nearly always
+            return finish_run(partial(self._begin, prompt, session, cancel, given, stream), cancel, fitted=self._fitted)
+        return self._fly_kept(prompt, session, cancel, parent, given, stream)
+
+    def _begin(
+        self,
+        prompt: Any,
+        session: str | Session | None,
+        cancel: CancelToken | None,
+        given: Given,
+        stream: RunStream | None,
+    ) -> tuple[Run, Session, tuple[Message, ...]]:
+        """A run on its own limits that nobody keeps, ready to start."""
+        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
+        self._check_root(cancel, None)
+        home = as_session(session)
+        if isinstance(session, str):
+            self._tell_of_store(home.id)
+        return self._open(messages, home, None, cancel, given, stream), home, messages
+
+    async def _fly_kept(
         self,
         prompt: Any,
         session: str | Session | None,
@@ -72,17 +101,14 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
-        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
+        """A run that a store keeps, or that spends from a budget."""
+        messages = prompt if stream is not None else as_messages(prompt, self.config)
         self._check_root(cancel, parent)
         home = as_session(session)
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
         if parent is None or not parent.line:
-            if self.config.store is not None:
-                return await self._flown(messages, home, parent, cancel, given, stream)
-            with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
+            return await self._flown(messages, home, parent, cancel, given, stream)
         purse = _purse_of(parent)
         try:
             return await self._flown(messages, home, purse, cancel, given, stream)
@@ -98,15 +124,16 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
+        def begin() -> tuple[Run, Session, tuple[Message, ...]]:
+            return self._open(messages, home, parent, cancel, given, stream), home, messages
+
+        if self.config.store is None:
+            return await finish_run(begin, cancel, fitted=self._fitted)
         from glidepath.agent.durable import claimed
 
         with outside():
-            if self.config.store is None:
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
             async with claimed(self.config, home) as opening:
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
+                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
 
     async def fly_alone(
         self,
@@ -194,8 +221,8 @@ class RunStarter(Equipped):
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
                 run = self._open((), opening.home, parent, cancel, given, stream)
-                with outside():
-                    return await finish_run(run, opening.home, (), cancel, opening=opening, fitted=self._fitted)
+                begin = partial(_opened, run, opening.home)
+                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
             snapshot, given = continued(opening.snapshot, given, limits)
             fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
             return await fly(snapshot, opening.home, opening.decisions, limits, opening=opening)
@@ -244,8 +271,7 @@ class RunStarter(Equipped):
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed, given=given)
         run.terms.accept(carried, cancel)
         try:
-            with outside():
-                return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
+            return await finish_run(partial(_opened, run, home), cancel, opening=opening, fitted=self._fitted)
         finally:
             if purse is not None:
                 await purse.close()
@@ -352,10 +378,8 @@ class RunStarter(Equipped):
             opening.above.follow(home.id, meter)
         post(partial(announce_child, parent, run))
         try:
-            with outside():
-                return await finish_run(
-                    run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
-                )
+            begin = partial(_opened, run, home, messages)
+            return await finish_run(begin, cancel, refusal=refusal, opening=opening, fitted=self._fitted)
         finally:
             run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
@@ -412,6 +436,11 @@ def _purse_of(budget: Budget) -> Purse:
     from glidepath.agent.purse import Purse
 
     return Purse(budget.store, budget.line, budget.meter)
+
+
+def _opened(run: Run, home: Session, messages: tuple[Message, ...] = ()) -> tuple[Run, Session, tuple[Message, ...]]:
+    """For a run that is open already."""
+    return run, home, messages
 
 
 def _at_once(act: Callable[[], None]) -> None:
