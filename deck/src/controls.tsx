@@ -86,7 +86,7 @@ function readLimits(values: Values): JsonObject {
 
 export function changeLimits(run: Detail, after?: After): void {
   ask({
-    title: "Change the limits", confirm: "Change and continue", lead: <>{lead(run)}<p>The run continues under the new limits{run.state === "running" ? ", after a short stop" : ""}. Fields left empty keep theirs.</p></>,
+    title: "Change the limits", confirm: "Change and continue", lead: <>{lead(run)}<p>The run continues under the new limits{run.state === "running" ? ", after a short stop" : ""}. Empty fields stay as they are.</p></>,
     fields: [...limitFields(run), REASON],
     submit: (values) => {
       const limits = readLimits(values);
@@ -176,10 +176,10 @@ function Changes({ before, after }: { before: JsonObject; after: string }): prea
   if (notJson(after)) return null;
   const edited = JSON.parse(after) as JsonObject;
   const names = [...new Set([...Object.keys(before), ...Object.keys(edited)])].filter((key) => JSON.stringify(before[key]) !== JSON.stringify(edited[key]));
-  if (!names.length) return <p class="muted small">Nothing is changed yet.</p>;
+  if (!names.length) return <p class="muted small">No changes yet.</p>;
   return (
     <ul class="changes" aria-label="Changes">
-      {names.map((key) => <li key={key}><code>{key}</code> <del>{key in before ? line(pretty(before[key] ?? null), 80) : "not there"}</del> <ins>{key in edited ? line(pretty(edited[key] ?? null), 80) : "removed"}</ins></li>)}
+      {names.map((key) => <li key={key}><code>{key}</code> <del>{key in before ? line(pretty(before[key] ?? null), 80) : "not set"}</del> <ins>{key in edited ? line(pretty(edited[key] ?? null), 80) : "removed"}</ins></li>)}
     </ul>
   );
 }

@@ -97,6 +97,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     failed, at = None, 0.0
+    job: Any
+    bound: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
     if turn.allowed is not None or spend.first_call is not None:
@@ -289,6 +291,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnEnded(run_id, parent_id, number(), at, turn.iterations, reply, results))
             else:
                 number()
+        job = bound = None  # not kept while the model is waited for, in each of a thousand runs
     return None
 
 

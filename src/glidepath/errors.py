@@ -227,21 +227,39 @@ def shown(value: object, limit: int = 200) -> str:
 
 
 def install_line(extra: str, *more: str) -> str:
-    """The command that installs an extra where glidepath came from: a checkout, a wheel, or a package index."""
+    """The command that installs an extra where glidepath came from: a checkout, a wheel, a repository, or an index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
     tail = "".join(f" {name}" for name in more)
     try:
         known = json.loads(distribution("glidepath").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, OSError, ValueError):
+    except PackageNotFoundError:
+        known = _source_folder()
+    except (OSError, ValueError):
         known = {}
-    url = known.get("url", "") if isinstance(known, dict) else ""
-    if isinstance(url, str) and url.startswith("file://"):
-        if "dir_info" in known:
-            from urllib.parse import unquote
+    url = known.get("url") if isinstance(known, dict) else None
+    if not isinstance(url, str):
+        return f"pip install 'glidepath[{extra}]'{tail}"
+    if url.startswith("file://") and "dir_info" in known:
+        from urllib.parse import unquote
 
-            editable = "-e " if known["dir_info"].get("editable") else ""
-            return f"pip install {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
-        return f"pip install 'glidepath[{extra}] @ {url}'{tail}"
-    return f"pip install 'glidepath[{extra}]'{tail}"
+        editable = "-e " if _part(known, "dir_info").get("editable") else ""
+        return f"pip install {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
+    if version := _part(known, "vcs_info"):
+        url = f"{version.get('vcs')}+{url}@{version.get('commit_id')}"
+    return f"pip install 'glidepath[{extra}] @ {url}'{tail}"
+
+
+def _part(known: dict[str, object], name: str) -> dict[str, object]:
+    part = known.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _source_folder() -> dict[str, object]:
+    """The checkout this file is in, as pip would note it; nothing where it is not in one."""
+    from pathlib import Path
+
+    folder = Path(__file__).absolute().parents[2]
+    known = (folder / "pyproject.toml").is_file()
+    return {"url": folder.as_uri(), "dir_info": {"editable": True}} if known else {}

@@ -398,22 +398,19 @@ def verdict_of(action: ResourceAction, state: AgentState, name: str, validation:
     return Verdict(state=state, cause=cause, gentle=gentle, cut=cut)
 
 
-def _passed(name: str, run: Run) -> ValidationRecord:
-    return ValidationRecord(
-        constraint=name,
-        checkpoint=run.turn.checkpoint,
-        iteration=_completed(run),
-        action=ResourceAction.ALLOW,
-        validation=ResourceValidation.ok(),
-    )
-
-
 def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
     plan = run.plan
     fine = not run.meter.attention and not run.audit.violations  # the ledger knows without asking
     if run.audit.passing is None and fine:  # nearly always
-        return tuple([_passed(constraint.name, run) for constraint in plan.constraints[: plan.built_in]])
+        seen, turns, allow = run.turn.checkpoint, _completed(run), ResourceAction.ALLOW
+        names = [constraint.name for constraint in plan.constraints[: plan.built_in]]
+        return tuple(
+            [
+                ValidationRecord(constraint=name, checkpoint=seen, iteration=turns, action=allow, validation=_OK)
+                for name in names
+            ]
+        )
     context, quiet, passing = run.audit.passing or (context_of(run), True, [])
     passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
     if not quiet:

@@ -17,7 +17,7 @@ import threading
 from math import inf
 from typing import Any
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Record, Value, field
 from glidepath.money import Price, pico
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
@@ -100,68 +100,58 @@ class _Tree:
         self.source: Any = None
 
 
-class Meter:
+class Meter(Record, eq=False):
     """One node: what it may use, has used, and has promised."""
 
-    __slots__ = (
-        "ahead_money",
-        "ahead_tokens",
-        "aside_money",
-        "aside_tokens",
-        "attention",
-        "calls_wire",
-        "caps",
-        "depth",
-        "descendants",
-        "held_money",
-        "held_tokens",
-        "limited",
-        "lineage",
-        "money",
-        "money_soft",
-        "money_wire",
-        "near_money",
-        "near_tokens",
-        "parent",
-        "pledged_money",
-        "pledged_tokens",
-        "reserved_money",
-        "reserved_tokens",
-        "tokens",
-        "tokens_soft",
-        "tokens_wire",
-        "tool_calls",
-        "tree",
-        "turns",
-        "turns_wire",
-    )
+    caps: Caps
+    parent: Meter | None = None
+    depth: int = 0
+    above: tuple[Meter, ...] = ()
+    """All above it, the nearest first."""
+    tree: _Tree = field(default_factory=_Tree)
+    limited: bool = True
+    tokens: int = 0
+    money: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    descendants: int = 0
+    reserved_tokens: int = 0
+    reserved_money: int = 0
+    pledged_tokens: int = 0
+    pledged_money: int = 0
+    aside_tokens: int = 0
+    aside_money: int = 0
+    ahead_tokens: int = 0
+    ahead_money: int = 0
+    """What can still be drawn from elsewhere: left, but not at hand."""
+    held_tokens: int = 0
+    held_money: int = 0
+    near_tokens: int = 0
+    near_money: int = 0
+    tokens_wire: float = inf
+    money_wire: float = inf
+    tokens_soft: float = inf
+    money_soft: float = inf
+    calls_wire: float = inf
+    turns_wire: float = inf
+    attention: bool = False
 
-    def __init__(self, caps: Caps, parent: Meter | None = None, *, depth: int = 0) -> None:
-        self.caps = caps
-        self.parent = parent
-        self.tree: _Tree = parent.tree if parent is not None else _Tree()
+    def __post_init__(self) -> None:
+        caps, parent = self.caps, self.parent
         if parent is not None:
+            self.tree, self.above = parent.tree, parent.lineage
             self.tree.shared = True
-        self.lineage: tuple[Meter, ...] = (self, *parent.lineage) if parent is not None else (self,)
-        self.depth = depth
-        self.limited: bool = (
-            caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
-        )
-        self.tokens = self.money = self.turns = self.tool_calls = self.descendants = 0
-        self.reserved_tokens = self.reserved_money = 0
-        self.pledged_tokens = self.pledged_money = 0
-        self.aside_tokens = self.aside_money = 0
-        self.ahead_tokens = self.ahead_money = 0  # what can still be drawn from elsewhere: left, but not at hand
-        self.held_tokens = self.held_money = 0
-        self.near_tokens = self.near_money = 0
-        self.tokens_wire: float
-        self.money_wire: float
-        self.tokens_soft: float
-        self.money_soft: float
-        self.attention: bool
-        self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
-        self.turns_wire: float = inf if caps.turns is None else caps.turns
+        self.limited = caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
+        if caps.tool_calls is not None:
+            self.calls_wire = caps.tool_calls
+        if caps.turns is not None:
+            self.turns_wire = caps.turns
         self.set_wires()
+
+    @property
+    def lineage(self) -> tuple[Meter, ...]:
+        """It and all above it. Made when it is asked for: a meter that kept it would hold itself."""
+        return (self, *self.above)
 
     # --- what is left ---------------------------------------------------------------------------------------
 
@@ -306,7 +296,7 @@ class Meter:
             self.set_wires()
             self.reserved_tokens += reserve.tokens
             self.reserved_money += reserve.money
-            for node in self.lineage[1:]:
+            for node in self.above:
                 if admitted:
                     node.aside_tokens -= reserve.tokens
                     node.aside_money -= reserve.money
@@ -454,7 +444,7 @@ class Meter:
     def give_back(self, amount: Amount) -> None:
         """This run has ended without its landing call: what was set aside for it is free again."""
         with self.tree.lock:
-            for node in self.lineage[1:]:
+            for node in self.above:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
                 # A limit that was near may be far again.

@@ -342,6 +342,9 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
     @property
     def text(self) -> str:
         """The visible text."""
+        kept = _kept(self)
+        if kept.__class__ is Two and kept.first.__class__ is TextBlock and kept.second.__class__ is ToolCall:
+            return kept.first.text  # as nearly every reply with a call
         return _joined(self.blocks)
 
     @property

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
 from glidepath.events import (
+    EVENTS,
     ApprovalRequested,
     BreakerChanged,
     BudgetReserved,
@@ -33,6 +36,8 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
+from glidepath.messages import Usage
+from glidepath.outcome import UNCHECKED_NAMES
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
@@ -98,8 +103,9 @@ class LogObserver(Plugin):
         if self._content:
             return _wire.plain(event)  # type: ignore[no-any-return]
         without = _WITHOUT_CONTENT.get(type(event))
-        if without is None:
+        if without is None and type(event) in EVENTS:
             return _wire.plain(event)  # type: ignore[no-any-return]
+        without = without or _figures
         shown = {"event": type(event).__name__, **{name: getattr(event, name) for name in _ENVELOPE}}
         return {**shown, **without(event)}
 
@@ -120,9 +126,10 @@ def _turn(event: TurnEnded) -> dict[str, Any]:
 
 def _result(event: ToolEnded) -> dict[str, Any]:
     result = event.result
+    made_up = result.kind in UNCHECKED_NAMES and not event.seconds  # it has not run: nobody knows its tool, perhaps
     return {
         "call_id": event.call_id,
-        "tool_name": event.tool_name,
+        "tool_name": None if made_up else event.tool_name,
         "is_error": result.is_error,
         "kind": result.kind,
         "seconds": event.seconds,
@@ -140,6 +147,41 @@ def _progress(event: ToolProgress) -> dict[str, Any]:
 
 def _notice(event: NoticeSent) -> dict[str, Any]:
     return {"reason": event.reason, "source": event.source}
+
+
+_NAMES = frozenset(
+    {
+        "action",
+        "coordinator",
+        "evaluator",
+        "member",
+        "member_run_id",
+        "members",
+        "outcome",
+        "state",
+        "step_id",
+        "team",
+        "to",
+    }
+)
+
+
+def _figures(event: Event) -> dict[str, Any]:
+    """Numbers, states and names: an event of a team, or of a kind that nobody here knows, may carry anything."""
+    found = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if isinstance(value, Usage | int | float | Decimal | Enum | None) or (
+            name in _NAMES and isinstance(value, str | tuple)
+        ):
+            found[name] = _wire.plain(value)
+        elif isinstance(value, _wire.Value):
+            found[name] = {
+                inner: getattr(value, inner).value
+                for inner in value.__struct_fields__
+                if isinstance(getattr(value, inner), Enum)
+            }
+    return found
 
 
 _WITHOUT_CONTENT: dict[type[Event], Any] = {

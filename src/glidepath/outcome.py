@@ -306,6 +306,19 @@ class ResultKind(str, Enum):
         return kind
 
 
+UNCHECKED_NAMES = frozenset(
+    {
+        ResultKind.UNKNOWN_TOOL,
+        ResultKind.POLICY_FAILED,
+        ResultKind.WITHDRAWN,
+        ResultKind.SKIPPED,
+        ResultKind.INTERRUPTED,
+        ResultKind.CANCELLED,
+    }
+)
+"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
+
+
 class Spend(Value, frozen=True, kw_only=True):
     """What one model, tool or child cost."""
 
@@ -527,12 +540,14 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     @property
     def all_turns(self) -> int:
         """Model turns, those of children included."""
-        return self.iterations + sum(child.all_turns for child in self.children)
+        return self.iterations + sum([child.all_turns for child in self.children]) if self.children else self.iterations
 
     @property
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
-        return self.tool_calls + sum(child.all_tool_calls for child in self.children)
+        if not self.children:
+            return self.tool_calls
+        return self.tool_calls + sum([child.all_tool_calls for child in self.children])
 
     @property
     def origins(self) -> tuple[str, ...]:

@@ -179,6 +179,24 @@ def test_agents_md_is_given_to_the_model_once_the_folder_is_trusted(project):
     assert "keys" not in glidepath(*argv, folder=tmp_path).out  # it is not what was trusted
 
 
+def test_what_the_command_line_has_to_say_is_shown_inside_the_chat(project):
+    (project / "AGENTS.md").write_text("Always answer in verse.")
+    with Terminal(80, project, "chat", "--model", "python:flights:echoes", height=24) as terminal:
+        terminal.until("AGENTS.md is not used: this folder is not trusted", "Ctrl-D", "ready")
+        terminal.type("C-d")
+        assert terminal.code() == 0
+
+
+def test_a_note_of_a_command_is_shown_inside_the_chat(tmp_path):
+    async def script(app, pilot):
+        app.talk._world.notes = ["something to know"]
+        await say(app, pilot, "/tools")
+        assert "something to know" in shown(app)
+        assert app.talk._world.notes == []
+
+    play(tmp_path, script, "echoes")
+
+
 # --- what it changes ------------------------------------------------------------------------------------------------
 
 WRITING = ("--tools", "write,edit", "--sandbox", "off")
@@ -248,6 +266,20 @@ def test_a_call_can_be_edited_before_it_runs(tmp_path):
         await settle(pilot, lambda: "why not" in shown(app) and app._asked is not None)
         await say(app, pilot, "not this file")
         assert "not this file" in app.talk.session.messages[-2].text
+
+    play(tmp_path, script, "edits", *WRITING)
+
+
+def test_escape_from_edited_arguments_leaves_an_empty_line(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "go", lambda app: app._asked is not None)
+        await pilot.press("e")
+        prompt = app.query_one("#prompt")
+        await settle(pilot, lambda: prompt.value and app._asked is not None)
+        assert "arguments:" in shown(app)
+        await pilot.press("escape")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert prompt.value == ""
 
     play(tmp_path, script, "edits", *WRITING)
 

@@ -126,3 +126,24 @@ def test_a_long_code_block_or_list_costs_at_most_twice_what_prose_costs_and_keys
     for text, (took, gap) in zip((CODE, LIST, CODE, CODE), long, strict=True):
         assert took < 2 * prose * max(1, len(text) / len(PROSE)) + 0.1
         assert gap < 0.1
+
+
+def test_paragraphs_share_widgets_and_look_as_they_did(tmp_path):
+    """Every widget of the log is looked at whenever something is drawn: a long conversation must not have thousands."""
+    module = types.ModuleType("long_answers")
+    module.answer = lambda: ScriptedModel([say(f"{PROSE}\n\n```\ncode\n```\n\n- one\n- two\n\nThe end.")])
+    sys.modules["long_answers"] = module
+
+    async def run():
+        app = ChatApp(talk(tmp_path, "hello", "--model", "python:long_answers:answer"))
+        async with app.run_test(size=(80, 30)) as pilot:
+            await send(app, pilot, "go", lambda app: number_of(app) == 1 and not app.talk.busy)
+            reply = app.query("ChatReply").last()
+            while not reply.complete:
+                await pilot.pause(0.02)
+            return [child.size.height for child in reply.children]
+
+    *prose, code, last = asyncio.run(run())
+    assert len(prose) == 5
+    assert sum(prose) == 60 * 6 + 59 - 4  # six rows each and an empty one between them, or a margin between widgets
+    assert (code, last) == (1, 4)

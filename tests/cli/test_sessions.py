@@ -56,6 +56,20 @@ def test_sessions_are_listed_by_page_and_searched(shell):
     assert (told["session_id"], told["outcome"], told["turns"], told["tags"]) == ("one", "done", 3, [])
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list", "--outcome", "dome"), "--outcome: 'dome' is not one of done, wrapped_up"),
+        (("search", "x", "--state", "complete"), "--state: 'complete' is not one of idle, running"),
+        (("delete", "--older-than", "0s", "--state", "al"), "--state: 'al' is not one of"),
+    ],
+    ids=["outcome", "state", "state of what is deleted"],
+)
+def test_a_mistyped_word_is_not_an_empty_list(shell, words, said):
+    ran = shell("sessions", *words)
+    assert (ran.code, ran.out, said in ran.err) == (2, "", True), ran
+
+
 def test_a_session_gets_a_title_and_tags(shell):
     assert shell("sessions", "tag", "one", "--add", "june", "--add", "vip", "--title", "First of all").code == 0
     assert shell("sessions", "tag", "one", "--remove", "vip").err == "one: #june\n"

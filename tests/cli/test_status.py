@@ -18,6 +18,7 @@ from glidepath.cli.status import (
     status_line,
     width_of,
 )
+from glidepath.events import RunEnded, RunStarted
 
 
 def status(limits, **known):
@@ -130,3 +131,37 @@ def test_the_last_line_shows_what_came_from_the_prompt_cache(usage, line):
     ended = {"state": AgentState.COMPLETED, "outcome": LoopOutcome.DONE}
     result = RunResult(run_id="r", session_id="s", usage=usage, iterations=4, tool_calls=1, elapsed=2.0, **ended)
     assert closing_line(result) == line
+
+
+def test_the_time_does_not_run_while_a_person_decides():
+    clock = [0.0]
+    made = Status(Limits(timeout=100), lambda: clock[0])
+    head = {"run_id": "r", "parent_id": None, "sequence": 1, "time": 0.0}
+    start = {**head, "session_id": "s", "agent_name": "a", "model": "m"}
+    made.hear(RunStarted(**start))
+    clock[0] = 10.0
+    paused = RunResult(
+        run_id="r",
+        session_id="s",
+        state=AgentState.WAITING_FOR_INPUT,
+        outcome=LoopOutcome.PAUSED,
+        text="",
+        usage=Usage(),
+        iterations=1,
+        tool_calls=0,
+        elapsed=2.0,
+    )
+    made.hear(RunEnded(**head, result=paused))
+    clock[0] = 70.0
+    assert made.seconds_left() == 90
+    made.hear(RunStarted(**start, resumed=True))
+    clock[0] = 75.0
+    assert made.seconds_left() == 85
+
+
+def test_the_money_of_a_conversation_is_shown_against_its_limit():
+    made = status(FULL, phase="writing", turn=1, tokens=100)
+    made.restart(Decimal("0.08"))
+    assert "| $0.08/$0.50 |" in status_line(made, 100)
+    made.cost = Decimal("0.02")
+    assert "| $0.10/$0.50 |" in status_line(made, 100)

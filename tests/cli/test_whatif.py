@@ -93,3 +93,14 @@ def test_what_cannot_be_tried_is_said(folder, words, said):
 def test_a_store_that_is_not_there_is_said(tmp_path):
     ran = glidepath("whatif", "nothing.db", "--limits", "max_tokens=5", folder=tmp_path)
     assert (ran.code, "there is no session store" in ran.err) == (2, True), ran
+
+
+def test_the_store_is_the_one_of_the_settings_when_none_is_named(folder):
+    words = ("whatif", "--limits", "max_tokens=5", "--json")
+    named = glidepath("whatif", "s.db", *words[1:], folder=folder)
+    assert (named.code, bool(named.out)) == (0, True), named
+    for way in ({"environ": {"GLIDEPATH_STORE": "s.db"}}, {"flags": ("--store", "s.db")}):
+        ran = glidepath(*words, *way.get("flags", ()), folder=folder, environ=way.get("environ"))
+        assert (ran.code, ran.out) == (0, named.out), ran
+    both = glidepath(*words, "t.db", "--store", "s.db", folder=folder)
+    assert (both.code, "Name one" in both.err) == (2, True), both

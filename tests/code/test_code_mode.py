@@ -1,6 +1,7 @@
 """Code mode: a program's calls are ordinary calls, and a program is contained."""
 
 import asyncio
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, ResourceValidation, tool
 from glidepath.code import CodeMode, interpreter
+from glidepath.errors import install_line
 from glidepath.spi import AfterDecision, Block, Gate, Replace, ResourceConstraint
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
@@ -424,7 +426,7 @@ async def test_somebody_asks_a_run_to_finish_while_a_program_is_at_work():
 
 def test_without_the_interpreter_the_agent_is_not_made(monkeypatch):
     monkeypatch.setattr(interpreter, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'glidepath\[code\]'"):
+    with pytest.raises(ConfigurationError, match=re.escape(install_line("code"))):
         CodeMode()
 
 

@@ -13,6 +13,7 @@ from glidepath.sessions.archive import read_journal
 
 from .frail import Frail
 from .postgres import fresh_schema
+from .test_truth import WAYS
 
 LIMITS = Limits(max_iterations=30, max_tokens=200_000)
 CHILD = "s/d0.1"
@@ -100,6 +101,28 @@ def test_g13_a_child_whose_journal_is_missing_is_unknown(tmp_path, how, kind):
         await store.close()
 
     asyncio.run(fly())
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("parameters changed", "breaker open")])
+def test_g13_a_child_is_never_begun_anew_whatever_stops_the_resume(way):
+    async def fly(how, missing):
+        setting, sent = dict(WAYS[way]), []
+        store = Frail(MemoryStore())
+        await agent(store, sent, deadly=True, how=how).run("go", session="s")
+        await store.revive()
+        if missing:
+            await store.remove(CHILD)
+        go = setting.pop("go", lambda again: again.resume("s"))
+        tools = agent(store, sent, how=how).config.tools
+        result = await go(Agent(model=Boss(), **{"tools": tools, "limits": LIMITS, "store": store, **setting}))
+        own, unknown = results(result)["d0"], [call.id for call in result.unknown_effects]
+        assert sorted(set(sent)) == sent, "a letter was sent twice"
+        assert own.kind == ("unknown_effect" if "d0" in unknown else None), own
+        assert unknown == ["d0"] if missing else "k1" in unknown
+
+    for how in ("as_tool", "idempotent", "once"):
+        for missing in (True, False):
+            asyncio.run(fly(how, missing))
 
 
 class Torn(Frail):

@@ -10,6 +10,8 @@ from glidepath.agent.replay import replay
 from glidepath.errors import TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.sessions import MemoryStore
+from glidepath.sessions.archive import repair
+from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, fail, say, virtual
 
 from .frail import Frail
@@ -266,3 +268,39 @@ async def test_a_leg_that_was_cancelled_and_went_on_is_compared_as_far_as_it_can
     found = await replay(agent, store, "s")
     assert (found.difference, found.same, found.whole, found.until) == ("", True, False, "the run was stopped")
     assert found.commits == len((await store.load("s"))[1]) - 1
+
+
+@pytest.mark.parametrize("at", range(4))
+@virtual
+async def test_forks_and_what_was_rewound_are_replayed_with_their_children(at):
+    store = MemoryStore()
+    agent, _ = family(store)
+    await agent.run("go", session="s")
+    for made in (
+        await store.fork("s", at=at),
+        await store.fork("s", at=at, name="other"),
+        await store.rewind("s", at=at),
+    ):
+        if made.session_id == "other":
+            await agent.run("something else", session="other")
+        else:
+            await agent.resume(made.session_id)
+        found = await replay(agent, store, made.session_id)
+        assert (found.difference, found.same, found.whole) == ("", True, True)
+        assert found.children
+
+
+@pytest.mark.parametrize("number", [3, 6, 9])
+@virtual
+async def test_a_repaired_journal_is_replayed_as_far_as_it_is_there(number):
+    store = MemoryStore()
+    agent = flier(store, WORK)
+    await agent.run("go", session="s")
+    commits = store._shelves["s"].commits
+    commits[number - 1] = Commit(number, commits[number - 1].body.replace(b"a", b"b", 1), commits[number - 1].hash)
+    await repair(store, "s")
+    found = await replay(agent, store, "s")
+    assert (found.difference, found.commits, found.until) == ("", number - 1, "the run was stopped")
+    await agent.resume("s", accept_repair=True)
+    found = await replay(agent, store, "s")
+    assert (found.difference, found.same, found.whole) == ("", True, True)

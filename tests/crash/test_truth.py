@@ -9,7 +9,7 @@ from glidepath.constraints import KillSwitchConstraint
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.resilience import tool_breaker
 from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.archive import read_journal, stop
 from glidepath.spi import Block, Plugin
 from glidepath.testing import transcript_errors
 
@@ -89,6 +89,15 @@ def over_budget(agent):
     return agent.resume("s", parent=budget)
 
 
+def out_of_money(agent):
+    return agent.resume("s", parent=Budget(Limits(max_tokens=200), name="w", store=MemoryStore()))
+
+
+async def stopped(agent):
+    await stop(agent.config.store, "s", "stopped meanwhile")
+    return await agent.resume("s")
+
+
 def open_breaker(pay):
     breaker = tool_breaker(pay)
     for _ in range(12):
@@ -99,7 +108,9 @@ WAYS = {
     "nothing": {},
     "cancelled": {"go": cancelled},
     "kill switch": {"constraints": [KillSwitchConstraint(lambda: True)]},
+    "stopped": {"go": stopped},
     "budget used up": {"go": over_budget},
+    "wallet used up": {"go": out_of_money},
     "turns used up": {"limits": Limits(max_iterations=1)},
     "time used up": {"limits": Limits(timeout=1e-9)},
     "tool gone": {"tools": []},

@@ -266,7 +266,7 @@ def test_a_view_token_looks_and_cannot_touch(deck, server):
     server.state(run_id, "paused")
     tab = deck(token=VIEW)
     tab.open(run_id)
-    tab.page.wait_for_selector("text=Your token may look")
+    tab.page.wait_for_selector("text=Your token is view-only")
     assert tab.page.locator(".controls button").count() == 0
     assert tab.page.locator(".pending button:not([disabled])").count() == 0
     tab.press("x", "a", "f")
@@ -313,7 +313,7 @@ def test_the_slider_shows_the_run_as_it_stood(deck, server):
     tab.page.keyboard.press("Home")
     for _ in range(2):
         tab.page.keyboard.press("ArrowRight")
-    tab.page.wait_for_selector("text=As it stood at the end of turn 2")
+    tab.page.wait_for_selector("text=State at the end of turn 2")
     at = server.ask(f"/api/runs/{run_id}/at?turn=2")
     tab.page.wait_for_selector(f"[data-gauge=tokens] .gauge-value:has-text('{at['usage']['total']:,}')")
     assert at["usage"]["total"] < total
@@ -340,7 +340,7 @@ def test_two_runs_stand_side_by_side_and_the_page_says_where_they_part(deck, ser
         server.state(run_id, "ended")
     tab = deck()
     tab.go(f"compare/{one}/{other}")
-    tab.page.wait_for_selector("text=Word for word the same")
+    tab.page.wait_for_selector("text=The two runs are identical")
     tab.go(f"compare/{one}/{third}")
     tab.page.wait_for_selector("text=They differ from the start")
 
@@ -374,7 +374,7 @@ def test_filters_and_search_narrow_the_list(deck, server):
     tab.page.keyboard.type("needle")
     tab.page.wait_for_function("() => document.querySelectorAll('.run-row').length === 1")
     tab.page.click("text=Running")
-    tab.page.wait_for_selector("text=No run fits this filter")
+    tab.page.wait_for_selector("text=No runs match this filter")
     tab.page.click("text=Show all runs")
     tab.page.wait_for_selector(f"[data-run={run_id}]")
 
@@ -458,7 +458,7 @@ def test_an_exported_run_opens_offline_with_every_view(paper, server, tmp_path):
     page.click(".tabs >> text=Transcript")
     page.focus(".replay input")
     page.keyboard.press("Home")
-    page.wait_for_selector("text=As it stood at the end of turn 0")
+    page.wait_for_selector("text=State at the end of turn 0")
     assert page.locator(".controls button").count() == 0
 
 

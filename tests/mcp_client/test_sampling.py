@@ -10,12 +10,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from glidepath import Agent, CancelToken, ExecutionMode, Limits, answer
+from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled, ToolStarted
 from glidepath.mcp import Sampling
 from glidepath.otel import OpenTelemetry
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import read_journal
-from glidepath.testing import ScriptedModel, call, calls, hang, say
+from glidepath.testing import ScriptedModel, call, calls, fail, hang, say
 
 from .servers import ERAS, collect, fake, results
 
@@ -162,3 +163,18 @@ async def test_spans_of_requests_side_by_side_add_up_to_the_ledger():
     assert [found.get("glidepath.purpose") for found in chats] == [None, "sampling", "sampling", None]
     assert sum(found["gen_ai.usage.input_tokens"] for found in chats) == result.usage.input
     assert sum(found["gen_ai.usage.output_tokens"] for found in chats) == result.usage.output
+
+
+async def test_a_request_that_fails_for_free_is_settled_and_takes_no_other_calls_tokens():
+    exporter, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    turns = [call("sample"), fail(TransientError("busy")), say("ok")]
+    agent = sampler(turns, "modern", plugins=[OpenTelemetry(tracer_provider=tracers)])
+    _, events = await collect(agent)
+    settled = [event.usage.total for event in events if isinstance(event, BudgetSettled)]
+    assert len(settled) == len([event for event in events if isinstance(event, BudgetReserved)]) == 3
+    assert settled[1] == 0
+    chats = [span.attributes for span in exporter.get_finished_spans() if span.name.startswith("chat")]
+    assert [found.get("glidepath.purpose") for found in chats] == [None, "sampling", None]
+    assert [found.get("error.type") for found in chats] == [None, "unanswered", None]
+    assert [found["gen_ai.usage.input_tokens"] > 0 for found in chats] == [True, False, True]

@@ -166,6 +166,20 @@ def test_the_thread_leaves_when_it_has_nothing_to_do(monkeypatch):
     assert done.wait(10)
 
 
+def test_a_thread_that_cannot_start_is_tried_again(monkeypatch):
+    background, done = Background(), threading.Event()
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("threading.Thread.start", refused)
+        background.put(lambda: None)
+        assert not asyncio.run(background.drained(0.01))
+    background.put(done.set)
+    assert done.wait(10)
+
+
 class Receiver:
     """An OTLP receiver on HTTP: decodes what a real exporter sends."""
 
@@ -249,3 +263,23 @@ def test_what_was_kept_before_the_process_ends_is_exported(tmp_path, content):
     program = AT_THE_END.replace("CONTENT", str(content))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["chat scripted", "invoke_agent agent"]
+
+
+class Refusing:
+    """A provider that gives nothing out."""
+
+    def get_tracer(self, *_):
+        raise ValueError("no")
+
+    get_meter = get_tracer
+
+
+def test_a_provider_that_raises_is_nobodys_business(caplog):
+    for settings in ({"tracer_provider": Refusing()}, {"meter_provider": Refusing()}):
+        plugins = [OpenTelemetry(**settings)]
+        model = ScriptedModel([say("fine")])
+        assert Agent(model=model, plugins=plugins, limits=Limits(max_iterations=3)).run_sync("Hi.").text == "fine"
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "there are no spans",
+        "there are no metrics",
+    ]

@@ -9,7 +9,7 @@ from glidepath import Agent, Limits, tool
 from glidepath.otel.vocabulary import CONTENT_SWITCH
 from glidepath.testing import ScriptedModel, call, say, thinking
 
-from .kit import Recorded
+from .kit import Recorded, tokens
 
 LIMITS = Limits(max_iterations=20)
 SECRET = "sk-12345"
@@ -41,6 +41,36 @@ def test_nothing_that_anybody_said_is_recorded_by_default():
     recorded = Recorded()
     fly(recorded)
     assert SECRET not in everything(recorded)
+    assert not any(name in span.attributes for span in recorded.spans for name in NAMES)
+
+
+def test_the_name_of_a_tool_that_does_not_exist_is_what_the_model_said():
+    recorded = Recorded()
+    fly(recorded, [call(SECRET * 1000, key="x")] * 5 + [say("done")])  # until it is withdrawn
+    (run,) = recorded.named("invoke_agent")
+    refused = [dict(event.attributes) for event in run.events if event.name == "glidepath.tool.refused"]
+    assert refused[0] == {"kind": "unknown_tool"}
+    assert {"kind": "withdrawn"} in refused
+    assert SECRET not in everything(recorded)
+
+
+def test_a_secret_is_found_in_arguments_however_json_writes_it():
+    key = 'p"w\\d\n'
+    recorded = Recorded(content=True, redact=lambda text: text.replace(key, "[key]"))
+    fly(recorded, [call("fetch", key=key), say("done")], "Go.")
+    (used,), (asked, _) = recorded.named("execute_tool"), recorded.named("chat")
+    assert json.loads(used.attributes["gen_ai.tool.call.arguments"]) == {"key": "[key]"}
+    (said,) = json.loads(asked.attributes["gen_ai.output.messages"])
+    assert json.loads(said["parts"][0]["arguments"]) == {"key": "[key]"}
+
+
+def test_content_that_cannot_be_written_leaves_the_span_without_it(monkeypatch):
+    recorded = Recorded(content=True)
+    monkeypatch.setattr("glidepath.otel.content.clean", int)
+    result = fly(recorded)
+    monkeypatch.undo()
+    assert tokens(recorded.spans)[:2] == (result.usage.input, result.usage.output)
+    assert len(recorded.spans) == 4
     assert not any(name in span.attributes for span in recorded.spans for name in NAMES)
 
 

@@ -1,5 +1,6 @@
 """LogObserver: levels, text and JSON, trace ids, and nothing that anybody said unless it is asked for."""
 
+import asyncio
 import json
 import logging
 
@@ -10,6 +11,7 @@ from glidepath import Agent, Limits, tool
 from glidepath.errors import ConfigurationError
 from glidepath.events import RunStarted, ToolStarted
 from glidepath.observe import LogObserver
+from glidepath.teams import Team
 from glidepath.testing import ScriptedModel, call, say
 
 SECRET = "the-secret"
@@ -56,6 +58,29 @@ def test_nothing_that_anybody_said_is_logged_by_default(log):
     assert SECRET not in repr([record.glidepath_event for record in log])
     (started,) = [record.glidepath_event for record in log if record.glidepath_event["event"] == "ToolStarted"]
     assert started["arguments"] == ["key"]
+
+
+def test_the_name_of_a_tool_that_does_not_exist_is_not_logged(log):
+    script = [call(SECRET, key="x")] * 5 + [say("done")]  # until it is withdrawn
+    observer, limits = LogObserver("tests.otel.log"), Limits(max_iterations=9)
+    Agent(model=ScriptedModel(script), tools=[fetch], plugins=[observer], limits=limits).run_sync("Go.")
+    assert SECRET not in "\n".join(lines(log))
+    ended = [record.glidepath_event for record in log if record.glidepath_event["event"] == "ToolEnded"]
+    assert {one["tool_name"] for one in ended} == {None}
+    assert {"unknown_tool", "withdrawn"} <= {one["kind"] for one in ended}
+
+
+@pytest.mark.parametrize("content", [True, False], ids=["content", "no content"])
+def test_what_a_team_works_on_is_logged_when_it_is_asked_for(log, content):
+    model = ScriptedModel().forever(say(f"Done with {SECRET}."))
+    member = Agent(model=model, agent_name="writer", limits=Limits(max_iterations=3))
+    team = Team([member], name="crew", plugins=[LogObserver("tests.otel.log", content=content)])
+    asyncio.run(team.run(f"Write about {SECRET}."))
+    assert (SECRET in "\n".join(lines(log))) is content
+    shown = {record.glidepath_event["event"]: record.glidepath_event for record in log}
+    assert list(shown["TeamStarted"]["members"]) == ["writer"]
+    assert shown["StepAttempted"]["outcome"] == "DONE"
+    assert shown["TeamCompleted"]["result"]["status"] == "completed"
 
 
 def test_content_is_logged_when_it_is_asked_for(log):

@@ -1,10 +1,15 @@
 """Metrics: the standard ones in two vocabularies, and those of budgets, landings and guards. No ids as labels."""
 
 import asyncio
+import os
 
 import pytest
 
 from glidepath import Agent, Limits, Plugin, approve, tool
+from glidepath._wire import replace
+from glidepath.events import RunEnded, RunStarted
+from glidepath.messages import Usage
+from glidepath.otel.measures import Measures, instruments_of
 from glidepath.otel.vocabulary import OPT_IN
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
@@ -43,7 +48,7 @@ def test_the_standard_metrics_say_what_the_ledger_says():
 
 
 def test_the_next_vocabulary_can_be_asked_for(monkeypatch):
-    monkeypatch.setenv(OPT_IN, "http,gen_ai_latest_experimental")
+    monkeypatch.setenv(OPT_IN, "http, gen_ai_latest_experimental")
     recorded = Recorded(measured=True)
     result = fly(recorded, [say("done")])
     metrics = recorded.metrics()
@@ -119,3 +124,24 @@ def test_calls_that_wait_for_a_person_are_shown_until_they_are_decided():
         return waiting, total(recorded.metrics()["glidepath.approvals.pending"])
 
     assert asyncio.run(go()) == (1, 0)
+
+
+def test_what_children_use_counts_against_the_limit_that_must_hold():
+    recorded = Recorded(measured=True)
+    ended = RunEnded("run_1", None, 9, 1.0, replace(fly(Recorded(), [say("done")]), usage=Usage(input=900, output=150)))
+    background = recorded.plugin._background
+    measures = Measures(instruments_of(recorded.plugin._providers[1], background, latest=False), background)
+    measures.run_started(RunStarted("run_1", None, 1, 0.0, "s", "agent", "m", limits={"tokens": 1_000}))
+    measures.run_ended(ended)
+    assert total(recorded.metrics()["glidepath.overshoot"]) == 50
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_shows_none_of_its_parents_runs():
+    recorded = Recorded(measured=True)
+    meters, background = recorded.plugin._providers[1], recorded.plugin._background
+    totals = instruments_of(meters, background, latest=False).totals
+    totals.add(totals.used, "agent", "tokens", 7)
+    totals.process -= 1  # as it is after a fork
+    assert instruments_of(meters, background, latest=False).totals is totals
+    assert totals.used == {}

@@ -1,7 +1,6 @@
 """Each token has one owner: over any run, what stands on chat spans adds up to the ledger, to the pico-dollar."""
 
-import asyncio
-
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,12 +141,13 @@ def is_below(span, above, spans):
     return False
 
 
-def test_a_checkpoint_is_a_call_of_its_own_and_marked():
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
+def test_a_checkpoint_is_a_call_of_its_own_and_marked(answered):
     recorded = Recorded()
 
     def worker(request):
         if not request.tools:
-            return say("What happened so far: tea.")
+            return say("What happened so far: tea.") if answered else fail(TransientError("busy"))
         return call("look", what=f"item {len(request.messages)}") if len(request.messages) < 400 else say("done")
 
     agent = Agent(
@@ -159,8 +159,11 @@ def test_a_checkpoint_is_a_call_of_its_own_and_marked():
         context_window=8_000,
         max_output_tokens=600,
     )
-    result = asyncio.run(agent.run("Work through it."))
+    result = VirtualClock(seed=7).run(agent.run("Work through it."))
     checkpoints = [span for span in recorded.named("chat") if span.attributes.get("glidepath.purpose") == "checkpoint"]
     assert checkpoints
     assert tokens(recorded.named("chat"))[:2] == (result.usage.input, result.usage.output)
-    assert any(span.attributes.get("gen_ai.conversation.compacted") for span in recorded.named("chat"))
+    assert {span.attributes.get("error.type") for span in checkpoints} == {None if answered else "unanswered"}
+    compacted = [span for span in recorded.named("chat") if span.attributes.get("gen_ai.conversation.compacted")]
+    assert compacted  # the calls that see less, not those that wrote the summary
+    assert not [span for span in compacted if span in checkpoints]

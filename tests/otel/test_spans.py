@@ -7,6 +7,7 @@ import pytest
 from opentelemetry import trace
 
 from glidepath import Agent, ExecutionMode, Limits, LoopOutcome, Plugin, approve, tool
+from glidepath.code import CodeMode
 from glidepath.errors import ConfigurationError, TransientError
 from glidepath.otel import OpenTelemetry
 from glidepath.plugins.lineup import Lineup
@@ -265,3 +266,23 @@ def test_a_provider_that_is_set_in_the_middle_of_a_run_counts_from_the_next_run_
 def test_a_wrong_setting_is_named(settings, field):
     with pytest.raises(ConfigurationError, match=field):
         OpenTelemetry(**settings)
+
+
+def test_what_a_program_calls_is_below_the_program(recorded):
+    current = []
+
+    @tool
+    async def look() -> str:
+        """Look at the current span."""
+        current.append(trace.get_current_span().get_span_context().span_id)
+        return "tea"
+
+    script = [call("run_code", code="look()\nlook()"), call("weight", item="tea"), say("done")]
+    model, tools = ScriptedModel(script), [weight, CodeMode([look])]
+    Agent(model=model, tools=tools, plugins=[recorded.plugin], limits=FEW).run_sync("Go.")
+    first, second = recorded.named("execute_tool look")
+    (alone,) = recorded.named("execute_tool weight")
+    (program,), (run,) = recorded.named("execute_tool run_code"), recorded.named("invoke_agent")
+    assert first.parent.span_id == second.parent.span_id == program.context.span_id
+    assert alone.parent.span_id == program.parent.span_id == run.context.span_id
+    assert current == [first.context.span_id, second.context.span_id]

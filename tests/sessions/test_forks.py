@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, ToolContext, approve, tool
+from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, ToolContext, _wire, approve, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
@@ -121,14 +121,44 @@ def test_a_fork_is_forked_again():
         one = await agent.fork("s", at=3, name="one")
         two = await agent.fork(one.session_id, at=1, name="two")
         three = await agent.fork("two", name="three")
-        assert (two.origin, two.at, three.at, three.effects) == ("one", 1, 1, ())
+        assert (two.origin, two.at, three.at) == ("one", 1, 1)
         assert [one.arguments for one in two.effects] == [{"to": "bob"}]
+        assert three.effects == two.effects, "what lies behind the fork that was forked is not undone either"
         result = await bench.agent(say("end")).run("go on", session="three")
         assert texts(result)[:3] == ["pay them", "", "paid ann"]
+        assert sum("They may have taken effect" in text for text in texts(result)) == 1, "the model was told before"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_fork_has_the_turns_of_the_limit_that_the_original_had_left(at):
+    """The next call is counted when it is reserved, with the results of the turn before: it is not the fork's."""
+
+    async def scene():
+        bench = Bench()
+        turns = [call("pay", to="ann"), call("pay", to="bob"), say("all paid")]
+        limits = Limits(max_iterations=4)  # the last one is kept for the landing
+        first = await Agent(_wire.replace(bench.agent(*turns).config, limits=limits)).run("pay them", session="s")
+        for made in (await bench.store.fork("s", at=at), await bench.store.rewind("s", at=at)):
+            again = await Agent(_wire.replace(bench.agent(*turns[at:]).config, limits=limits)).resume(made.session_id)
+            assert (again.outcome, again.iterations) == (first.outcome, first.iterations) == (LoopOutcome.DONE, 3)
+
+    asyncio.run(scene())
+
+
+def test_a_copy_has_the_tags_and_the_original_keeps_its_title():
+    """A title is a name on the command line: it still means one session, after a rewind the one that went back."""
+
+    async def scene():
+        bench = Bench()
+        agent, _ = await bench.four_turns()
+        await annotate(bench.store, "s", title="Payments", tags=["june"])
+        await agent.fork("s", at=3, name="one")
+        back = await agent.rewind("s", at=1)
         page = await find_sessions(bench.store, tag="june")
-        assert {entry.session_id: entry.title for entry in page.sessions} == dict.fromkeys(
-            ["s", "one", "two", "three"], "Payments"
-        )
+        titles = {entry.session_id: entry.title for entry in page.sessions}
+        assert titles == {"s": "Payments", "one": "", back.origin: ""}
 
     asyncio.run(scene())
 

@@ -12,11 +12,12 @@ from glidepath.messages import codec
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.snapshot import take_snapshot
 from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
+from glidepath.sessions.archive import export_journal, import_journal, read_journal, stop
 from glidepath.sessions.chain import plain_payload, verified
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.fold import fold
 from glidepath.sessions.inbox import decide, send
+from glidepath.sessions.migrate import migrate
 from glidepath.sessions.redaction import Redactor
 from glidepath.sessions.scribe import Scribe
 from glidepath.teams import Member, Team, TeamExecutionRequest
@@ -294,5 +295,46 @@ def test_notes_are_redacted_and_a_decision_that_would_change_is_refused():
         result = await agent.resume("s")
         assert "the password is [hidden]" in [message.text for message in result.messages]
         assert "sent to bob" in [message.text for message in result.messages]
+
+    asyncio.run(fly())
+
+
+def test_the_reason_of_a_stop_is_redacted():
+    async def fly():
+        inner = MemoryStore()
+        store = RedactingStore(inner, hide)
+        agent = Agent(model=ScriptedModel([call("send", to="x"), say("end")]), tools=TOOLS, limits=LIMITS, store=store)
+        await agent.run("go", session="s")
+        await stop(store, "s", "it told hunter2")
+        (entry,) = await inner.entries("s")
+        assert entry.flag == "it told [hidden]"
+        assert (await agent.resume("s")).cause.reason == "it told [hidden]"
+
+    asyncio.run(fly())
+
+
+def test_a_tag_that_would_be_redacted_is_refused_and_left_out_of_copies():
+    async def fly():
+        plain_store, inner = MemoryStore(), MemoryStore()
+        await Agent(model=ScriptedModel([say("x")]), limits=LIMITS, store=plain_store).run("go", session="s")
+        await annotate(plain_store, "s", tags=["june", "hunter2"])
+        store = RedactingStore(inner, hide)
+        await import_journal(store, await export_journal(plain_store, "s"))
+        assert (await find_sessions(inner)).sessions[0].tags == ("june",)
+        with pytest.raises(ConfigurationError, match=r"tags: 1 of these would be redacted; choose others"):
+            await annotate(store, "s", tags=["may", "sk-9"])
+        assert (await find_sessions(inner)).sessions[0].tags == ("june",)
+
+    asyncio.run(fly())
+
+
+def test_a_store_that_redacts_takes_no_unchanged_copies():
+    async def fly():
+        plain_store, inner = MemoryStore(), MemoryStore()
+        await Agent(model=ScriptedModel([say("hunter2")]), limits=LIMITS, store=plain_store).run("go", session="s")
+        with pytest.raises(ConfigurationError, match="export and import"):
+            await migrate(plain_store, RedactingStore(inner, hide))
+        assert await inner.entries() == []
+        assert (await migrate(RedactingStore(plain_store, hide), inner)).moved == ("s",)
 
     asyncio.run(fly())

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, tool
+from glidepath._wire import replace
 from glidepath.errors import TransientError
 from glidepath.ledger import Price
 from glidepath.sessions import MemoryStore
@@ -167,6 +168,28 @@ def test_every_value_of_a_limit_is_plotted():
         assert kept_at(runs, name, spread(runs, name))[-1][1] == 4, name
     assert spread([], "max_tokens") == []
     assert text_plot("x", [], 0) == ["x: nothing to plot"]
+
+
+def test_runs_that_cost_next_to_nothing_are_plotted_too():
+    _, runs = stored((say("quick"),), steps(1))
+    quick = [replace(run, moments=[replace(one, money=40_000, elapsed=2e-5) for one in run.moments]) for run in runs]
+    free = replace(runs[0], moments=[replace(one, money=0) for one in runs[0].moments])
+    for name in ("max_cost", "timeout"):
+        values = spread([*quick, free], name)
+        assert all(value > 0 for value in values), name
+        assert kept_at([*quick, free], name, values)[-1][1] == 3, name
+
+
+def test_a_fork_has_as_many_turns_as_replies():
+    async def scene():
+        store = MemoryStore()
+        await fly(*steps(3), store=store, session="s")
+        await store.fork("s", at=2, name="f")
+        return {run.session_id: run for run in (await flown_runs(store))[0]}
+
+    runs = VirtualClock().run(scene())
+    assert [one.turns for one in runs["f"].moments] == [1, 2]
+    assert [one.turns for one in runs["s"].moments] == [1, 2, 3, 4]
 
 
 def test_what_cannot_be_tried_is_named():

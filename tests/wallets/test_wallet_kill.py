@@ -30,12 +30,12 @@ def billed(bill):
     return sum(map(int, bill.read_text().split())) if bill.exists() else 0
 
 
-def campaign(address, folder, *, processes, agents, limit, kills, kind, seed):
-    """Fly until the wallet is used up, killing now and then; returns what was billed, used and held."""
+def campaign(address, folder, *, processes, agents, limit, kills, kind, seed, reach):
+    """Fly until the wallet is used up, killing now and then until `reach` is billed; what was billed, used and held."""
     chance = random.Random(seed)
     bill, log = folder / "bill", folder / "log"
     flock = [start(address, limit, agents, seed * 1_000 + n, bill, kind, log) for n in range(processes)]
-    marks = sorted(chance.uniform(0.05, 0.9) * limit for _ in range(kills))
+    marks = sorted(chance.uniform(0.05, 0.9) * reach for _ in range(kills))
     started, until = processes, time.monotonic() + (3_600 if agents > 8 else 240)
     try:
         while any(one.poll() is None for one in flock):
@@ -72,13 +72,13 @@ async def _figures(address):
         await store.close()
 
 
-def judge(wallets, spent, limit, dead_weight):
+def judge(wallets, spent, limit, dead_weight, least):
     flock, company = wallets["flock"], wallets["company"]
     assert spent <= limit, "more was billed than the wallet has"
     assert flock.tokens <= limit
     assert flock.tokens >= spent, "something was billed and not counted"
     assert flock.tokens - spent <= dead_weight, "the dead were charged more than they could have spent"
-    assert spent > 0.5 * limit
+    assert spent > least
     for wallet in (flock, company):
         assert (wallet.tokens, wallet.held_tokens, wallet.holds) == (flock.tokens, 0, 0), "something is held for ever"
 
@@ -101,20 +101,21 @@ def address_of(place, folder):
 @pytest.mark.parametrize(("place", "kind"), [("sqlite", "plain"), ("segments", "journal"), ("postgres", "journal")])
 def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_leaked(place, kind, tmp_path):
     agents, limit = 6, 40_000
-    done = campaign(
-        address_of(place, tmp_path), tmp_path, processes=2, agents=agents, limit=limit, kills=2, kind=kind, seed=7
-    )
+    flown = {"processes": 2, "agents": agents, "limit": limit, "kills": 2, "kind": kind, "seed": 7, "reach": limit}
+    done = campaign(address_of(place, tmp_path), tmp_path, **flown)
     most = 2_500 if kind == "plain" else 900  # tokens of one run: all that it may hold, or a call in flight
-    judge(*done, limit, dead_weight=2 * agents * most)
+    judge(*done, limit, dead_weight=2 * agents * most, least=limit / 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["journal", "plain", "elsewhere"])
 @pytest.mark.parametrize("place", ["sqlite", "segments", "postgres"])
 def test_g4_g13_eight_processes_of_64_agents_on_one_wallet(place, kind, tmp_path):
-    agents, limit, kills = 64, 1_000_000, 12
-    done = campaign(
-        address_of(place, tmp_path), tmp_path, processes=8, agents=agents, limit=limit, kills=kills, kind=kind, seed=11
-    )
-    most = 900 if kind == "journal" else 2_500
-    judge(*done, limit, dead_weight=kills * agents * most)
+    agents, kills = 64, 12
+    dead_weight = kills * agents * (900 if kind == "journal" else 2_500)
+    # Where no journal settles what the dead held, all of it is used: the wallet must have room for that, too.
+    limit = 1_000_000 if kind == "journal" else 600_000 + dead_weight
+    reach = limit if kind == "journal" else limit - dead_weight
+    flown = {"processes": 8, "agents": agents, "limit": limit, "kills": kills, "kind": kind, "seed": 11, "reach": reach}
+    done = campaign(address_of(place, tmp_path), tmp_path, **flown)
+    judge(*done, limit, dead_weight=dead_weight, least=reach / 2)

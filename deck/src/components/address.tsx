@@ -23,7 +23,7 @@ function Address({ target, image }: { target: string; image: boolean }): VNode {
   return (
     <>
       <p class="muted">
-        {image ? "Images are not fetched: the request itself could carry data out of this page." : "The page opens nothing a model wrote by itself. Look at the address first."}
+        {image ? "Images are not fetched: the request itself could carry data out of this page." : "This page never opens a model's links by itself. Check the address first."}
       </p>
       <pre class="code wrap" tabIndex={0}>{target.slice(0, 4000)}</pre>
       {url

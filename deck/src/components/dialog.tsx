@@ -32,7 +32,7 @@ export interface Question {
   submit: (values: Values) => Promise<string | null>;
 }
 
-export const REASON: Field = { name: "reason", label: "Reason", required: true, placeholder: "Goes into the journal with your name" };
+export const REASON: Field = { name: "reason", label: "Reason", required: true, placeholder: "Recorded in the journal with your name" };
 
 type Shown = { kind: "question"; question: Question } | { kind: "panel"; title: string; body: () => VNode; wide?: boolean };
 

@@ -42,7 +42,7 @@ const dollars = (pico: Json | undefined): string => (typeof pico === "number" ? 
 const LINES: Record<string, (event: RunEvent) => string> = {
   RunStarted: (event) => `${text(event["agent_name"])} on ${text(event["model"])}${event["resumed"] ? ", resumed" : ""}`,
   RunEnded: (event) => `${word(text(inner(event["result"], "outcome")))} · ${word(text(inner(event["result"], "state")))}`,
-  RunPaused: (event) => `waits for ${list(event["call_ids"])}`,
+  RunPaused: (event) => `waiting for ${list(event["call_ids"])}`,
   TurnStarted: (event) => `turn ${text(event["iteration"])}`,
   TurnEnded: (event) => `turn ${text(event["iteration"])}`,
   MessageAdded: (event) => `${text(inner(event["message"], "role"))}: ${said(event["message"])}`,
@@ -62,7 +62,7 @@ const LINES: Record<string, (event: RunEvent) => string> = {
   NoticeSent: (event) => `${text(event["source"])}: ${text(event["text"])}`,
   LandingStarted: (event) => `${text(event["source"])}: ${text(event["reason"])}`,
   GateApplied: (event) => `${list(event["gates"])} left ${list(event["allowed"]) || "no tools"}`,
-  GateConflictResolved: (event) => `${text(event["winner"])} holds over ${list(event["overruled"])}`,
+  GateConflictResolved: (event) => `${text(event["winner"])} overrules ${list(event["overruled"])}`,
   HookFailed: (event) => `${text(event["plugin"])}.${text(event["hook"])}: ${text(event["error"])}; ${text(event["effect"])}`,
   BreakerChanged: (event) => `${text(event["target"])} is ${word(text(event["state"]))}`,
   ContextShaped: (event) => `${text(event["strategy"])}: ${count(Number(event["before_tokens"]))} to ${count(Number(event["after_tokens"]))} tokens`,

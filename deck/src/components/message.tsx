@@ -8,10 +8,10 @@ import type { Message, ToolCall } from "../types";
 import { Arguments, Icon, LongText, Tag } from "./bits";
 
 const MARKS: Record<string, { text: string; tone: string; title: string }> = {
-  cut: { text: "cut off", tone: "warn", title: "This reply was cut: no tool call in it ran" },
-  discarded: { text: "discarded", tone: "bad", title: "This attempt does not count: another one followed" },
+  cut: { text: "cut off", tone: "warn", title: "This reply was cut off; none of its tool calls ran" },
+  discarded: { text: "discarded", tone: "bad", title: "This attempt was discarded; another one followed" },
   landing: { text: "landing", tone: "landing", title: "Written while landing, without tools" },
-  notice: { text: "notice", tone: "warn", title: "The runtime told the model something" },
+  notice: { text: "notice", tone: "warn", title: "A message from the runtime to the model" },
 };
 
 const ROLES: Record<string, string> = { user: "Task", assistant: "Model", system: "System", tool: "Tool", custom: "Runtime" };
@@ -31,7 +31,7 @@ export function MessageRow({ message, call, repeats }: Props): VNode {
       <header class="message-head">
         <span class="message-role">{message.role === "user" && message.turn > 0 ? "Person" : (ROLES[message.role] ?? word(message.role))}</span>
         {mark && <Tag tone={mark.tone} title={mark.title}>{mark.text}</Tag>}
-        {message.origin && <Tag tone="warn" title="This text was written by others">{message.origin}</Tag>}
+        {message.origin && <Tag tone="warn" title="Written by a third party">{message.origin}</Tag>}
       </header>
       {message.reasoning && <Reasoning text={message.reasoning} />}
       {message.text ? <LongText text={message.text} render={(text) => <Markdown text={text} />} /> : !calls.length && !message.reasoning && <p class="muted small">no text</p>}
@@ -65,7 +65,7 @@ function ToolCard({ message, call, repeats }: Props): VNode {
         <Icon name="tool" size={14} /><code class="tool-name">{name}</code>
         <Tag tone={failed ? "bad" : "good"}>{failed ? "error" : "ok"}</Tag>
         {message.mark && <Tag tone={MARKS[message.mark]?.tone ?? "plain"} title={MARKS[message.mark]?.title}>{MARKS[message.mark]?.text}</Tag>}
-        {message.origin && <Tag tone="warn" title="This result was written by others and is not trusted">{message.origin}</Tag>}
+        {message.origin && <Tag tone="warn" title="Written by a third party, not trusted">{message.origin}</Tag>}
         {repeats && <Tag tone="warn" title="The guard saw this call repeat">repeats</Tag>}
       </header>
       {call && (

@@ -14,7 +14,7 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
   const question = call.kind === "question";
   const able = mayControl.value && !expired;
   return (
-    <article class={chosen ? "pending chosen" : "pending"} data-call={call.id} aria-label={`${call.tool} waits for a decision`}>
+    <article class={chosen ? "pending chosen" : "pending"} data-call={call.id} aria-label={`${call.tool} is waiting for a decision`}>
       <header class="pending-head">
         <Tag tone="warn">{call.kind}</Tag>
         <code class="tool-name">{call.tool}</code>
@@ -38,7 +38,7 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
         )}
         <button type="button" class="button" disabled={!able} onClick={() => deny(call, after)}><Icon name="cross" />Deny</button>
         {!question && <button type="button" class="link" disabled={!able} onClick={() => answerFor(call, after)}>answer by hand</button>}
-        {!mayControl.value && <span class="muted small">Your token may look, not decide.</span>}
+        {!mayControl.value && <span class="muted small">Your token is view-only: it cannot decide.</span>}
       </div>
     </article>
   );

@@ -39,7 +39,7 @@ export function ApprovalsView(): VNode {
       <div class="toolbar"><h1>Approvals</h1>{calls.length > 0 && <span class="muted">{calls.length} waiting, oldest first</span>}</div>
       {approvalsProblem.value && <Failed message={approvalsProblem.value.message} retry={after} />}
       {!approvalsKnown.value && !approvalsProblem.value && <Loading what="approvals" />}
-      {approvalsKnown.value && !calls.length && <Empty title="Nothing waits for you"><p>Calls that need a person appear here with their exact arguments.</p></Empty>}
+      {approvalsKnown.value && !calls.length && <Empty title="Nothing is waiting for you"><p>Calls that need a person appear here with their exact arguments.</p></Empty>}
       <div class="inbox">{calls.map((call, place) => <div key={`${call.run_id} ${call.id}`} onFocusCapture={() => (chosen.value = place)}><PendingCard call={call} chosen={place === at} after={after} /></div>)}</div>
     </section>
   );

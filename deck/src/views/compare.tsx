@@ -79,10 +79,10 @@ function Pair({ left, right }: { left: string; right: string }): VNode {
   return (
     <>
       <div class="pair pair-head"><Summary side={one.value} against={other.value.detail} /><Summary side={other.value} against={one.value.detail} /></div>
-      <p class="parting" role="status">{!parting ? "Word for word the same." : parting.turn === 0 ? "They differ from the start." : `The same before turn ${parting.turn}.`}</p>
+      <p class="parting" role="status">{!parting ? "The two runs are identical." : parting.turn === 0 ? "They differ from the start." : `Identical until turn ${parting.turn}.`}</p>
       {rows.slice(0, turns.value).map((row) => (
         <div class={row === parting ? "pair parted" : "pair"} key={row.turn}>
-          <h2 class="pair-turn">Turn {row.turn}{row.same ? <Tag>same</Tag> : row === parting ? <Tag tone="warn">they part here</Tag> : null}</h2>
+          <h2 class="pair-turn">Turn {row.turn}{row.same ? <Tag>same</Tag> : row === parting ? <Tag tone="warn">first difference</Tag> : null}</h2>
           <div class="pair-side">{row.left.map((message) => <MessageRow key={message.index} message={message} call={null} repeats={false} />)}{!row.left.length && <p class="muted small">no such turn</p>}</div>
           <div class="pair-side">{row.right.map((message) => <MessageRow key={message.index} message={message} call={null} repeats={false} />)}{!row.right.length && <p class="muted small">no such turn</p>}</div>
         </div>

@@ -46,7 +46,7 @@ export function FleetView(): VNode {
   if (!found) return trouble.value ? <Failed message={trouble.value.message} retry={() => void refreshFleet()} /> : <Loading what="the fleet" />;
   return (
     <section class="page" aria-label="Fleet">
-      <div class="toolbar"><h1>Fleet</h1><span class="muted">{plural(found.queue.running, "run")} in the air, {count(found.queue.waiting)} waiting</span></div>
+      <div class="toolbar"><h1>Fleet</h1><span class="muted">{plural(found.queue.running, "run")} in flight, {count(found.queue.waiting)} waiting</span></div>
       {trouble.value && <Failed message={trouble.value.message} retry={() => void refreshFleet()} />}
       <div class="panels">
         <KillPanel kill={found.kill} />
@@ -81,7 +81,7 @@ function KillPanel({ kill }: { kill: Fleet["kill"] }): VNode {
       <h2>Kill switch</h2>
       <p data-switch={fleet ? "fleet" : undefined}>{fleet ? <><Tag tone="bad">on</Tag> {fleet.reason}, <span class="muted">{ago(now.value - fleet.since)}</span></> : <><Tag tone="good">off</Tag> The fleet may spend.</>}</p>
       {tenants.length > 0 && (
-        <ul class="switches" aria-label="Tenants that are held">
+        <ul class="switches" aria-label="Stopped tenants">
           {tenants.map((each) => (
             <li key={each.id} data-switch={each.id}>
               <span><Tag tone="bad">on</Tag> <strong>tenant {each.id}</strong> {each.reason}, <span class="muted">{ago(now.value - each.since)}</span></span>

@@ -30,16 +30,16 @@ export function Rail({ store, run, gauge, after }: Props): VNode {
   const steps = past ? store.steps.value.filter((each) => each.time <= time) : store.steps.value;
   return (
     <>
-      {past && <p class="past" role="status">As it stood at the end of turn {store.replay.value?.turn}.</p>}
-      {run.pending.length > 0 && <Section title="Waits for you" tone="warn">{run.pending.map((call) => <PendingCard key={call.id} call={call} where={false} after={after} />)}</Section>}
+      {past && <p class="past" role="status">State at the end of turn {store.replay.value?.turn}.</p>}
+      {run.pending.length > 0 && <Section title="Waiting for you" tone="warn">{run.pending.map((call) => <PendingCard key={call.id} call={call} where={false} after={after} />)}</Section>}
       {run.unknown_effects.length > 0 && <Section title="Unknown effects" tone="bad">{run.unknown_effects.map((effect) => <Unknown key={effect.call_id} run={run} effect={effect} after={after} />)}</Section>}
-      {run.guard && <Section title="Guard" tone="warn"><p><strong>{run.guard.guard}</strong> {run.guard.period ? <Tag tone="warn">period {run.guard.period}</Tag> : null}</p><p class="muted">{run.guard.reason}</p><p><a href={places.run(run.run_id, "verdicts")}>See it in order</a></p></Section>}
+      {run.guard && <Section title="Guard" tone="warn"><p><strong>{run.guard.guard}</strong> {run.guard.period ? <Tag tone="warn">period {run.guard.period}</Tag> : null}</p><p class="muted">{run.guard.reason}</p><p><a href={places.run(run.run_id, "verdicts")}>See the verdicts</a></p></Section>}
       <Section title="Limits"><GaugePanel card={run} steps={steps} now={time} chosen={gauge.value} choose={(kind) => (gauge.value = kind)} /></Section>
       {run.budget && (run.budget.children.length > 0 || run.budget.kind !== "run") && <Section title="Budget tree"><BudgetTree node={run.budget} here={run.run_id} /></Section>}
       {run.children.length > 0 && <Section title="Children"><ul class="child-list">{run.children.map((child) => <li key={child.run_id}><StatePill card={child} /><a href={places.run(child.run_id)}>{line(child.title || child.task || child.agent, 60)}</a><span class="muted num">{child.cost === null ? "" : money(child.cost)}</span></li>)}</ul></Section>}
-      {run.abandoned.length > 0 && <Section title="Abandoned work" tone="bad"><p class="muted">This work ignored its cancellation and may still be going on.</p><ul class="plain-list">{run.abandoned.map((each) => <li key={said(each)}>{said(each)}</li>)}</ul></Section>}
+      {run.abandoned.length > 0 && <Section title="Abandoned work" tone="bad"><p class="muted">This work ignored its cancellation and may still be running.</p><ul class="plain-list">{run.abandoned.map((each) => <li key={said(each)}>{said(each)}</li>)}</ul></Section>}
       {run.notices.length > 0 && <Section title="Notices"><ul class="plain-list">{run.notices.map((each, place) => <li key={place}>{said(each)}</li>)}</ul></Section>}
-      {(run.controls?.length ?? 0) > 0 && <Section title="What people did"><ul class="plain-list" data-controls>{run.controls?.map((each, place) => <li key={place}><strong>{each.action}</strong> by {each.who}{each.reason && <>: {each.reason}</>} <span class="muted num">{clock(each.time)}</span></li>)}</ul></Section>}
+      {(run.controls?.length ?? 0) > 0 && <Section title="Actions by people"><ul class="plain-list" data-controls>{run.controls?.map((each, place) => <li key={place}><strong>{each.action}</strong> by {each.who}{each.reason && <>: {each.reason}</>} <span class="muted num">{clock(each.time)}</span></li>)}</ul></Section>}
       <Section title="Run"><Facts run={run} /></Section>
     </>
   );

@@ -30,7 +30,7 @@ export function Replay({ store, turns }: { store: RunStore; turns: number }): VN
   };
   return (
     <div class={replay ? "replay on" : "replay"}>
-      <button type="button" class="button icon-only" aria-label={playing.value ? "Pause the replay" : "Play the run again"} onClick={play}><Icon name={playing.value ? "pause" : "resume"} /></button>
+      <button type="button" class="button icon-only" aria-label={playing.value ? "Pause the replay" : "Replay the run"} onClick={play}><Icon name={playing.value ? "pause" : "resume"} /></button>
       <input type="range" min={0} max={turns} step={1} value={at} aria-label="Turn" aria-valuetext={replay ? `turn ${at} of ${turns}` : `turn ${turns}, the present`}
         onInput={(event) => {
           const turn = Number(event.currentTarget.value);

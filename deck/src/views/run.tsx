@@ -33,7 +33,7 @@ export function RunView({ id, tab }: { id: string; tab: string }): VNode {
 }
 
 function Missing({ problem, retry }: { problem: ApiError; retry: () => void }): VNode {
-  if (problem.status === 404) return <Empty title="There is no such run"><p>{problem.message}</p><p><a href={places.runs()}>Back to the list</a></p></Empty>;
+  if (problem.status === 404) return <Empty title="Run not found"><p>{problem.message}</p><p><a href={places.runs()}>Back to the list</a></p></Empty>;
   return <Failed message={problem.message} retry={retry} />;
 }
 
@@ -112,7 +112,7 @@ function moves(store: RunStore, run: Detail, at: string): Key[] {
   const tab = (by: number): void => go(places.run(store.id, tabs[(tabs.indexOf(at) + by + tabs.length) % tabs.length]));
   return [
     { key: "[", label: "one turn back", group: "Replay", run: () => turn(-1) },
-    { key: "]", label: "one turn on", group: "Replay", run: () => turn(1) },
+    { key: "]", label: "one turn forward", group: "Replay", run: () => turn(1) },
     { key: ".", label: "next view", group: "Run", run: () => tab(1) },
     { key: ",", label: "previous view", group: "Run", run: () => tab(-1) },
     { key: "c", label: "compare", group: "Run", run: () => go(places.compare(run.run_id)) },
@@ -149,12 +149,12 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
           {controls(present, after).map((control) => (
             <button type="button" key={control.key} class={`button ${control.tone ?? ""}`} title={`${control.label} (${control.key})`} onClick={control.run}><Icon name={control.icon} />{control.label}</button>
           ))}
-          {!mayControl.value && !offline.value && <span class="muted small">Your token may look, not control.</span>}
+          {!mayControl.value && !offline.value && <span class="muted small">Your token is view-only: it cannot control runs.</span>}
         </div>
       </div>
-      {store.eventless.value && <p class="muted small">Another program ran this: its events were not kept. What follows is from its journal.</p>}
+      {store.eventless.value && <p class="muted small">Another program ran this, so its events were not kept. This page shows its journal.</p>}
       {waiting.kind === "waiting" && (
-        <p class="stale" role="status">The stream of this run is cut. Shown is event {count(run.sequence)} of {clock(run.updated)}. <button type="button" class="button small" onClick={() => store.retry()}>Reconnect</button></p>
+        <p class="stale" role="status">Disconnected from this run. Showing event {count(run.sequence)}, from {clock(run.updated)}. <button type="button" class="button small" onClick={() => store.retry()}>Reconnect</button></p>
       )}
     </header>
   );

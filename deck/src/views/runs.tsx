@@ -106,7 +106,7 @@ export function mark(id: string): void {
 function NoRuns(): VNode {
   const filtered = Object.values(filter.value).some(Boolean);
   if (filtered) {
-    return <Empty title="No run fits this filter"><button type="button" class="button" onClick={() => setFilter({ state: "", q: "", tag: "", agent: "" })}>Show all runs</button></Empty>;
+    return <Empty title="No runs match this filter"><button type="button" class="button" onClick={() => setFilter({ state: "", q: "", tag: "", agent: "" })}>Show all runs</button></Empty>;
   }
   return <Empty title="No runs yet">{mayControl.value ? <p>Press <kbd>n</kbd> to start one, or send <code>POST /api/runs</code>.</p> : <p>Runs appear here as soon as they start.</p>}</Empty>;
 }

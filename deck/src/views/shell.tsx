@@ -70,7 +70,7 @@ function TopBar(): VNode {
       {info.value?.demo && <span class="tag tone-plain top-extra">demo</span>}
       {info.value?.role === "view" && !offline.value && <span class="tag tone-plain top-extra">view only</span>}
       {!offline.value && <LinkLight />}
-      <button type="button" class="button icon-only quiet" aria-label={`Colors: ${theme.value}`} title="Light, dark or as the system has it (t)" onClick={nextTheme}><Icon name={theme.value === "auto" ? "auto" : theme.value === "dark" ? "moon" : "sun"} /></button>
+      <button type="button" class="button icon-only quiet" aria-label={`Colors: ${theme.value}`} title="Light, dark, or follow the system (t)" onClick={nextTheme}><Icon name={theme.value === "auto" ? "auto" : theme.value === "dark" ? "moon" : "sun"} /></button>
       <button type="button" class="button icon-only quiet" aria-label="Keyboard help" title="Keyboard help (?)" onClick={help}>?</button>
     </header>
   );
@@ -92,7 +92,7 @@ function Trouble(): VNode | null {
   return (
     <div class="trouble" role="alert">
       <Icon name="alert" />
-      <span>{state.error.message} What you see is from {new Date(heard.value).toLocaleTimeString("en-GB")}. Runs go on without this page. Next try {left < 1 ? "now" : `in ${duration(Math.ceil(left))}`}.</span>
+      <span>{state.error.message} Showing data from {new Date(heard.value).toLocaleTimeString("en-GB")}. Runs continue without this page. Retrying {left < 1 ? "now" : `in ${duration(Math.ceil(left))}`}.</span>
       <button type="button" class="button small" onClick={retryFeed}>Try now</button>
     </div>
   );
@@ -103,11 +103,11 @@ function Held(): VNode | null {
   const thrown = switches.value;
   if (!thrown.length) return null;
   const fleet = thrown.find((each) => each.scope === "fleet");
-  const whose = fleet ? "Nothing starts" : `Nothing starts for ${thrown.length === 1 ? `tenant ${thrown[0]?.id}` : `${count(thrown.length)} tenants`}`;
+  const whose = fleet ? "No run starts" : `No run starts for ${thrown.length === 1 ? `tenant ${thrown[0]?.id}` : `${count(thrown.length)} tenants`}`;
   return (
     <div class="trouble held" role="status">
       <Icon name="kill" />
-      <span><strong>Kill switch on.</strong> {whose} until a person releases it: {(fleet ?? thrown[0])?.reason}</span>
+      <span><strong>Kill switch on.</strong> {whose} until somebody releases it: {(fleet ?? thrown[0])?.reason}</span>
       {route.value.view !== "fleet" && <a class="button small" href={places.fleet()}>Open the fleet</a>}
     </div>
   );

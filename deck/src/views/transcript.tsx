@@ -40,7 +40,7 @@ export function Transcript({ store, run }: { store: RunStore; run: Detail }): VN
   useEffect(() => {
     if (replay) list.current?.show(Math.max(0, shown - 1));
   }, [replay?.turn, shown]);
-  if (!shown && !live) return <div class="scroll"><Empty title={run.state === "queued" ? "The run is queued" : "Nothing has been said yet"} /></div>;
+  if (!shown && !live) return <div class="scroll"><Empty title={run.state === "queued" ? "The run is queued" : "No messages yet"} /></div>;
   return (
     <div class="scroll transcript">
       <Virtual count={shown + (live ? 1 : 0)} estimate={120} label="Transcript" follow={follow} handle={list} onAway={(far) => (away.value = far)}
@@ -83,7 +83,7 @@ function Discarded({ id, event }: { id: string; event: RunEvent }): VNode {
   return (
     <details class="message mark-discarded attempt" onToggle={() => { if (text.peek() === null) void read(); }}>
       <summary><Tag tone="bad">discarded</Tag> attempt {String(event["attempt"])}: {String(event["reason"] ?? "")}</summary>
-      <p class="md">{text.value === null ? "…" : text.value || "It had streamed nothing."}</p>
+      <p class="md">{text.value === null ? "…" : text.value || "Nothing had been streamed."}</p>
     </details>
   );
 }

@@ -18,6 +18,7 @@ from glidepath.spi.sessions import Commit
 __all__ = ["STOPPED", "Leg", "legs_of"]
 
 STOPPED = "the run was stopped"
+_NOT_OF_A_RUN = ("imported", "forked", "quarantine")  # written by whoever copied or repaired the journal
 _BY_THE_CLOCK = frozenset({AgentState.CANCELLED, AgentState.TIMED_OUT})
 
 
@@ -181,7 +182,7 @@ def legs_of(commits: Sequence[Commit]) -> list[Leg]:
     for place, commit in enumerate(commits):
         records = read(commit)
         kinds = {record.kind for record in records}
-        if kinds & {"began", "imported"}:
+        if kinds & {"began", *_NOT_OF_A_RUN}:
             if current is not None:
                 current.close()
             current = None

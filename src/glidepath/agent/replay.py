@@ -211,15 +211,13 @@ class _Copyist(Scribe):
     leg: Leg
     checking: _Checking
 
-    def _now(self) -> float:
-        return self._then()[0]
-
-    def _tick(self) -> tuple[Any, ...]:
-        figures, recorded = list(tick(self._run)), self._then()[1]
+    def _moment(self, run: Run) -> tuple[float, tuple[Any, ...]]:
+        now, recorded = self._then()
+        figures = list(tick(run))
         for name in ("elapsed", "next_event"):
             place = TICK.index(name)
             figures[place : place + 1] = recorded[place : place + 1]
-        return tuple(figures)
+        return now, tuple(figures)
 
     async def _write(self, *args: Any, **keywords: Any) -> None:
         number = self.number + 1
@@ -431,7 +429,8 @@ async def _flown(
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
     watch = partial(watch_over, plan, loop.time(), inf)
     if began.resumed:
-        opened = reopened(config, leg.session_id, began.decisions or None, plan.tools, scribe=make)
+        decided = began.decisions or None  # and a repair was accepted then
+        opened = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
     else:
         parent = None if leg.opened is None else leg.opened.parent
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])

@@ -213,6 +213,7 @@ async def finish_run(
         run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
         await watch.close()
         watch.leave()
+        run.voice.leave()
     cancelled = await _dismiss(run)
     if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
         raise asyncio.CancelledError("the task was cancelled")

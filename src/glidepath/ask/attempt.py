@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from types import AsyncGeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +129,14 @@ class Attempt(Record, gc=False):
     def pulse(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
         return len(self.parts) + self.size
+
+    def pause(self, run: Run) -> None:
+        """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
+        if self.parts:
+            _say(run.voice, self)
+        if self.end is not None and not self.closing:
+            self.closing = True
+            run.watch.scope(LAST_WORDS, LAST_WORDS)
 
     def weigh(self) -> int:
         """Look closely at what has come since the last time; returns what that adds to the surplus.
@@ -330,14 +337,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     The hottest loop of the runtime: locals only, one comparison for everything that is rarely due (`_weigh`). Silence
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
-    plan, chunks, pause = run.plan, run.voice.chunks, partial(_pause, run, attempt)
-    run.watch.listen(attempt, plan.patience, pause)
+    plan, chunks = run.plan, run.voice.chunks
+    run.watch.listen(attempt, plan.patience, run)
     stream: Any = model.stream(request)
     if plan.config.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
         stream = await _opened(run, stream)
         if attempt.dead:
             return
-        run.watch.listen(attempt, plan.patience, pause)
+        run.watch.listen(attempt, plan.patience, run)
     parts, text_delta = attempt.parts, TextDelta
     keep = parts.append
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
@@ -350,7 +357,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if attempt.dead:
                     break
                 if delta.__class__ is StreamEnd:
-                    # The reply is complete. A generator that does not end by itself may not hold the run up: `_pause`.
+                    # The reply is complete. A generator that does not end by itself may not hold the run up: `pause`.
                     attempt.end = delta
                     try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
                         over = await anext(stream, _OVER) is _OVER  # ordinarily it is
@@ -387,15 +394,6 @@ def _say(voice: Voice, attempt: Attempt) -> None:
     attempt.told = count = len(parts)
     if count > told and not attempt.dead and voice.chunks:
         voice.say(parts[told:] if told else parts)
-
-
-def _pause(run: Run, attempt: Attempt) -> None:
-    """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
-    if attempt.parts:
-        _say(run.voice, attempt)
-    if attempt.end is not None and not attempt.closing:
-        attempt.closing = True
-        run.watch.scope(LAST_WORDS, LAST_WORDS)
 
 
 async def _opened(run: Run, stream: Any) -> Any:

@@ -67,9 +67,9 @@ def make_agent(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
             "`glidepath models` lists the providers, `glidepath demo` needs none"
         )
-    fields["model"] = make_model(name, world)
     if name in EMBEDDED:
-        _offer_little(settings, world)
+        _offer_little(settings, world)  # first: nobody fetches a model to hear that it cannot do this
+    fields["model"] = make_model(name, world)
     fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
@@ -128,7 +128,8 @@ def _telemetry(settings: LoadedSettings) -> Any:
             + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
         ) from None
     set_up_sdk()
-    return OpenTelemetry(content=settings.get("telemetry.content") or None)
+    chosen = settings.said("telemetry.content")  # else the environment decides
+    return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
 
 
 def config_fields(settings: LoadedSettings) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("configuration")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--config", metavar="FILE", help="read this file, not ./glidepath.toml or ./glidepath.json")
-    which.add_argument("--no-config", action="store_true", help="read no file")
+    which.add_argument("--no-config", action="store_true", help="read no configuration file")
     group.add_argument(
         "--set", metavar="KEY=VALUE", action="append", help="any setting by its key in a file; may be repeated"
     )

@@ -9,6 +9,8 @@ from glidepath.errors import ConfigurationError, install_line
 
 __all__ = ["install_line", "needed"]
 
+_PACKAGES = {"acp": "agent-client-protocol"}  # where a module and its package have different names
+
 
 def needed(module: str, extra: str = "cli") -> Any:
     """The module; `ConfigurationError` naming the extra to install when it is missing."""
@@ -17,4 +19,5 @@ def needed(module: str, extra: str = "cli") -> Any:
     except ImportError as error:
         if error.name is not None and not module.startswith(error.name.partition(".")[0]):
             raise
-        raise ConfigurationError(f"this needs {module.partition('.')[0]}: {install_line(extra)}") from None
+        package = _PACKAGES.get(module, module.partition(".")[0])
+        raise ConfigurationError(f"this command needs {package}: {install_line(extra)}") from None

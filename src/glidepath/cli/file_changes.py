@@ -116,7 +116,7 @@ class Changes(Plugin):
             merged[change.path] = Change(change.path, known.before, change.after)
         said = [self._put_back(change) for change in merged.values()]
         self._turns[-1] = []
-        return [*said, "The model does not know. What shell commands changed is not undone."]
+        return [*said, "The model is not told. Changes made by shell commands are not undone."]
 
     def _put_back(self, change: Change) -> str:
         name = revealed(change.path)

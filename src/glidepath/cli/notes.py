@@ -27,7 +27,7 @@ def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
     how = None if required else "?"
     parser.add_argument("call", nargs=how, help="the id of the pending call")
     parser.add_argument("verdict", nargs=how, choices=("approve", "deny", "answer"), help="what to do with it")
-    parser.add_argument("text", nargs="*", help="why not, for deny; the result, for answer")
+    parser.add_argument("text", nargs="*", help="the reason, for deny; the result, for answer")
 
 
 def decided(options: argparse.Namespace) -> dict[str, Decision]:

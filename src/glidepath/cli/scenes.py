@@ -30,7 +30,7 @@ ATLAS = {
     "Wellington": "Wellington is the capital of New Zealand. It lies on Cook Strait and has 213,000 people.",
 }
 CITIES = ("Lisbon", "Oslo", "Rome", "Paris")
-_PATIENCE = 30  # seconds for a scene
+_PATIENCE = 90  # seconds for a scene; on a quiet machine it takes ten
 _SHARED = 1_000
 _WANTED = 200
 _WIDE, _NARROWEST, _MARGIN = 100, 30, 4

@@ -45,7 +45,7 @@ _TOOLS = (
     _own("allow_protected", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
     _own("redact", "text?", "a function that rewrites messages before they are stored: python:module:function", "--redact", metavar="NAME"),
     _own("approve", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
-    _own("edits", "choice", "write and edit: ask a person first (as chat does by default), or apply them", "--edits", choices=("ask", "apply"), found=("ask",)),
+    _own("edits", "choice", "what write and edit do: ask a person first (the default in chat), or apply the change", "--edits", choices=("ask", "apply"), found=("ask",)),
     _own("agents_md", "bool", "give the model the AGENTS.md of a folder that you trust", "--agents-md", default=True, found=FREE),
     _own("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
 )

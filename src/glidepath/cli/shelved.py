@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from glidepath.spi.sessions import Entry, SessionQuery
 
-__all__ = ["add_filters", "as_json", "heading", "query_of", "row", "seconds_of"]
+__all__ = ["add_filters", "as_json", "heading", "query_of", "row", "seconds_of", "state_of"]
 
 _SHOWN = 60
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
@@ -28,16 +28,14 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which sessions")
     group.add_argument("--tag", help="only those with this tag")
     group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
-    group.add_argument(
-        "--outcome", metavar="WORD", help="done, wrapped_up, cut_off, failed, cancelled, paused, unfinished"
-    )
+    group.add_argument("--outcome", metavar="WORD", help=f"how the last run ended: {', '.join(_outcomes())}")
     group.add_argument("--state", metavar="WORD", help="state of the last run, such as completed or error")
     group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
     group.add_argument("--older-than", metavar="TIME", help="not active within the last 12h, 7d, 2w")
     group.add_argument("--min-cost", metavar="USD", help="whose last run cost at least this")
     group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
     group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
-    group.add_argument("--children", action="store_true", help="also the sessions of child agents")
+    group.add_argument("--children", action="store_true", help="include the sessions of child agents")
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
@@ -52,14 +50,36 @@ def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
         roots=not options.children,
         tag=None if options.tag is None else checked_tag(options.tag),
         agent=options.agent,
-        outcome=None if options.outcome is None else options.outcome.lower(),
-        state=None if options.state is None else options.state.lower(),
+        outcome=None if options.outcome is None else _word("--outcome", options.outcome, _outcomes()),
+        state=None if options.state is None else state_of(options.state),
         after=None if newer is None else now - seconds_of("--newer-than", newer),
         before=None if older is None else now - seconds_of("--older-than", older),
         min_cost=_dollars("--min-cost", options.min_cost),
         max_cost=_dollars("--max-cost", options.max_cost),
         **fields,
     )
+
+
+def _outcomes() -> list[str]:
+    from glidepath.outcome import LoopOutcome
+
+    return [*(outcome.value for outcome in LoopOutcome), "unfinished"]
+
+
+def state_of(text: str, *more: str) -> str:
+    """The state of a run or a team that `--state` names, or one of the other words; raises `ConfigurationError`."""
+    from glidepath.outcome import AgentState
+    from glidepath.teams.values import TeamStatus
+
+    known = [state.value for state in (*AgentState, *TeamStatus)]
+    return _word("--state", text, list(dict.fromkeys([*known, "queued", *more])))
+
+
+def _word(flag: str, text: str, known: Sequence[str]) -> str:
+    word = text.strip().lower().replace("-", "_")
+    if word not in known:
+        raise ConfigurationError(f"{flag}: {text!r:.40} is not one of {', '.join(known)}")
+    return word
 
 
 def seconds_of(flag: str, text: str) -> float:

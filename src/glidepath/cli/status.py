@@ -17,6 +17,7 @@ from glidepath.events import (
     NoticeSent,
     RetryScheduled,
     RunEnded,
+    RunStarted,
     StreamChunk,
     StreamStarted,
     ToolEnded,
@@ -53,7 +54,9 @@ class Status:
         self.tokens = 0
         self.cost: Decimal | None = None
         self._now = now
+        self._before = Decimal(0)
         self._started = now()
+        self._stopped: float | None = None
         self._running: dict[str, str] = {}
         self._landing = False
         self._heard = self._hearers()
@@ -65,25 +68,37 @@ class Status:
             heard(event)
 
     def seconds_left(self) -> float | None:
-        """Of the time limit; None without one."""
+        """Of the time limit; None without one. While a person decides, the time stands still."""
         timeout = self.limits.timeout
-        return None if timeout is None else max(0.0, timeout - (self._now() - self._started))
+        now = self._now() if self._stopped is None else self._stopped
+        return None if timeout is None else max(0.0, timeout - (now - self._started))
+
+    @property
+    def spent(self) -> Decimal | None:
+        """What the conversation has cost so far; None when there is no price."""
+        return self.cost if not self._before else self._before + (self.cost or 0)
 
     def finish_up(self) -> None:
         """A person asked it to finish up."""
         self._landing = True
         self.phase = "finishing up"
 
-    def restart(self) -> None:
-        """Another run begins: its limits count from here."""
+    def restart(self, before: Decimal | None = None) -> None:
+        """Another run begins: its limits count from here, but that of money, of which this was spent before."""
         self.phase, self.turn, self.tokens, self.cost = "starting", 0, 0, None
-        self._started, self._landing = self._now(), False
+        self._before = before or Decimal(0)
+        self._started, self._stopped, self._landing = self._now(), None, False
         self._running.clear()
 
     def _charge(self, usage: Usage, cost: Decimal | None) -> None:
         self.tokens += usage.total
         if cost is not None:
             self.cost = cost + (self.cost or 0)
+
+    def _begin(self, _: RunStarted) -> None:
+        if self._stopped is not None:
+            self._started += self._now() - self._stopped
+            self._stopped = None
 
     def _turn(self, event: TurnStarted) -> None:
         self.turn = event.iteration
@@ -134,9 +149,11 @@ class Status:
     def _ended(self, event: RunEnded) -> None:
         self.phase = event.result.outcome.name.lower().replace("_", " ")
         self.tokens, self.cost = event.result.usage.total, event.result.cost
+        self._stopped = self._now()
 
     def _hearers(self) -> dict[type, Callable[[Any], None]]:
         return {
+            RunStarted: self._begin,
             TurnStarted: self._turn,
             StreamStarted: self._stream,
             StreamChunk: self._chunk,
@@ -161,7 +178,7 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
     turn = f"{status.turn}/{limits.max_iterations}" if limits.max_iterations else f"{status.turn}"
     spent, most = figure(status.tokens), limits.max_tokens
     tokens = f"{spent}/{figure(most)}" if most else spent
-    paid = money(status.cost) if status.cost is not None else "$0" if limits.max_cost is not None else ""
+    paid = money(status.spent) if status.spent is not None else "$0" if limits.max_cost is not None else ""
     cost = f"{paid}/{money(Decimal(str(limits.max_cost)))}" if paid and limits.max_cost is not None else paid
     seconds = status.seconds_left()
     left = duration(seconds) if seconds is not None else ""

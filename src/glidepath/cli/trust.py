@@ -98,7 +98,7 @@ def _place() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            f"trust is kept in the user's data folder, which platformdirs finds: {install_line('cli')}"
+            f"platformdirs is needed to find your data folder, where trust is kept: {install_line('cli')}"
         ) from None
     return platformdirs.user_data_path("glidepath") / "trust"
 

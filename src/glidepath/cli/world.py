@@ -41,6 +41,8 @@ class World:
         self.folder = folder or Path.cwd()
         self.now = now
         self._noted: set[str] = set()
+        self.notes: list[str] | None = None
+        """While this is a list, notes are collected in it, for a program that has the whole screen to show."""
 
     @classmethod
     def real(cls) -> World:
@@ -77,6 +79,9 @@ class World:
 
     def note(self, text: str) -> None:
         """Print a note on the error stream, out of the way of pipes."""
+        if self.notes is not None:
+            self.notes.append(text)
+            return
         with contextlib.suppress(OSError, ValueError):
             self.stderr.write(f"{text}\n")
             self.stderr.flush()

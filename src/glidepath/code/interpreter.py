@@ -21,7 +21,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Record, Value
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
 __all__ = ["Answer", "Ended", "Interpreter", "Progress", "Suspended", "check_installed", "load_monty"]
 
@@ -82,7 +82,7 @@ class Ended(Record):
 def check_installed() -> None:
     """Raise `ConfigurationError` when the interpreter's package is missing; it is not imported yet."""
     if find_spec("pydantic_monty") is None:
-        raise ConfigurationError("code mode needs pydantic-monty: install it with pip install 'glidepath[code]'")
+        raise ConfigurationError(f"code mode needs pydantic-monty: {install_line('code')}")
 
 
 def load_monty() -> Any:

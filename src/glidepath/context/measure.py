@@ -80,12 +80,22 @@ def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
     if type(estimator) is not CharEstimator:
         return lambda message: message_size(message, estimate)
 
+    # A prompt is measured twice in a row: for the landing reserve, and when it joins the transcript.
+    measured: tuple[Message, int] | None = None  # one value, since agents run in several threads
+
     def size(message: Message) -> int:
+        nonlocal measured
         if message.__class__ is ToolResultMessage:
             text = message.content
             if text.__class__ is str and len(message.call_id) <= ORDINARY_ID:
                 return result_tokens(message.tool_name, text)
-        return _size(message, estimate)
+        known, measured = measured, None
+        if known is not None and known[0] is message:
+            return known[1]
+        tokens = _size(message, estimate)
+        if message.__class__ is UserMessage:
+            measured = (message, tokens)
+        return tokens
 
     return size
 

@@ -370,6 +370,8 @@ async def _end_alone(run: Run, job: Job) -> None:
             INSIDE.reset(before)
         except ValueError:  # the run continues in another task: its caller has let go of it
             INSIDE.set(None)
+    if run.watch.interrupt is not None:  # a hundred tools that are stopped together hear of it one right after another
+        await run.watch.let_others_hear()
 
 
 async def follow_up(run: Run, jobs: list[Job]) -> None:

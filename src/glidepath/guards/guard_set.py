@@ -71,7 +71,7 @@ def known_stop_guards(
     home = metadata.get("guardrails")
     counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
     watching = any(getattr(config, kind.setting) for kind in _WATCHING)
-    if not counted and not watching and not any(map(is_stop_guard, own)):
+    if not counted and not watching and not (own and any(map(is_stop_guard, own))):
         return None
     return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
 

@@ -52,7 +52,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     try:
         from mcp.server import MCPServer
     except ImportError:
-        raise ConfigurationError(f"serving agents needs the extra: {install_line('mcp')}") from None
+        raise ConfigurationError(f"serving agents over MCP needs mcp: {install_line('mcp')}") from None
 
     running: set[asyncio.Task[Any]] = set()
 

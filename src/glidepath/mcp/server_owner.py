@@ -267,7 +267,7 @@ class ServerOwner:
             from glidepath.mcp.client_maker import make_client
         except ImportError as error:
             raise SourceError(
-                f"MCP server {self.link.name!r}: the extra is missing ({error}): {install_line('mcp')}"
+                f"MCP server {self.link.name!r} needs the extra mcp ({error}): {install_line('mcp')}"
             ) from None
         client, self._transport = make_client(self.link, self, self._asked)
         return client

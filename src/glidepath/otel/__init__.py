@@ -4,6 +4,13 @@
 decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
 """
 
+from glidepath.errors import install_line
+
+try:
+    import opentelemetry.trace  # noqa: F401 - only looked for
+except ImportError as error:
+    raise ImportError(f"glidepath.otel needs opentelemetry-api: {install_line('otel')}", name=error.name) from None
+
 from glidepath.otel.fleet_gauges import watch_fleet
 from glidepath.otel.plugin import OpenTelemetry
 

@@ -81,6 +81,8 @@ class Background:
         loop = asyncio.get_running_loop()
         done = threading.Event()
         self._push(done.set)
+        if self._thread is None:
+            return False
         self._hurry.set()
         return await loop.run_in_executor(None, done.wait, patience)
 
@@ -96,7 +98,10 @@ class Background:
                 atexit.register(_close, weakref.ref(self))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="glidepath-otel", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError:  # no room for one, or the process ends: tried again with the next job
+                    self._thread = None
 
     def _work(self) -> None:
         while True:

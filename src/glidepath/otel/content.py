@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from glidepath.messages import AssistantMessage, Message, ThinkingBlock, ToolCall, ToolResultMessage
@@ -30,12 +31,7 @@ class Writer:
     def text(self, text: str) -> str:
         """One piece of content. A redaction that fails shows nothing."""
         if self._redact is not None:
-            try:
-                text = self._redact(text)
-                if not isinstance(text, str):
-                    return REDACTION_FAILED
-            except BaseException:
-                return REDACTION_FAILED
+            text = _redacted(self._redact, text)
         if len(text) > self._max_chars:
             text = f"{text[: self._max_chars]}... ({len(text)} characters)"
         return clean(text)
@@ -50,7 +46,7 @@ class Writer:
 
     def call(self, arguments: Mapping[str, Any], result: str | None) -> dict[str, str]:
         """The arguments of a tool call, and its result if it has one."""
-        written = {"gen_ai.tool.call.arguments": self.text(_json(arguments))}
+        written = {"gen_ai.tool.call.arguments": self._arguments(arguments)}
         if result is not None:
             written["gen_ai.tool.call.result"] = self.text(result)
         return written
@@ -58,6 +54,11 @@ class Writer:
     def cause(self, reason: str) -> dict[str, str]:
         """Why a run ended: it may quote what was said."""
         return {"glidepath.cause.reason": self.text(reason)}
+
+    def _arguments(self, arguments: Mapping[str, Any]) -> str:
+        """Every text in them is redacted before JSON writes it with quotes and backslashes, and then the whole."""
+        plain = arguments if self._redact is None else _each(partial(_redacted, self._redact), arguments)
+        return self.text(_json(plain))
 
     def _message(self, message: Message) -> dict[str, Any]:
         if isinstance(message, ToolResultMessage):
@@ -71,12 +72,31 @@ class Writer:
 
     def _block(self, block: Any) -> Iterable[dict[str, Any]]:
         if isinstance(block, ToolCall):
-            arguments = self.text(_json(block.arguments))
+            arguments = self._arguments(block.arguments)
             yield {"type": "tool_call", "id": clean(block.id), "name": clean(block.name), "arguments": arguments}
         elif isinstance(block, ThinkingBlock):
             yield {"type": "reasoning", "content": self.text(block.text)}
         elif isinstance(text := getattr(block, "text", None), str):
             yield {"type": "text", "content": self.text(text)}
+
+
+def _redacted(redact: Redact, text: str) -> str:
+    try:
+        shown = redact(text)
+    except BaseException:
+        return REDACTION_FAILED
+    return shown if isinstance(shown, str) else REDACTION_FAILED
+
+
+def _each(change: Redact, value: Any) -> Any:
+    """The same value with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_each(change, name): _each(change, one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(change, one) for one in value]
+    return value
 
 
 def _json(value: Any) -> str:

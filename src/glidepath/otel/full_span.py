@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from opentelemetry import context as contexts
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from glidepath.otel.background import Background
 
-__all__ = ["NANO", "Content", "Ending", "FullTracer", "SpanMaker", "finish_span", "without_known"]
+__all__ = ["NANO", "Content", "Ending", "FullTracer", "NoTracer", "SpanMaker", "finish_span", "without_known"]
 
+_log = logging.getLogger("glidepath.otel")
 NANO = 1_000_000_000
 Content: TypeAlias = Callable[[], dict[str, str]]
 """Writes what was said, for a span. It runs the user's redaction, so it is called on the background thread only."""
@@ -65,15 +67,20 @@ class Ending:
     def __call__(self) -> None:
         """End it."""
         if self.content is not None:
-            self.attributes = {**self.attributes, **self.content()}
+            try:
+                self.attributes = {**self.attributes, **self.content()}
+            except Exception:  # arguments that are nested too deeply, for example: the figures count without them
+                _log.debug("the content of a span could not be written", exc_info=True)
         self.finish(self.span, self.attributes, self.at, self.error)
 
 
 class SpanMaker(Protocol):
     """Starts and ends the spans of calls, all below the span of one run."""
 
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
-        """A span that began at this time; the attributes do not change."""
+    def start(
+        self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Span | None = None
+    ) -> Span:
+        """A span that began at this time, below the run's or the one that is given; the attributes do not change."""
         ...
 
     def end(
@@ -81,6 +88,17 @@ class SpanMaker(Protocol):
     ) -> None:
         """The span ended at this time, with all of its attributes: those of the start are among them."""
         ...
+
+
+class NoTracer:
+    """No spans: only metrics are wanted."""
+
+    def start(self, *_: object) -> Span:
+        """A span that is recorded nowhere."""
+        return INVALID_SPAN
+
+    def end(self, *_: object) -> None:
+        """Nothing to end."""
 
 
 class FullTracer:
@@ -93,11 +111,12 @@ class FullTracer:
         self._context = context
         self._background = background
 
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
+    def start(
+        self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Span | None = None
+    ) -> Span:
         """A span that began at this time."""
-        return self._tracer.start_span(
-            name, self._context, kind, attributes, start_time=int(at * NANO), record_exception=False
-        )
+        below = self._context if above is None else set_span_in_context(above, self._context)
+        return self._tracer.start_span(name, below, kind, attributes, start_time=int(at * NANO), record_exception=False)
 
     def end(
         self, span: Span, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None

@@ -109,7 +109,7 @@ class LightTracer:
         self.above = above = run._context
         self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
-    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float) -> Span:
+    def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Any = None) -> Span:
         """A span that began at this time. The attributes are not copied: they may be shared, and must not change."""
         span: Any = _new_span(self._kind)
         span._maker = self
@@ -117,6 +117,8 @@ class LightTracer:
         span._kind = kind
         span._attributes = attributes
         span._start_time = int(at * NANO)
+        if above is not None:
+            span._above = above
         return span  # type: ignore[no-any-return]
 
     def new_context(self) -> SpanContext:
@@ -195,6 +197,8 @@ class LightSpan(Span):
     """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
 
     _maker: LightTracer
+    _above: Any = None
+    """The span that this one is below, where that is not the run's."""
     _ids: SpanContext | None = None
     _told = False
     _sampler = _trace_config = _record_end_metrics = None
@@ -218,7 +222,7 @@ class LightSpan(Span):
 
     @property
     def _parent(self) -> SpanContext:  # type: ignore[override]
-        above: SpanContext = self._maker.above
+        above: SpanContext = self._maker.above if self._above is None else self._above.get_span_context()
         return above
 
     def _unfold(self) -> None:

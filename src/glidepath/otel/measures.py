@@ -5,13 +5,15 @@ No label has the id of a run or a session. Everything is recorded on the backgro
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from glidepath.events import (
     BreakerChanged,
@@ -26,8 +28,9 @@ from glidepath.events import (
 from glidepath.otel.background import Background
 from glidepath.otel.content import clean
 
-__all__ = ["Measures", "Totals"]
+__all__ = ["SCOPE", "Measures", "instruments_of"]
 
+SCOPE = "glidepath"
 SECONDS = [0.01 * 2**power for power in range(14)]
 AGENT_SECONDS = [0.1 * 2**power for power in range(13)]
 TOKENS = [4**power for power in range(14)]
@@ -40,6 +43,12 @@ class Totals:
     """What is used, reserved and allowed right now, over all runs in flight, by agent. Read by gauges."""
 
     def __init__(self) -> None:
+        self.backgrounds: WeakSet[Background] = WeakSet()
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing is in flight: also in a forked process, where the runs in flight are the parent's."""
+        self.process = os.getpid()
         self.lock = threading.Lock()
         self.used: dict[tuple[str, str], float] = {}
         self.reserved: dict[tuple[str, str], float] = {}
@@ -70,11 +79,15 @@ class Totals:
         with self.lock:
             return [Observation(sum(self.waiting.values()))]
 
+    def dropped(self, _: CallbackOptions) -> Iterable[Observation]:
+        """Spans that never reached their exporter."""
+        return [Observation(sum(one.dropped + one.failed for one in list(self.backgrounds)))]
+
 
 class Instruments:
-    """Every instrument, made once for a meter."""
+    """Every instrument, made once for a meter provider."""
 
-    def __init__(self, meter: Meter, totals: Totals, background: Background, *, latest: bool) -> None:
+    def __init__(self, meter: Meter, totals: Totals, *, latest: bool) -> None:
         self.totals = totals
         self.latest = latest
         counter, histogram = meter.create_counter, _histograms(meter)
@@ -111,11 +124,27 @@ class Instruments:
             gauge(f"glidepath.budget.{name}", [partial(totals.observed, name)], description=f"{name}, runs in flight")
         gauge("glidepath.breaker.state", [totals.breaker_states], description="0 closed, 1 half open, 2 open")
         gauge("glidepath.approvals.pending", [totals.approvals], "{call}", "Calls that wait for a person")
-        gauge("glidepath.telemetry.dropped", [partial(_dropped, background)], "{span}", "Spans that were dropped")
+        gauge("glidepath.telemetry.dropped", [totals.dropped], "{span}", "Spans that were dropped")
 
 
-def _dropped(background: Background, _: CallbackOptions) -> Iterable[Observation]:
-    return [Observation(background.dropped + background.failed)]
+_MADE: WeakKeyDictionary[MeterProvider, tuple[Totals, dict[bool, Instruments]]] = WeakKeyDictionary()
+_MAKING = threading.Lock()
+
+
+def instruments_of(provider: MeterProvider, background: Background, *, latest: bool) -> Instruments:
+    """The instruments of a provider, shared by all plugins that use it: a provider asks only the first gauge of a name.
+
+    `background` is a thread whose losses they show, too.
+    """
+    with _MAKING:
+        totals, made = _MADE.get(provider) or _MADE.setdefault(provider, (Totals(), {}))
+        if totals.process != os.getpid():
+            totals.reset()
+        found = made.get(latest)
+        if found is None:
+            found = made[latest] = Instruments(provider.get_meter(SCOPE), totals, latest=latest)
+        totals.backgrounds.add(background)
+        return found
 
 
 def _histograms(meter: Meter) -> Callable[[str, str, list[Any]], Any]:
@@ -128,10 +157,10 @@ def _histograms(meter: Meter) -> Callable[[str, str, list[Any]], Any]:
 class Measures:
     """The metrics of one run."""
 
-    __slots__ = ("_agent", "_background", "_calls", "_limits", "_on", "_own", "_put", "_sampling", "_started", "_used")
+    __slots__ = ("_agent", "_calls", "_limits", "_own", "_put", "_sampling", "_started", "_used", "on")
 
     def __init__(self, instruments: Instruments, background: Background) -> None:
-        self._on = instruments
+        self.on = instruments
         self._put = background.put
         self._agent = ""
         self._limits: dict[str, float] = {}
@@ -145,7 +174,7 @@ class Measures:
         """Its limits count while it runs."""
         self._agent, self._started = clean(event.agent_name), event.time
         self._limits = {name: limit for name, limit in (event.limits or {}).items() if name in self._used}
-        totals = self._on.totals
+        totals = self.on.totals
         for name, limit in self._limits.items():
             totals.add(totals.limit, self._agent, name, limit)
         if event.resumed:
@@ -163,7 +192,7 @@ class Measures:
             self._own = amount
 
     def _hold(self, amount: tuple[int, int], instead_of: tuple[int, int] = (0, 0)) -> None:
-        totals = self._on.totals
+        totals = self.on.totals
         totals.add(totals.reserved, self._agent, "tokens", amount[0] - instead_of[0])
         totals.add(totals.reserved, self._agent, "picodollars", amount[1] - instead_of[1])
 
@@ -177,7 +206,7 @@ class Measures:
     def settled(self, event: BudgetSettled, *, beside: bool = False) -> None:
         """It is charged, and the rest is free."""
         self._release(beside=beside)
-        totals, usage = self._on.totals, event.usage
+        totals, usage = self.on.totals, event.usage
         self._used["tokens"] += usage.total
         self._used["picodollars"] += event.picodollars or 0
         totals.add(totals.used, self._agent, "tokens", usage.total)
@@ -193,36 +222,36 @@ class Measures:
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
         }
-        self._put(partial(_called, self._on, labels, started, settled, error))
+        self._put(partial(_called, self.on, labels, started, settled, error))
 
     def tool(self, name: str, seconds: float, error: str | None) -> None:
         """One tool call."""
         labels: Labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": clean(name)}
         if error is not None:
             labels["error.type"] = error
-        self._put(partial(self._on.tool.record, seconds, labels))
+        self._put(partial(self.on.tool.record, seconds, labels))
 
     def landing(self, event: LandingStarted) -> None:
         """A landing."""
-        self._put(partial(self._on.landings.add, 1, {"glidepath.cause.source": clean(event.source)}))
+        self._put(partial(self.on.landings.add, 1, {"glidepath.cause.source": clean(event.source)}))
 
     def guard(self, event: GuardTripped) -> None:
         """A guard."""
-        self._put(partial(self._on.guards.add, 1, {"guard": clean(event.guard), "action": clean(event.action)}))
+        self._put(partial(self.on.guards.add, 1, {"guard": clean(event.guard), "action": clean(event.action)}))
 
     def retry(self, model: str) -> None:
         """A retry."""
-        self._put(partial(self._on.retries.add, 1, {"gen_ai.request.model": model}))
+        self._put(partial(self.on.retries.add, 1, {"gen_ai.request.model": model}))
 
     def breaker(self, event: BreakerChanged) -> None:
         """A breaker."""
-        totals = self._on.totals
+        totals = self.on.totals
         with totals.lock:
             totals.breakers[clean(event.target), event.kind] = _BREAKER.get(event.state, 2)
 
     def paused(self, event: RunPaused) -> None:
         """Calls wait for a person."""
-        totals = self._on.totals
+        totals = self.on.totals
         with totals.lock:
             totals.waiting[event.run_id] = len(event.call_ids)
             if len(totals.waiting) > _MOST_PAUSED:
@@ -233,7 +262,7 @@ class Measures:
         self._release(beside=False)
         while self._sampling:
             self._release(beside=True)
-        totals, result = self._on.totals, event.result
+        totals, result = self.on.totals, event.result
         for name, used in self._used.items():
             totals.add(totals.used, self._agent, name, -used)
         for name, limit in self._limits.items():
@@ -244,11 +273,12 @@ class Measures:
             "glidepath.state": result.state.value,
             "glidepath.cause.source": "" if result.cause is None else clean(result.cause.source),
         }
-        over = max(0, self._used["tokens"] - int(self._limits.get("tokens", self._used["tokens"])))
-        self._put(partial(_ended, self._on, labels, event.time - self._started, self._calls, result.tool_calls, over))
+        used = result.usage.total  # with what its children and earlier legs have used, as the limit has it
+        over = max(0, used - int(self._limits.get("tokens", used)))
+        self._put(partial(_ended, self.on, labels, event.time - self._started, self._calls, result.tool_calls, over))
         if result.cost is not None:
             cost = self._used["picodollars"] / 1e12
-            self._put(partial(self._on.cost.add, cost, {"gen_ai.agent.name": self._agent}))
+            self._put(partial(self.on.cost.add, cost, {"gen_ai.agent.name": self._agent}))
 
 
 def _called(on: Instruments, labels: Labels, started: float, settled: BudgetSettled | None, error: str | None) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, ClassVar, TypeAlias
+from weakref import WeakValueDictionary
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Tracer, TracerProvider
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.content import Redact, Writer
-from glidepath.otel.measures import Instruments, Measures, Totals
-from glidepath.otel.run_spans import SCOPE, RunSpans
+from glidepath.otel.measures import SCOPE, Measures, instruments_of
+from glidepath.otel.run_spans import RunSpans
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
@@ -23,8 +25,18 @@ from glidepath.spi.direct_observer import DirectObserver
 
 __all__ = ["OpenTelemetry"]
 
-_Parts: TypeAlias = tuple[str, TracerProvider, Tracer, Background, Measures | None, Writer | None]
+_Parts: TypeAlias = tuple[str, TracerProvider | None, Tracer | None, Background, Measures | None, Writer | None]
 _MAX_CHARS = 4000
+_log = logging.getLogger("glidepath.otel")
+
+
+class _Claim:
+    """Somebody follows the run that began with this event."""
+
+    __slots__ = ("__weakref__", "event")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
 
 
 class OpenTelemetry(Plugin, DirectObserver):
@@ -67,46 +79,50 @@ class OpenTelemetry(Plugin, DirectObserver):
         self._max_chars = max_chars
         self._providers = (tracer_provider, meter_provider)
         self._background = Background()
-        self._totals = Totals()
-        self._instruments: dict[Any, Instruments] = {}
         self._tracer: tuple[TracerProvider, Tracer] | None = None
         self._spans: RunSpans | TeamSpans | None = None
         self._parts: _Parts | None = None
+        self._claims: list[_Claim] = []
 
     def for_run(self) -> OpenTelemetry:
         """One that follows a single run or team; without a provider it asks for no event at all."""
         if self._background.inherited:
             self._background = Background()
-            self._instruments = {}
         mine = object.__new__(OpenTelemetry)
         mine.__dict__.update(self.__dict__)
         tracers, meters = _set_providers(*self._providers)
+        tracer, measures = self._tracer_of(tracers), self._measures_of(meters)
         mine._spans = None
-        if tracers is None and meters is None:
+        if tracer is None and measures is None:
             mine.__dict__["events"] = ()  # of this one alone
             return mine
         mine.__dict__["events"] = _EVENTS
-        thread = self._background
-        measures = None if meters is None else Measures(self._instruments_of(meters), thread)
         wanted = wants_content() if self._content is None else self._content
         writer = Writer(self._redact, self._max_chars) if wanted else None
-        tracers = tracers or trace.NoOpTracerProvider()
-        mine._parts = (self.name, tracers, self._tracer_of(tracers), thread, measures, writer)
+        mine._parts = (self.name, tracers, tracer, self._background, measures, writer)
         return mine
 
-    def _tracer_of(self, tracers: TracerProvider) -> Tracer:
+    def _tracer_of(self, tracers: TracerProvider | None) -> Tracer | None:
         """Asked for once: a provider gives the same tracer every time, and takes its time."""
+        if tracers is None:
+            return None
         if self._tracer is None or self._tracer[0] is not tracers:
-            self._tracer = (tracers, tracers.get_tracer(SCOPE))
+            try:
+                self._tracer = (tracers, tracers.get_tracer(SCOPE))
+            except Exception as error:
+                _log.warning("there are no spans: the tracer provider raised %s", told(error))
+                return None
         return self._tracer[1]
 
-    def _instruments_of(self, meters: MeterProvider) -> Instruments:
-        key = (id(meters), latest())
-        found = self._instruments.get(key)
-        if found is None:
-            meter = meters.get_meter(SCOPE)
-            found = self._instruments[key] = Instruments(meter, self._totals, self._background, latest=key[1])
-        return found
+    def _measures_of(self, meters: MeterProvider | None) -> Measures | None:
+        if meters is None:
+            return None
+        try:
+            instruments = instruments_of(meters, self._background, latest=latest())
+        except Exception as error:
+            _log.warning("there are no metrics: the meter provider raised %s", told(error))
+            return None
+        return Measures(instruments, self._background)
 
     def event_observer(self, event: Event) -> None:
         """Make spans and metrics of an event."""
@@ -115,10 +131,39 @@ class OpenTelemetry(Plugin, DirectObserver):
             return
         spans = self._spans
         if spans is None:
-            if self._parts is None:
-                return  # this is the plugin itself, which follows no run
-            spans = self._spans = (TeamSpans if type(event) in TEAM_HANDLERS else RunSpans)(*self._parts)
+            spans = self._spans = self._follow(event)
+            if spans is None:
+                return  # this is the plugin itself, which follows no run, or another one follows this run
         handler(spans, event)
+
+    def _follow(self, event: Event) -> RunSpans | TeamSpans | None:
+        """What follows this run or team; a provider is told of it once, however many plugins have that provider.
+
+        A child may have a plugin of its own beside the one it inherits: its own comes first.
+        """
+        if self._parts is None:
+            return None
+        name, tracers, tracer, thread, measures, writer = self._parts
+        self._parts = None
+        self._claims = []
+        if measures is not None and not self._is_first(event, measures.on):
+            measures = None
+        if tracer is not None and not self._is_first(event, tracers):
+            tracer = None
+        if tracer is None and measures is None:
+            return None
+        kind = TeamSpans if type(event) in TEAM_HANDLERS else RunSpans
+        return kind(name, tracers, tracer, thread, measures, writer)
+
+    def _is_first(self, event: Event, target: object) -> bool:
+        """Whether nobody else has seen this very event for that provider."""
+        key = (event.run_id, id(target))
+        other = _CLAIMS.get(key)
+        if other is not None and other.event is event:
+            return False
+        _CLAIMS[key] = claim = _Claim(event)
+        self._claims.append(claim)
+        return True
 
     def _observer_of(self, kind: type[Event]) -> Callable[[Any], None] | None:
         """What makes spans of such events, where it needs no protection: nobody else's code runs in it."""
@@ -141,6 +186,8 @@ class OpenTelemetry(Plugin, DirectObserver):
             await self._background.drained()
 
 
+_CLAIMS: WeakValueDictionary[tuple[str, int], _Claim] = WeakValueDictionary()
+"""The first event of a run that a provider is told of, by the ids of both, for as long as somebody follows the run."""
 _HANDLERS: dict[type[Event], Any] = {**RunSpans.HANDLERS, **TEAM_HANDLERS}
 _EVENTS: tuple[type[Event], ...] = tuple(_HANDLERS)
 
@@ -151,7 +198,9 @@ def _set_providers(
     """The providers in use; None where there is only the API's own, which records nothing."""
     if tracers is None:
         found = trace.get_tracer_provider()
-        tracers = None if isinstance(found, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else found
+        tracers = None if isinstance(found, trace.ProxyTracerProvider) else found
+    if isinstance(tracers, trace.NoOpTracerProvider):
+        tracers = None
     if meters is None:
         measured = metrics.get_meter_provider()
         idle = isinstance(measured, metrics.NoOpMeterProvider) or type(measured).__name__ == "_ProxyMeterProvider"

@@ -44,14 +44,13 @@ from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
 from glidepath.otel.content import Writer, clean
 from glidepath.otel.current_span import context_with, enter
-from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, SpanMaker, finish_span
+from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
-from glidepath.outcome import AgentState
+from glidepath.outcome import UNCHECKED_NAMES, AgentState
 
-__all__ = ["SCOPE", "RunSpans", "traceparent"]
+__all__ = ["RunSpans", "traceparent"]
 
-SCOPE = "glidepath"
 _W3C = TraceContextTextMapPropagator()
 _MOST_TOOLS_LEFT = 10_000
 _CLIENT, _INTERNAL = SpanKind.CLIENT, SpanKind.INTERNAL
@@ -80,6 +79,15 @@ def _beside(outer: Context, links: list[Link]) -> Context:
     return outer
 
 
+def _stay(_: Context) -> None:
+    """Leave the current span alone."""
+
+
+def _unanswered(settled: BudgetSettled) -> str | None:
+    """The error of a call beside the turns that failed before it cost anything."""
+    return None if settled.usage.total else "unanswered"
+
+
 class _Sampling:
     """A model call that a server has asked for while its tool runs, and that is not over yet."""
 
@@ -96,16 +104,16 @@ class RunSpans:
     """The spans of one run. Every method that takes an event is called on the run's own thread."""
 
     __slots__ = (
-        "_asked", "_attempt", "_background", "_cap", "_chat", "_compacted", "_context", "_fresh", "_input", "_landing",
-        "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled", "_span",
-        "_spans", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
+        "_asked", "_attempt", "_background", "_cap", "_chat", "_compacted", "_context", "_enter", "_fresh", "_input",
+        "_landing", "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled",
+        "_span", "_spans", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
-        provider: TracerProvider,
-        tracer: Tracer,
+        provider: TracerProvider | None,
+        tracer: Tracer | None,
         background: Background,
         measures: Measures | None,
         writer: Writer | None,
@@ -115,10 +123,12 @@ class RunSpans:
         self._tracer = tracer
         self._background = background
         self._measures = measures
-        self._writer = writer
+        self._writer = None if tracer is None else writer
+        self._enter: Callable[[Context], object] = _stay if tracer is None else enter
+        """Makes a span the current one. Without spans of our own, those of others stay the current ones."""
         self._span: Span = trace.INVALID_SPAN
         self._outer = self._context = Context()
-        self._spans: SpanMaker = FullTracer(self._tracer, self._context, background)
+        self._spans: SpanMaker = NoTracer()
         self._waits = True
         """Whether a processor may wait for something when a span ends."""
         self._chat: Span | None = None
@@ -150,6 +160,12 @@ class RunSpans:
     def run_started(self, event: RunStarted) -> None:
         """The run is a span below whatever span the caller is in."""
         self._calls(event.model, event.provider)
+        if self._tracer is not None:
+            self._start_span(event, self._tracer)
+        if self._measures is not None:
+            self._measures.run_started(event)
+
+    def _start_span(self, event: RunStarted, tracer: Tracer) -> None:
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": clean(event.agent_name),
@@ -166,7 +182,7 @@ class RunSpans:
             attributes[f"glidepath.budget.{name}.limit"] = limit
         self._outer = get_current()
         links = _linked((event.notes or {}).get(self._name)) if event.resumed else []
-        self._span = self._tracer.start_span(
+        self._span = tracer.start_span(
             f"invoke_agent {clean(event.agent_name)}",
             _beside(self._outer, links),
             _INTERNAL,
@@ -175,12 +191,10 @@ class RunSpans:
             int(event.time * NANO),
         )
         self._context = trace.set_span_in_context(self._span, self._outer)
-        self._find_maker()
-        enter(self._context)
-        if self._measures is not None:
-            self._measures.run_started(event)
+        self._find_maker(tracer)
+        self._enter(self._context)
 
-    def _find_maker(self) -> None:
+    def _find_maker(self, tracer: Tracer) -> None:
         """Light spans where nobody can tell them from the SDK's, else the SDK's."""
         light = None
         if type(self._provider_used).__module__ == "opentelemetry.sdk.trace":
@@ -188,7 +202,7 @@ class RunSpans:
 
             light = light_tracer(self._provider_used, self._span, self._background)
         self._waits = light is None or not light.never_blocks
-        self._spans = light or FullTracer(self._tracer, self._context, self._background)
+        self._spans = light or FullTracer(tracer, self._context, self._background)
 
     def run_ended(self, event: RunEnded) -> None:
         """Its totals, and how it ended."""
@@ -200,7 +214,13 @@ class RunSpans:
             lost = {**begun, "error.type": "abandoned"}
             self._spans.end(span, lost, event.time, "abandoned", self._call_content(started))
         self._tools.clear()
-        enter(self._outer)
+        self._enter(self._outer)
+        if self._tracer is not None:
+            self._end_span(event)
+        if self._measures is not None:
+            self._measures.run_ended(event)
+
+    def _end_span(self, event: RunEnded) -> None:
         result, usage = event.result, event.result.usage
         attributes: dict[str, Any] = {
             "glidepath.outcome": result.outcome.value,
@@ -212,6 +232,8 @@ class RunSpans:
         }
         if usage.cache_read:
             attributes["glidepath.usage.cache_read.input_tokens"] = usage.cache_read
+        if usage.cache_write:
+            attributes["glidepath.usage.cache_write.input_tokens"] = usage.cache_write
         if usage.reasoning:
             attributes["glidepath.usage.reasoning.output_tokens"] = usage.reasoning
         if result.cost is not None:
@@ -231,8 +253,6 @@ class RunSpans:
             self._background.put(ending)
         else:
             ending()
-        if self._measures is not None:
-            self._measures.run_ended(event)
 
     # --- model calls ------------------------------------------------------------------------------------------
 
@@ -267,7 +287,7 @@ class RunSpans:
             self._attempt, self._landing = 0, False
             if self._writer is not None:
                 self._input = tuple(self._fresh)
-        enter(context_with(span, self._outer))
+        self._enter(context_with(span, self._outer))
         if self._measures is not None:
             self._measures.reserved(event, beside=bool(self._tools))
 
@@ -278,11 +298,13 @@ class RunSpans:
     def settled(self, event: BudgetSettled) -> None:
         """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         if self._sampling:
-            self._close_sampling(self._sampling.popleft(), event, None)
+            self._close_sampling(self._sampling.popleft(), event, _unanswered(event))
             return
         if self._chat is not None:
             self._settled = event
-            enter(self._context)
+            self._enter(self._context)
+            if not self._attempt:  # a checkpoint: nothing else tells how it went
+                self._close_chat(_unanswered(event))
         if self._measures is not None:
             self._measures.settled(event)
 
@@ -306,7 +328,7 @@ class RunSpans:
         settled = self._settled
         attributes = self._asked.copy()
         if settled is None:
-            enter(self._context)
+            self._enter(self._context)
             ended = self._started
         else:
             ended = settled.time
@@ -318,7 +340,7 @@ class RunSpans:
             attributes["glidepath.landing"] = True
         if reply is not None:
             add_reply(attributes, reply)
-        if self._compacted:
+        if self._compacted and self._attempt:
             attributes["gen_ai.conversation.compacted"] = True
             self._compacted = False
         if error is not None:
@@ -338,7 +360,7 @@ class RunSpans:
         if settled is not None:
             ended = settled.time
             add_figures(attributes, settled)
-            enter(call.around)
+            self._enter(call.around)
         if error is not None:
             attributes["error.type"] = error
         content = None if self._writer is None else partial(self._writer.exchange, (), None)
@@ -360,20 +382,29 @@ class RunSpans:
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
         }
-        span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time)
+        above = self._around(event.call_id) if self._tools else None
+        span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time, above)
         if len(self._tools) < _MOST_TOOLS_LEFT:
             self._tools[event.call_id] = (span, event, attributes)
-        enter(context_with(span, self._outer))
+        self._enter(context_with(span, self._outer))
+
+    def _around(self, call_id: str) -> Span | None:
+        """The span of the program that makes this call: it is the program's own call with a number behind it."""
+        found = self._tools.get(call_id.rpartition(".")[0])
+        return None if found is None else found[0]
 
     def tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""
-        enter(self._context)
         found = self._tools.pop(event.call_id, None)
+        above = self._around(event.call_id) if self._tools else None
+        self._enter(self._context if above is None else context_with(above, self._outer))
         error = None
         if event.result.is_error:
             error = clean(str(event.result.kind or "error"))
         if found is None:
-            marks = {"gen_ai.tool.name": clean(event.tool_name), "kind": error or ""}
+            marks = {"kind": error or ""}
+            if event.result.kind not in UNCHECKED_NAMES:  # else the name may be what the model said
+                marks["gen_ai.tool.name"] = clean(event.tool_name)
             self._mark("glidepath.tool.refused", marks, event)
             return
         span, started, attributes = found

@@ -15,7 +15,7 @@ __all__ = ["set_up_sdk"]
 
 _MISSING = (
     "--otel needs the OpenTelemetry SDK and an exporter: "
-    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-"
 )
 FAREWELL = 2.0  # seconds that the end of the process waits for the collector
 
@@ -23,51 +23,71 @@ FAREWELL = 2.0  # seconds that the end of the process waits for the collector
 def set_up_sdk() -> None:
     """Set the providers, unless the application has set its own; raises `ConfigurationError` when the SDK is missing.
 
-    `OTEL_TRACES_EXPORTER` and `OTEL_METRICS_EXPORTER` are `otlp` (default, over HTTP), `console` or `none`. Endpoint,
-    headers, service name and batch sizes are read by the SDK itself.
+    `OTEL_TRACES_EXPORTER` and `OTEL_METRICS_EXPORTER` are `otlp` (default), `console` or `none`, and
+    `OTEL_EXPORTER_OTLP_PROTOCOL` is `http/protobuf` (default) or `grpc`. Endpoint, headers, service name and batch
+    sizes are read by the SDK itself; a value that it refuses is a `ConfigurationError`, too.
     """
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
     try:
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        tracers, meters = _providers()
     except ImportError:
-        raise ConfigurationError(_MISSING) from None
-    resource = Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "glidepath"})
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    exporter = _exporter("OTEL_TRACES_EXPORTER", "trace_exporter", "OTLPSpanExporter", "ConsoleSpanExporter")
-    if exporter is not None:
-        tracers.add_span_processor(BatchSpanProcessor(exporter))
+        raise ConfigurationError(f"{_MISSING}{_protocol('TRACES')}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"the OpenTelemetry SDK refuses an OTEL_* variable: {error}") from None
     trace.set_tracer_provider(tracers)
-    reader = _reader()
-    meters = MeterProvider([] if reader is None else [reader], resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(meters)
     atexit.register(_leave, tracers, meters)
 
 
-def _exporter(variable: str, module: str, otlp: str, console: str) -> Any:
-    chosen = os.environ.get(variable, "otlp").strip().lower()
+def _providers() -> tuple[Any, Any]:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    resource = Resource.create()
+    if str(resource.attributes.get("service.name", "unknown_service")).startswith("unknown_service"):  # nobody says
+        resource = resource.merge(Resource({"service.name": "glidepath"}))
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter", "ConsoleSpanExporter")
+    if exporter is not None:
+        tracers.add_span_processor(BatchSpanProcessor(exporter))
+    reader = _reader()
+    return tracers, MeterProvider([] if reader is None else [reader], resource=resource, shutdown_on_exit=False)
+
+
+def _exporter(signal: str, module: str, otlp: str, console: str) -> Any:
+    variable = f"OTEL_{signal}_EXPORTER"
+    chosen = _said(variable) or "otlp"
     if chosen == "none":
         return None
     from importlib import import_module
 
-    try:
-        if chosen == "console":
-            kind = "trace" if module == "trace_exporter" else "metrics"
-            return getattr(import_module(f"opentelemetry.sdk.{kind}.export"), console)()
-        if chosen == "otlp":
-            return getattr(import_module(f"opentelemetry.exporter.otlp.proto.http.{module}"), otlp)()
-    except ImportError:
-        raise ConfigurationError(_MISSING) from None
+    if chosen == "console":
+        kind = "trace" if module == "trace_exporter" else "metrics"
+        return getattr(import_module(f"opentelemetry.sdk.{kind}.export"), console)()
+    if chosen == "otlp":
+        return getattr(import_module(f"opentelemetry.exporter.otlp.proto.{_protocol(signal)}.{module}"), otlp)()
     raise ConfigurationError(f"{variable} must be otlp, console or none, not {chosen!r:.80}")
 
 
+def _protocol(signal: str) -> str:
+    """Which of the two exporters speaks the protocol that is asked for."""
+    asked = _said(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or _said("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    if asked not in ("grpc", "http/protobuf"):
+        raise ConfigurationError(f"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or grpc, not {asked!r:.80}")
+    return asked.partition("/")[0]
+
+
+def _said(variable: str) -> str:
+    return os.environ.get(variable, "").strip().lower()
+
+
 def _reader() -> Any:
-    exporter = _exporter("OTEL_METRICS_EXPORTER", "metric_exporter", "OTLPMetricExporter", "ConsoleMetricExporter")
+    exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter", "ConsoleMetricExporter")
     if exporter is None:
         return None
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader

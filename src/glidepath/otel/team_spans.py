@@ -28,8 +28,8 @@ class TeamSpans:
     def __init__(
         self,
         name: str,  # noqa: ARG002 - as the spans of a run are made
-        provider: TracerProvider,  # noqa: ARG002
-        tracer: Tracer,
+        provider: TracerProvider | None,  # noqa: ARG002
+        tracer: Tracer | None,
         background: Background,
         measures: Measures | None,  # noqa: ARG002
         writer: Writer | None,  # noqa: ARG002
@@ -46,6 +46,8 @@ class TeamSpans:
 
     def started(self, event: TeamStarted) -> None:
         """The execution is below whatever span the caller is in."""
+        if self._tracer is None:
+            return
         self._outer = contexts.get_current()
         self._span = self._tracer.start_span(
             f"invoke_workflow {clean(event.team)}",
@@ -73,6 +75,8 @@ class TeamSpans:
 
     def ended(self, event: TeamEvent) -> None:
         """The totals have our own names: the tokens belong to the members' calls."""
+        if self._tracer is None:
+            return
         contexts.attach(self._outer)
         result: Any = event.result  # type: ignore[attr-defined]
         attributes: dict[str, Any] = {

@@ -44,7 +44,7 @@ def finish_reason(reason: StopReason) -> str:
 
 def latest() -> bool:
     """Whether the next vocabulary of metrics is asked for."""
-    return "gen_ai_latest_experimental" in os.environ.get(OPT_IN, "").split(",")
+    return "gen_ai_latest_experimental" in [word.strip() for word in os.environ.get(OPT_IN, "").split(",")]
 
 
 def wants_content() -> bool:

@@ -12,7 +12,7 @@ from glidepath.errors import ConfigurationError, shown, told
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "hooks_of", "name_of", "snake_case"]
+__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "free_name", "hooks_of", "name_of", "snake_case"]
 
 _OWN = frozenset(
     {
@@ -168,7 +168,7 @@ class Lineup:
             if any(heirloom is plugin for plugin, _ in arranged):
                 continue  # the child has it already
             capabilities[id(heirloom)] = hooks_of(heirloom)
-            arranged.append((heirloom, _free_name(heirloom, [name for _, name in arranged])))
+            arranged.append((heirloom, free_name(heirloom, [name for _, name in arranged])))
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -236,7 +236,7 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     return made
 
 
-def _free_name(plugin: Plugin, taken: Sequence[str]) -> str:
+def free_name(plugin: Plugin, taken: Sequence[str]) -> str:
     """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
     name = name_of(plugin)
     while name in taken:

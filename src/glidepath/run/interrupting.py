@@ -67,8 +67,8 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
         # as `_make_ready` does it: every delta may have to be waited for
         if watch.task.cancelling() != watch.level:
             watch.look()
-        if watch.before_wait is not None:
-            watch.before_wait()
+        if watch.streaming is not None:
+            watch.streaming.pause(watch.run)
         if watch.wanted:
             watch.poke_self()
         if watch.ring is not None:
@@ -91,8 +91,8 @@ def _make_ready(watch: Watch) -> None:
     if watch.task.cancelling() != watch.level:
         watch.look()
     # What it has streamed becomes events now; whoever hears of them may stop the run.
-    if watch.before_wait is not None:
-        watch.before_wait()
+    if watch.streaming is not None:
+        watch.streaming.pause(watch.run)
     if watch.wanted:
         watch.poke_self()
     if watch.ring is not None:
@@ -104,7 +104,7 @@ def _driven(
 ) -> Generator[Any, Any, Any]:
     """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
     error: BaseException | None = None
-    asked = patient = doubt = False
+    asked = patient = doubt = waits = False
     waiting = started[0] if started else None
     while True:
         try:
@@ -125,8 +125,7 @@ def _driven(
                 yield from watch.settle().__await__()
                 raise LetGo from None
             if (asked or doubt) and not patient:
-                patient = True
-                watch.be_patient()
+                patient = waits = True
         except GeneratorExit:
             # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
             watch.gone = True
@@ -141,12 +140,16 @@ def _driven(
                 yield from watch.settle().__await__()
             return end.value
         except BaseException:
+            error = None  # its traceback has this frame
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
             raise
         error = None
         if watch.task.cancelling() != watch.level:
             watch.look()
+        if waits:  # most code obeys at once: only what waits again needs patience
+            waits = False
+            watch.be_patient()
         if doubt and not watch.in_doubt():
             doubt, patient = False, patient and watch.forgive(asked=asked)
         _make_ready(watch)

@@ -86,6 +86,8 @@ class Transcript(Record, eq=False, kw_only=True):
             self._open_surveyed(survey)
             return
         messages = self.messages
+        if not messages:  # a new conversation
+            return
         asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
         told = [place for place in asked if is_notice(messages[place])]
         if told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,30 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
+_UNCHANGING = ("int", "bool", "str", "tuple[", "StopReason", "StopCause", "Verdict", "PerRun", "Carried")
+"""How the types of fields begin whose values nobody changes: a snapshot shares them with its run."""
+
+
+class _Reader:
+    """Reads fields of the parts of a run, those that may change as copies."""
+
+    __slots__ = ("_changing", "_names", "_values")
+
+    def __init__(self, but: tuple[str, ...] = ()) -> None:
+        kept = [(part, name) for part, names in KEPT.items() for name in names if name not in but]
+        self._names = tuple(name for _, name in kept)
+        self._values = attrgetter(*[f"{part}.{name}" for part, name in kept])
+        kinds = {name: PARTS[part].__annotations__[name] for part, name in kept}
+        self._changing = tuple(name for name, kind in kinds.items() if not kind.startswith(_UNCHANGING))
+
+    def read(self, run: Run) -> dict[str, Any]:
+        """The fields as a snapshot has them."""
+        fields = dict(zip(self._names, self._values(run), strict=True))
+        for name in self._changing:
+            fields[name] = _copied(fields[name])
+        return fields
+
+
 def _copied(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
@@ -93,22 +118,24 @@ def _copied(value: object) -> Any:
     return dict(value) if value.__class__ in (dict, MappingProxyType) else value
 
 
+_ALL, _UNTOLD = _Reader(), _Reader(but=_TOLD)
+
+
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter, spend = run.meter, run.spend
-    fields = {name: _copied(getattr(getattr(run, part), name)) for part, names in KEPT.items() for name in names}
+    own, accounts = configured(run), _accounts(run)
+    fields = (_ALL if ending is None else _UNTOLD).read(run)
     number = run.voice.peek_number()
     if ending is not None:
-        for name in _TOLD:
-            del fields[name]
         fields |= {"state": ending.state, "outcome": ending.outcome, "cause": ending.cause, "partial": ending.partial}
         number += run.voice.listening  # the last event is still to come
     return Snapshot(
         run_id=run.run_id,
         elapsed=run.elapsed(),
         next_event=number,
-        spent=_accounts(run)[configured(run)].charge(),
-        fallbacks_spent=fallbacks_spent(run),
+        spent=accounts.pop(own).charge(),
+        fallbacks_spent={name: account.charge() for name, account in accounts.items()},
         children_spent={name: account.charge() for name, account in spend.child_accounts.items()},
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,

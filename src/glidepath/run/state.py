@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from math import inf
 
-from glidepath._wire import Record
+from glidepath._wire import Record, frozen
 from glidepath.events import (
     Event,
     HookFailed,
@@ -18,7 +19,7 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.ledger import Meter, dollars
+from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.plugins.lineup import Hooks
@@ -41,6 +42,19 @@ __all__ = ["Run"]
 
 _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
+
+
+@lru_cache(maxsize=256)
+def limits_of(caps: Caps, timeout: float | None) -> dict[str, float]:
+    """Those that are set, under the names that people see; the same object for all runs of an agent."""
+    limits = {
+        "tokens": caps.tokens,
+        "picodollars": caps.money,
+        "turns": caps.turns,
+        "tool_calls": caps.tool_calls,
+        "seconds": timeout,
+    }
+    return frozen({name: limit for name, limit in limits.items() if limit is not None})  # type: ignore[no-any-return]
 
 
 class Run(Record, eq=False, kw_only=True):
@@ -135,15 +149,7 @@ class Run(Record, eq=False, kw_only=True):
 
     def _own_limits(self) -> dict[str, float]:
         """The limits that are set for this run itself, as `RunStarted` shows them."""
-        plan, caps = self.plan, self.plan.caps
-        limits = {
-            "tokens": caps.tokens,
-            "picodollars": caps.money,
-            "turns": caps.turns,
-            "tool_calls": caps.tool_calls,
-            "seconds": plan.timeout,
-        }
-        return {name: limit for name, limit in limits.items() if limit is not None}
+        return limits_of(self.plan.caps, self.plan.timeout)
 
     def look_around(self) -> None:
         """Determine whether anything else can affect the turns of this run; repeat when that changes.
@@ -313,8 +319,9 @@ class Run(Record, eq=False, kw_only=True):
         interrupt: Interrupt = self.watch.interrupt  # type: ignore[assignment]
         if interrupt.verdict is not None:
             return Touchdown(interrupt.verdict)
-        timed = interrupt.signal <= Signal.DEADLINE
-        gentle = interrupt.signal is Signal.WINDOW
+        signal = interrupt.signal
+        timed = signal <= Signal.DEADLINE
+        gentle = signal is Signal.WINDOW
         cause = StopCause(
             source=interrupt.source,
             action="graceful_exit" if gentle else "emergency_stop" if timed else "cancel",

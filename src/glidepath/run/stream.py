@@ -11,6 +11,7 @@ import asyncio
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
@@ -128,9 +129,13 @@ class RunStream(Generic[OutputT]):
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             self._make_room()
+            ended: Future[None] = Future(loop=get_running_loop())
+            tell = partial(_tell, ended)
+            task.add_done_callback(tell)
             try:
-                await asyncio.wait({task})
+                await ended
             except asyncio.CancelledError as again:
+                task.remove_done_callback(tell)
                 cancelled = again
         if cancelled is not None:
             raise cancelled
@@ -201,7 +206,7 @@ class RunStream(Generic[OutputT]):
 
     async def _events(self) -> AsyncIterator[Event]:
         task: Any = self._task
-        outbox = self.outbox
+        outbox, loop = self.outbox, task.get_loop()
         while True:
             batch = self._batch
             for event in batch:
@@ -212,10 +217,14 @@ class RunStream(Generic[OutputT]):
                 if task.done():
                     self._raise_failure(task)
                     return
-                await self._ring_for_me()
+                if self._bell is not None and not self._bell.done():
+                    self._ring_for_me()  # says that somebody else waits
+                bell: Future[None] = Future(loop=loop)
+                self._bell = bell
+                await bell
                 if batch is not self._batch:
                     continue
-            self._batch = iter(outbox[:])  # as `_next_batch` does it: every wait of the run ends here
+            self._batch = iter(outbox.copy())  # as `_next_batch` does it: every wait of the run ends here
             outbox.clear()
             if self._room is not None:
                 self._make_room()
@@ -224,7 +233,7 @@ class RunStream(Generic[OutputT]):
         outbox = self.outbox
         if not outbox:
             return False
-        self._batch = iter(outbox[:])
+        self._batch = iter(outbox.copy())
         outbox.clear()
         if self._room is not None:
             self._make_room()
@@ -232,7 +241,7 @@ class RunStream(Generic[OutputT]):
 
     def _taken(self) -> list[Event]:
         """Take what has come; the run may continue if it waited for that."""
-        events = self.outbox[:]
+        events = self.outbox.copy()
         self.outbox.clear()
         if self._room is not None:
             self._make_room()
@@ -271,3 +280,8 @@ class RunStream(Generic[OutputT]):
     def _make_room(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
+
+
+def _tell(ended: Future[None], _: object) -> None:
+    if not ended.done():
+        ended.set_result(None)

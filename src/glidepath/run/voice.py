@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, Protocol
@@ -52,8 +51,9 @@ class Voice(Record, eq=False, kw_only=True):
     listening: bool = False
     chunks: bool = False
     """Somebody wants `StreamChunk` events."""
-    make_chunks: Callable[..., Iterator[StreamChunk]] = iter
-    """Makes them of numbers, times and texts."""
+    whose: Iterator[Any] = iter(())
+    """The id of the run, again and again; and that of its parent."""
+    whose_child: Iterator[Any] = repeat(None)
     turns: bool = False
     """Somebody wants `TurnStarted` or `TurnEnded`."""
 
@@ -75,7 +75,13 @@ class Voice(Record, eq=False, kw_only=True):
         self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
         self.turns = outbox is not None or (audience is not None and audience.wants_turns)
         if self.chunks:
-            self.make_chunks = partial(map, StreamChunk, repeat(self.run_id), repeat(self.parent_id))
+            self.whose = repeat(self.run_id)
+            if self.parent_id is not None:
+                self.whose_child = repeat(self.parent_id)
+
+    def leave(self) -> None:
+        """The last event is told: a run that has ended does not keep its consumer, who keeps the run."""
+        self.stream = None
 
     def rename(self, run_id: str) -> None:
         """Another id, before anything is emitted: a replay has that of the run it repeats."""
@@ -85,7 +91,14 @@ class Voice(Record, eq=False, kw_only=True):
     def say(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]
-        chunks = self.make_chunks(islice(self.next_number.__self__, len(said)), repeat(self.now()), said)  # type: ignore[attr-defined]
+        chunks = map(
+            StreamChunk,
+            self.whose,
+            self.whose_child,
+            islice(self.next_number.__self__, len(said)),  # type: ignore[attr-defined]
+            repeat(self.now()),
+            said,
+        )
         audience = self.audience
         if audience is None or not audience.wants_chunks:
             self.outbox.extend(chunks)  # type: ignore[union-attr] # else nobody wants them

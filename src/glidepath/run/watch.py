@@ -17,7 +17,7 @@ from enum import Enum, IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from glidepath._wire import Value
+from glidepath._wire import Record, Value, field
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.whose import INSIDE, is_by_hand
@@ -86,6 +86,10 @@ class Alive(Protocol):
         """Something that changes with every delta, and is 0 before the first."""
         ...
 
+    def pause(self, run: Any) -> None:
+        """The run is about to wait for it."""
+        ...
+
 
 class Patience(Value, frozen=True, kw_only=True):
     """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
@@ -96,88 +100,69 @@ class Patience(Value, frozen=True, kw_only=True):
     grain: float
 
 
-def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The loop's own clock, without the Python call around it where the loop has the standard one."""
-    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
-
-
-class Watch(TaskBound):
+class Watch(Record, TaskBound, eq=False, kw_only=True):
     """Deadlines and interrupts of one run."""
 
-    __slots__ = (
-        "_beats",
-        "_began_at",
-        "_handle",
-        "_handle_at",
-        "_heard_at",
-        "_longest_patience",
-        "_patience_at",
-        "_patient",
-        "_strict",
-        "_times",
-        "above",
-        "base",
-        "before_wait",
-        "called_off",
-        "deadline_at",
-        "gone",
-        "heard",
-        "interrupt",
-        "level",
-        "loop",
-        "outer",
-        "over",
-        "own",
-        "poked",
-        "poking",
-        "ring",
-        "scope_at",
-        "scope_hit",
-        "sentry",
-        "showing",
-        "task",
-        "time",
-        "wanted",
-        "window_at",
-    )
+    window_at: float = inf
+    deadline_at: float = inf
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    task: asyncio.Task[Any] = field(default_factory=asyncio.current_task)  # type: ignore[arg-type]
+    time: Callable[[], float] = time.monotonic
+    base: int = 0
+    level: int = 0
+    """How often the task was cancelled when somebody last looked."""
+    own: int = 0
+    """Cancellations that foreign code has made and not taken back."""
+    heard: int = 0
+    """Such ones that an `Ear` has heard and nobody has counted yet."""
+    above: Watch | None = None
+    """Of the run whose tool has started this one."""
+    outer: Any = None
+    """The watch of the run around this one."""
+    run: Any = None
+    """For whom something streams: its run, or what stands for it while a checkpoint is written."""
+    over: bool = False
+    gone: bool = False
+    """The run's coroutine is being closed from outside: nothing may be awaited any more."""
+    ring: Callable[[], None] | None = None
+    """Wakes whoever consumes the events; called before every wait."""
+    wanted: bool = False
+    poked: bool = False
+    poking: bool = False
+    interrupt: Interrupt | None = None
+    gave_way: Interrupt | None = None
+    """For which interrupt it has let others go first."""
+    called_off: str | None = None
+    """Another thread has cancelled the run, and its loop may not know yet."""
+    streaming: Alive | None = None
+    """Is told before the run waits for it."""
+    showing: Sequence[str] = ()
+    """The text that is streaming now."""
+    scope_hit: bool = False
+    scope_at: float = inf
+    sentry: Any = None
+    """Looks at the kill switches, where there are any."""
+    patience_at: float = inf
+    longest_patience: float = MAX_PATIENCE
+    strict: bool = False
+    """One of these two was changed."""
+    handle: asyncio.TimerHandle | None = None
+    handle_at: float = inf
+    patient: Alive | None = None
+    times: Patience | None = None
+    beats: int = 0
+    began_at: float = 0.0
+    heard_at: float = -inf
 
-    def __init__(self, *, window_at: float = inf, deadline_at: float = inf) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.time = clock_of(self.loop)
-        self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
-        self.base = base = self.task.cancelling()
+    def __post_init__(self) -> None:
+        loop = self.loop
+        if type(loop).time is not asyncio.BaseEventLoop.time:
+            self.time = loop.time  # else its own clock, without the Python call around it
+        self.base = self.level = base = self.task.cancelling()
         # asyncio has no public way to ask whether a cancellation is still to be delivered.
         if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
-        self.above: Watch | None = None  # of the run whose tool has started this one
-        self.level = base  # how often the task was cancelled when somebody last looked
-        self.own = 0  # cancellations that foreign code has made and not taken back
-        self.heard = 0  # such ones that an `Ear` has heard and nobody has counted yet
-        self.outer: Any = None  # the watch of the run around this one
-        self.over = False
-        self.ring: Callable[[], None] | None = None  # wakes whoever consumes the events; called before every wait
-        self.wanted = False
-        self.poked = self.poking = False
-        self.before_wait: Callable[[], None] | None = None  # what a stream does before the run waits for it
-        self.gone = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
-        self.interrupt: Interrupt | None = None
-        self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
-        self.showing: Sequence[str] = ()  # the text that is streaming now
-        self.scope_hit = False
-        self.window_at = window_at
-        self.deadline_at = deadline_at
-        self.scope_at = inf
-        self._patience_at = inf
-        self._longest_patience = MAX_PATIENCE
-        self._strict = False  # one of these two was changed
-        self._handle: asyncio.TimerHandle | None = None
-        self._handle_at = inf
-        self.sentry: Any = None  # looks at the kill switches, where there are any
-        self._patient: Alive | None = None
-        self._times: Patience | None = None
-        self._beats = 0
-        self._began_at, self._heard_at = 0.0, -inf
-        self._arm(min(window_at, deadline_at, self.time() + 1.0))
+        self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -187,42 +172,42 @@ class Watch(TaskBound):
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
         """
         self.scope_hit = False
-        self._longest_patience, self._strict = patience, True
-        self._patient = None
+        self.longest_patience, self.strict = patience, True
+        self.patient = None
         if seconds is None:
             self.scope_at = inf
         else:
             self.scope_at = at = self.time() + seconds
-            if at < self._handle_at:
+            if at < self.handle_at:
                 self._arm(at)
 
-    def listen(self, patient: Alive, times: Patience, before_wait: Callable[[], None]) -> None:
+    def listen(self, patient: Alive, times: Patience, run: object) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
-        Its pulse is looked at now and then, so that a delta costs nothing. `before_wait` is called before each wait.
+        Its pulse is looked at now and then, so that a delta costs nothing; it is told of each wait.
         """
-        self.before_wait = before_wait
-        self._patient = patient
-        self._times = times
-        self._began_at = now = self.time()
+        self.patient = self.streaming = patient
+        self.run = run
+        self.times = times
+        self.began_at = now = self.time()
         self.scope_hit = False
         self.scope_at = at = now + times.grain
-        if at < self._handle_at:
+        if at < self.handle_at:
             self._arm(at)
 
     def _still_alive(self, now: float) -> bool:
         """Whether what is listened to may continue; looks again in a while."""
-        patient, times = self._patient, self._times
+        patient, times = self.patient, self.times
         if patient is None or times is None:
             return False
-        if self._heard_at < self._began_at:  # the first look at this one
-            self._beats, self._heard_at = 0, self._began_at
+        if self.heard_at < self.began_at:  # the first look at this one
+            self.beats, self.heard_at = 0, self.began_at
         beats = patient.pulse()
-        if beats != self._beats:
-            self._beats, self._heard_at = beats, now
+        if beats != self.beats:
+            self.beats, self.heard_at = beats, now
         limit = times.stall if beats else times.first_chunk
-        silent_at = inf if limit is None else self._heard_at + limit
-        ends_at = min(silent_at, inf if times.call is None else self._began_at + times.call)
+        silent_at = inf if limit is None else self.heard_at + limit
+        ends_at = min(silent_at, inf if times.call is None else self.began_at + times.call)
         self.scope_at = min(ends_at, now + times.grain)
         return now < ends_at
 
@@ -230,16 +215,16 @@ class Watch(TaskBound):
         """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
         self.deadline_at = min(self.deadline_at, at)
-        if self.deadline_at < self._handle_at:
+        if self.deadline_at < self.handle_at:
             self._arm(self.deadline_at)
 
     def _arm(self, at: float) -> None:
         if at == inf:
             return
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle_at = at
-        self._handle = self.loop.call_at(at, self._tick)
+        if self.handle is not None:
+            self.handle.cancel()
+        self.handle_at = at
+        self.handle = self.loop.call_at(at, self._tick)
 
     def overdue(self) -> bool:
         """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
@@ -251,18 +236,18 @@ class Watch(TaskBound):
         return self.interrupt is not None
 
     def _tick(self) -> None:
-        self._handle, self._handle_at = None, inf
+        self.handle, self.handle_at = None, inf
         now = self.time() + 1e-9
         self.overdue()
         if now >= self.scope_at and not self._still_alive(now):
             self.scope_at, self.scope_hit = inf, True
             self.poke()
-        if now >= self._patience_at:
-            self._patience_at = inf
+        if now >= self.patience_at:
+            self.patience_at = inf
             self.poke()
         window = self.window_at if now < self.window_at else inf
         deadline = self.deadline_at if now < self.deadline_at else inf
-        self._arm(min(window, deadline, self.scope_at, self._patience_at))
+        self._arm(min(window, deadline, self.scope_at, self.patience_at))
 
     # --- interrupts -------------------------------------------------------------------------------------------
 
@@ -350,6 +335,7 @@ class Watch(TaskBound):
     def leave(self) -> None:
         """The run is over."""
         INSIDE.set(self.outer)
+        self.ring = self.run = None  # what has ended keeps nothing: neither the run nor its consumer, who keeps the run
 
     def count(self) -> int:
         """How often the task was cancelled, ours apart."""
@@ -399,7 +385,7 @@ class Watch(TaskBound):
     async def settle(self) -> None:
         """Leave no cancellation of foreign code in the task, not even a pending one."""
         if self.disown():
-            await self.let_others_hear()
+            await self._round()
 
     def heed(self) -> None:
         """The caller wants the run to stop."""
@@ -416,20 +402,20 @@ class Watch(TaskBound):
     def forgive(self, *, asked: bool) -> bool:
         """Foreign code cancelled itself and took it back: it may continue, unless it was also asked to stop."""
         if not asked:
-            self._patience_at = inf
+            self.patience_at = inf
         return asked
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
-        now, self._strict = self.time(), True
+        now, self.strict = self.time(), True
         # At most half of the time that is left: the run must come down in the other half.
-        self._patience_at = now + min(self._longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
-        if self._patience_at < self._handle_at:
-            self._arm(self._patience_at)
+        self.patience_at = now + min(self.longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
+        if self.patience_at < self.handle_at:
+            self._arm(self.patience_at)
 
     def out_of_patience(self) -> bool:
         """True when foreign code had its chance to stop."""
-        return self._patience_at == inf or self.time() + 1e-9 >= self._patience_at
+        return self.patience_at == inf or self.time() + 1e-9 >= self.patience_at
 
     def stopped(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
@@ -440,15 +426,21 @@ class Watch(TaskBound):
     def calm(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self.scope_at = inf
-        self._patient = self.before_wait = None
-        if self._strict:
-            self._patience_at, self._longest_patience, self._strict = inf, MAX_PATIENCE, False
+        self.patient = self.streaming = None
+        if self.strict:
+            self.patience_at, self.longest_patience, self.strict = inf, MAX_PATIENCE, False
         self.showing = ()
         if self.wanted and self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
     async def let_others_hear(self) -> None:
         """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
+        if self.gave_way is self.interrupt:
+            return
+        self.gave_way = self.interrupt
+        await self._round()
+
+    async def _round(self) -> None:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
@@ -470,9 +462,9 @@ class Watch(TaskBound):
 
     def disarm(self) -> None:
         """Stop the timer."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        if self.handle is not None:
+            self.handle.cancel()
+            self.handle = None
         if self.sentry is not None:
             self.sentry.stop()
         self.over = True
@@ -487,7 +479,8 @@ class Watch(TaskBound):
                 self.delivered(cancelled)
             else:
                 self.delivered()
-        await self.settle()
+        if self.own or self.task.cancelling() != self.base:
+            await self.settle()
 
 
 def interrupt_by_hand() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -32,7 +32,7 @@ def app(
     try:
         import starlette
     except ImportError:
-        raise ConfigurationError("the server needs the extra: pip install 'glidepath[serve]'") from None
+        raise ConfigurationError(f"the server needs starlette: {install_line('serve')}") from None
     assert starlette  # noqa: S101 - only looked for
     from glidepath.serve.application import make_application
 

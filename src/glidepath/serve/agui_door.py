@@ -306,7 +306,7 @@ def _parsed(body: bytes) -> RunAgentInput:
     try:
         from ag_ui.core import RunAgentInput
     except ImportError:
-        raise Refused(501, "not_installed", "AG-UI needs ag-ui-protocol: pip install ag-ui-protocol") from None
+        raise Refused(501, "not_installed", "the server lacks ag-ui-protocol, a part of the extra serve") from None
     try:
         return RunAgentInput.model_validate_json(body)
     except ValueError as error:

@@ -191,7 +191,7 @@ def exposition(figures: Mapping[str, tuple[str, str, float]], meters: Prometheus
     for name, (kind, description, value) in figures.items():
         lines += [f"# HELP {name} {description}", f"# TYPE {name} {kind}", f"{name} {_number(value)}"]
     if meters is None:
-        lines.append("# For the figures of runs, install the extra: pip install 'glidepath[serve,otel]'")
+        lines.append("# For the figures of runs, install the extra otel beside serve.")
     else:
         lines += list(meters.lines())
     return ("\n".join(lines) + "\n").encode()

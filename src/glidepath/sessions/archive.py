@@ -215,6 +215,7 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     if new != old and old.startswith(TEAM):
         raise ConfigurationError(f"session_id: the journal of a team keeps its id, {old!r}: leave session_id out")
     members = []
+    kept_tags = getattr(store, "kept_tags", tuple)  # a store that redacts leaves some of them out
     for entry, written in sections:
         name = checked_id(rebased(entry.session_id, old, new))
         folded = fold(written)  # what cannot be read is not taken in
@@ -230,7 +231,12 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
         summary = renamed_summary(told, partial(rebased, old=old, new=new))
         members.append(
             FamilyMember(
-                session_id=name, commits=commits, mark=mark, summary=summary, title=entry.title, tags=entry.tags
+                session_id=name,
+                commits=commits,
+                mark=mark,
+                summary=summary,
+                title=entry.title,
+                tags=kept_tags(entry.tags),
             )
         )
     await write_family(store, members)

@@ -18,7 +18,7 @@ from glidepath.run.account import Account
 from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
 from glidepath.sessions.changes import diff
 
-__all__ = ["Capture", "bare", "tick", "untick"]
+__all__ = ["Capture", "bare", "moment", "tick", "untick"]
 
 _FIELDS = Snapshot.__struct_fields__
 _EMPTY = Snapshot(run_id="")
@@ -33,12 +33,15 @@ class Capture:
         self._known = dict(zip(_SLOW, _SLOWLY(base or _EMPTY), strict=True))
         self._print: Any = None
 
-    def changes(self, run: Run, *, guards: bool = True) -> dict[str, Any] | None:
+    def changes(self, run: Run, guards: bool = True) -> dict[str, Any] | None:
         """Patches for the fields that differ from what is known, those of `tick` apart; they are known from then on.
 
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
-        found = _fingerprint(run)
+        found, spend = _RARE(run), run.spend
+        others = spend.other_accounts
+        if others or spend.child_accounts or run.audit.violations:
+            found = (found, _counts(run))
         # Nearly always equal, and comparing it is far cheaper than a snapshot: this is asked twice a turn.
         if found != self._print:
             self._print = found
@@ -46,7 +49,7 @@ class Capture:
         changed: dict[str, Any] = {}
         if run.answer.text is not self._known["text"]:
             self._text(run, run.answer.text, changed)
-        if run.spend.other_accounts:
+        if others:
             self._look_at_fallbacks(run, changed)
         if guards:
             self._look_at_guards(run, changed)
@@ -61,9 +64,10 @@ class Capture:
 
     def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
         """The best text so far is nearly always the last reply, which is in the journal already."""
-        if text != self._known["text"]:
+        known = self._known
+        if text != known["text"]:
             changed["text"] = True if text and text == _last_reply(run) else ("=", text)
-        self._known["text"] = text
+        known["text"] = text
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare what each guard keeps with what it kept, and copy only what differs."""
@@ -116,19 +120,24 @@ class Capture:
 
 def tick(run: Run) -> tuple[Any, ...]:
     """The figures that change every turn, in the order of `TICK` and `SPENT`."""
-    meter = run.meter
-    account = run.spend.account if not run.spend.other_accounts else configured_account(run)
-    return (
+    return moment(run)[1]
+
+
+def moment(run: Run) -> tuple[float, tuple[Any, ...]]:
+    """The time, in seconds since the epoch, and the figures that change every turn."""
+    meter, turn, spend, voice = run.meter, run.turn, run.spend, run.voice
+    account = spend.account if not spend.other_accounts else configured_account(run)
+    return round(voice.now(), 3), (
         round(run.watch.time() - run.terms.started_at, 6),
-        run.turn.iterations,
-        run.turn.tool_calls,
+        turn.iterations,
+        turn.tool_calls,
         meter.turns,
         meter.tool_calls,
         meter.tokens,
         meter.money,
-        run.voice.peek_number() if run.voice.listening else 1,
-        run.turn.stop_reason,
-        run.turn.last_error,
+        voice.peek_number() if voice.listening else 1,
+        turn.stop_reason,
+        turn.last_error,
         0,  # `behind`, which earlier versions read
         account.calls,
         account.input,
@@ -179,40 +188,36 @@ def configured_account(run: Run) -> Any:
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
-_GROWING = ("violations", "children", "pinned")
 _RARE = attrgetter(
     *[
         f"{part}.{name}"
         for part, names in KEPT.items()
         for name in names
-        if name in _SLOW and name not in ("text", *_GROWING)
-    ]
+        if name in _SLOW and name not in ("text", "violations")
+    ],
+    "meter.descendants",
+    "plan.model_name",
 )
+"""What changes rarely, and is replaced when it changes."""
 
 
-def _fingerprint(run: Run) -> tuple[Any, ...]:
-    """What changes rarely: values that are replaced when they change, and counts of those that grow."""
-    meter = run.meter
+def _counts(run: Run) -> tuple[Any, ...]:
+    """Of what grows in place. Most runs have none of it, and are not asked."""
+    spend = run.spend
     return (
-        _RARE(run),
-        meter.descendants,
         len(run.audit.violations),
-        len(run.work.children),
-        len(run.transcript.pinned),
-        run.transcript.pinned[-1] if run.transcript.pinned else -1,
-        run.plan.model_name,
-        [account.calls for account in run.spend.child_accounts.values()] if run.spend.child_accounts else None,
-        [account.calls for account in run.spend.other_accounts.values()] if run.spend.other_accounts else None,
+        [account.calls for account in spend.child_accounts.values()],
+        [account.calls for account in spend.other_accounts.values()],
     )
 
 
 def followed(old: list[Any], new: list[Any]) -> list[Any]:
     """Make `old` equal to `new`, and say by which patch. What both have stays where it is."""
-    if len(old) == len(new) and old[1:] == new[:-1] and new[-1].__class__ is str and old != new:
-        added = new[-1:]  # a window that moved by one text, as nearly always
-        del old[0]
-        old += added
-        return ["[", 1, added]
+    last = new[-1] if new else None
+    if last.__class__ is str and len(old) == len(new) and old[1:] == new[:-1] and old != new:
+        del old[0]  # a window that moved by one text, as nearly always
+        old.append(last)
+        return ["[", 1, [last]]
     for dropped in range(len(old) + 1):
         kept = len(old) - dropped
         if old[dropped:] == new[:kept]:
@@ -236,9 +241,10 @@ def _copied(value: object) -> Any:
 
 
 def _last_reply(run: Run) -> str | None:
-    return next(
-        (message.text for message in reversed(run.transcript.messages) if type(message) is AssistantMessage), None
-    )
+    for message in reversed(run.transcript.messages):
+        if message.__class__ is AssistantMessage:
+            return message.text
+    return None
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:

@@ -225,7 +225,7 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     if entry.summary.get(IMPORTING) or not entry.head:
         await remove_sessions(store, [session_id])
         return
-    raise StoreError(f"session {session_id!r} is already in this store; import it under another id", kind="conflict")
+    raise StoreError(f"session {session_id!r} is already in this store; choose another id", kind="conflict")
 
 
 async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:

@@ -37,8 +37,8 @@ REWINDING = "rewinding"
 class Fork(Value, frozen=True, kw_only=True):
     """A session made from a turn of another: `run(..., session=fork.session_id)` or `resume(fork.session_id)`.
 
-    `effects` are the calls that the original made after that turn: the model of the fork is told about them, and no
-    fork undoes them. `pending` waits for a person, as it does in the original.
+    `effects` are the calls that the original made after that turn, and those behind a fork that it is itself: the model
+    is told about them, and no fork undoes them. `pending` waits for a person, as it does in the original.
     """
 
     session_id: str
@@ -91,8 +91,7 @@ async def fork(
         commits=commits,
         mark=link(commits[-1].hash, place.kept + 1, made.sequence + 1, time.time(), mark),
         summary=_summary(journal.entry, made, mark),
-        title=labels.title,
-        tags=labels.tags,
+        tags=labels.tags,  # not the title: it is a name, and stays the original's
     )
     children = [await _child(store, name, rename) for name in await _started(store, session_id, kept)]
     await write_family(store, [root, *children])
@@ -217,18 +216,19 @@ def _mark(
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
-    effects = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    later = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
+    earlier = made.forked.effects if made.forked is not None else ()  # the model has been told about those
     # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
     items: list[tuple[str, Any]] = [
-        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects))
+        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=(*earlier, *later)))
     ]
     if journal.folded.imported and not made.imported:  # what a stranger wrote stays a stranger's
         items.insert(0, ("imported", Imported(session_id=new)))
     if not place.whole:
         return items, made
-    if effects:
-        text = texts.fill("forked", turn=place.at, calls=told_effects(effects))
+    if later:
+        text = texts.fill("forked", turn=place.at, calls=told_effects(later))
         items.append(("message", UserMessage(text, internal=True)))
     if made.result is None and made.snapshot is not None:
         items.append(("ended", _stopped(made, run_id, new, old, place.at)))
@@ -238,6 +238,8 @@ def _mark(
 def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
     """The run of the copy, which has stopped between two turns: resume continues it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
+    if folded.reserved is not None:  # its next call is counted as a turn already, and was the original's
+        snapshot = replace(snapshot, turns=snapshot.turns - 1)
     cause = StopCause(source="fork", action="cancel", reason=f"copied from session {old} after turn {at}")
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
     for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):
@@ -320,7 +322,10 @@ async def _child(store: SessionStore, session_id: str, rename: Callable[[str], s
     whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
     folded = fold(whole, session_id)
     made, new = renamed(whole, rename), rename(session_id)
-    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=f"run_{os.urandom(8).hex()}")
+    # One that is over makes no calls under its id any more, and its parent's journal knows it by it.
+    over = folded.result is not None and not folded.result.pending
+    run_id = "" if over else f"run_{os.urandom(8).hex()}"
+    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=run_id)
     last = made[-1].hash if made else b""
     return FamilyMember(
         session_id=new,

@@ -34,6 +34,7 @@ MAGIC = b"gS"
 _HEADER = struct.Struct("<2sBBIIQQIIQ16sdI")
 _SEAL = struct.Struct("<I")
 _RANGE = struct.Struct("<QQ")
+_pack, _seal = _HEADER.pack, _SEAL.pack
 HEADER_SIZE = _HEADER.size + _SEAL.size
 HASH_SIZE = 16
 MAX_PAYLOAD = 2**32 - 1
@@ -112,22 +113,10 @@ def packed(  # noqa: PLR0917 - once a commit: names would cost as much as the ch
     body: bytes = b"",
 ) -> bytes:
     """The bytes of a frame. `first` is the part of the payload that comes before the body."""
-    head = _HEADER.pack(
-        MAGIC,
-        kind,
-        len(digest),
-        len(first) + len(body),
-        crc32(body, crc32(first)),
-        key,
-        token,
-        number,
-        link[0],
-        link[1],
-        digest,
-        time,
-        len(first),
-    )
-    return b"".join((head, _SEAL.pack(crc32(head, salt)), first, body))
+    extra, check = (len(first), crc32(body, crc32(first))) if first else (0, crc32(body))
+    size, (segment, offset) = extra + len(body), link
+    head = _pack(MAGIC, kind, len(digest), size, check, key, token, number, segment, offset, digest, time, extra)
+    return b"".join((head, _seal(crc32(head, salt)), first, body))
 
 
 def resealed(frames: bytes, old: int, new: int) -> bytes:

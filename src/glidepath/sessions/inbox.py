@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["SessionMailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
 
 _DECISIONS = Mapping[str, Decision]
-_NO_NEWS: Sequence[tuple[str, Any]] = ()
 
 
 async def send(store: object, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
@@ -105,6 +104,8 @@ class SessionMailbox:
     def __init__(self, taken: int = 0) -> None:
         self.taken = self._written = taken
         self.closed = False
+        self.stirred = False
+        """There may be something to write."""
         self._decided: dict[str, Decision] = {}
         self._controls: list[dict[str, Any]] = []
         self._delivered: dict[int, tuple[int, Message]] = {}  # by the message's identity, while the run waits with it
@@ -117,6 +118,7 @@ class SessionMailbox:
         """Give the run what these notes bring. Nothing is awaited in here, so a commit has all of it or nothing."""
         if self.closed:
             return
+        self.stirred = True
         messages = []
         for note in notes:
             if note.number <= self.taken:
@@ -138,11 +140,11 @@ class SessionMailbox:
         """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
         if not self.closed:
             self._controls.append(control)
+            self.stirred = True
 
     def news(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
-        if not self._decided and not self._controls and self.taken == self._written:
-            return _NO_NEWS
+        self.stirred = False
         items: list[tuple[str, Any]] = [("control", one) for one in self._controls]
         self._controls = []
         if self._decided:
@@ -161,6 +163,7 @@ class SessionMailbox:
             return result
         run.transcript.take_back(frozenset(id(message) for _, message in left))
         self.taken = min(number for number, _ in left) - 1
+        self.stirred = True
         if result.snapshot is None:
             return result
         return replace(result, snapshot=replace(result.snapshot, waiting=run.transcript.waiting))

@@ -39,6 +39,19 @@ async def claim_session(store: SessionStore, session_id: str, *, create: bool = 
 class JournalWriter:
     """Holds the lease of one session and writes its journal, one commit after the other."""
 
+    __slots__ = (
+        "_beats",
+        "_pulse",
+        "_seen",
+        "broken",
+        "hash",
+        "lease",
+        "number",
+        "redactor",
+        "sequence",
+        "store",
+    )
+
     def __init__(self, store: SessionStore, lease: Lease, *, sequence: int = 0) -> None:
         self.store = store
         self.redactor = redactor_of(store)
@@ -54,7 +67,7 @@ class JournalWriter:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def add(
-        self, items: Items, now: float, summary: Mapping[str, Any] | None = None, *, last: bool = False
+        self, items: Items, now: float, summary: Mapping[str, Any] | None = None, last: bool = False
     ) -> Awaitable[None] | None:
         """Chain the next commit and give it to the store; what comes back, if anything, is still to be awaited.
 
@@ -62,20 +75,20 @@ class JournalWriter:
         """
         if self.redactor is not None:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
+        number, sequence = self.number + 1, self.sequence
         try:
-            commit = link(self.hash, self.number + 1, self.sequence + 1, now, items)
+            commit = link(self.hash, number, sequence + 1, now, items)
         except Exception as error:
             what = f"the run has something that cannot be written: {told(error)}"
             raise StoreError(what, kind="unavailable") from error
-        later = self._append(commit, summary, last=last)
-        self.number, self.hash = commit.number, commit.hash
-        self.sequence += len(items)
+        later = self._append(commit, summary, last)
+        self.number, self.hash, self.sequence = number, commit.hash, sequence + len(items)
         return later
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)
 
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
         return self.store.append(self.lease, commit, summary=summary)
 
     # --- the lease --------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.redaction import redactor_of
 from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
 from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore, WalletStore
@@ -38,8 +39,11 @@ async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
     """Copy every session and wallet of `source` into `target`; `source` is not changed, and can be copied again.
 
     A session whose run is in flight, that is damaged, or that `target` has otherwise is left, and the reason is told.
-    One whose copy was cut short cannot be resumed in `target` until it is carried over again.
+    One whose copy was cut short cannot be resumed in `target` until it is carried over again. Raises
+    `ConfigurationError` for a `target` that redacts what it stores.
     """
+    if redactor_of(target) is not None:
+        raise ConfigurationError("target: a store that redacts takes no unchanged copies; export and import instead")
     moved: list[str] = []
     left: dict[str, str] = {}
     entries = [entry async for entry in each_session(source, roots=False)]

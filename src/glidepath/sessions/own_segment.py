@@ -83,15 +83,12 @@ class OwnSegment:
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end
             raise disk_error(error, self.folder) from error
-        start = end - written
+        start, before = end - written, self.end
         if written != len(frames):
             self.torn = True
             raise disk_error(OSError(errno.ENOSPC, "only a part of it could be written"), self.folder)
-        if start == self.end:
-            self.end = end
-            return start, None
-        before, self.end = self.end, end
-        return start, self._between(before, start)
+        self.end = end
+        return start, None if start == before else self._between(before, start)
 
     def _between(self, before: int, start: int) -> Intrusion:
         if start < before:

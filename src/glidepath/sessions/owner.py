@@ -8,12 +8,14 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "of_this_process", "this_owner"]
+__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "give_up", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
 SHORT = 6.0  # a lease of fewer seconds is written again with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
+_MOST_GIVEN_UP = 10_000
+_given_up: dict[str, None] = {}  # owners of this process whose leases could not be given back, the oldest first
 
 
 def _read(path: str) -> str:
@@ -58,8 +60,18 @@ def of_this_process(owner: str | None) -> bool:
     return (owner or "").rpartition(_SEPARATOR)[0] == _process(os.getpid(), _namespace())
 
 
+def give_up(owner: str) -> None:
+    """Nobody here holds a lease under this name any more, though its store could not be told: a full disk, perhaps."""
+    if of_this_process(owner):  # any other name may be used by somebody else, too
+        _given_up[owner] = None
+        if len(_given_up) > _MOST_GIVEN_UP:
+            del _given_up[next(iter(_given_up))]
+
+
 def alive(owner: str | None) -> bool:
-    """False when the owner is a process of this host that is dead; True when it lives, or that is unknown."""
+    """False when the owner is a process of this host that is dead, or gave its lease up in this one; else True."""
+    if owner in _given_up:
+        return False
     parts = (owner or "").split(_SEPARATOR)
     if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True

@@ -189,11 +189,22 @@ class RedactingStore:
         self.redact = hook
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
-        """Set the title, put through the hook, the tags, or both."""
+        """Set the title, put through the hook, the tags, or both; raises `ConfigurationError` for a tag it changes."""
         kept = None if title is None else Redactor(self.redact).text(title)
+        if tags is not None and len(left := self.kept_tags(tags)) < len(tags):
+            raise ConfigurationError(f"tags: {len(tags) - len(left)} of these would be redacted; choose others")
         if getattr(self.store, "annotate", None) is None:
             raise StoreError(f"{type(self.store).__name__} has no catalog: it cannot keep titles and tags")
         await self.store.annotate(session_id, title=kept, tags=tags)
+
+    def kept_tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Those of the tags that the hook leaves as they are."""
+        redactor = Redactor(self.redact)
+        return tuple(tag for tag in tags if redactor.text(tag) == tag)
+
+    async def flag(self, session_id: str, reason: str | None) -> None:
+        """Ask the run in this session to stop, for a reason that is put through the hook; None takes it back."""
+        await self.store.flag(session_id, None if reason is None else Redactor(self.redact).text(reason))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox, through the hook: its run reads what is kept.

@@ -8,7 +8,7 @@ run is over. Without a store there is no scribe, and none of this happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage
+from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
-from glidepath.sessions.capture import Capture, bare, tick
+from glidepath.sessions.capture import Capture, bare, moment
 from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
@@ -43,6 +43,32 @@ ON_DISK = ("sync", "full")  # what is given to the store is written by then
 
 class Scribe(JournalWriter):
     """Writes what one run does."""
+
+    __slots__ = (
+        "_charged",
+        "_filed",
+        "_flying",
+        "_run",
+        "ahead",
+        "base",
+        "born",
+        "capture",
+        "config",
+        "decisions",
+        "durability",
+        "forked",
+        "held",
+        "imported",
+        "kin",
+        "mailbox",
+        "parent",
+        "pins",
+        "stopped",
+        "tail",
+        "time",
+        "writer",
+        "written",
+    )
 
     def __init__(
         self,
@@ -137,19 +163,14 @@ class Scribe(JournalWriter):
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    async def asking(self, booking: BookedCall) -> None:
+    def asking(self, booking: BookedCall) -> Coroutine[Any, Any, None]:
         """A model call is about to start."""
-        run, reservation = self._run, booking.reservation
-        reserved = Reserved(
-            input=booking.input,
-            output=max(0, reservation.tokens - booking.input),
-            tokens=reservation.tokens,
-            money=reservation.money,
-            model=run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else "",
-        )
-        await self._write([], [("reserved", reserved)])
-        if run.watch.interrupt is not None:  # meanwhile: then nothing new begins
-            raise run.interrupted()
+        run, reservation, given = self._run, booking.reservation, booking.input
+        tokens = reservation.tokens
+        output = tokens - given if tokens > given else 0
+        name = run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else ""
+        reserved = Reserved(input=given, output=output, tokens=tokens, money=reservation.money, model=name)
+        return self._write([], [("reserved", reserved)], begins=True)
 
     async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
@@ -159,7 +180,9 @@ class Scribe(JournalWriter):
             return False
         return True
 
-    async def starting(self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()) -> None:
+    def starting(
+        self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()
+    ) -> Coroutine[Any, Any, None]:
         """These calls are about to start; `queued` will later, `done` have just got their results."""
         run = self._run
         items: Items = []
@@ -169,20 +192,20 @@ class Scribe(JournalWriter):
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
+        behind = run.plan.behind
         for job in jobs:
-            call = job.call
-            used = job.bound.arguments
+            call, bound = job.call, job.bound
+            call_id, name, written = call.id, call.name, stored_arguments(call)
+            as_written = written.__class__ is Raw and written == Raw(bound.data)  # else in another form, or others
             intent = Intent(
-                call_id=call.id,
-                key=f"{run.run_id}:{call.id}",
-                arguments=None if used == call.arguments else used,
+                call_id=call_id,
+                key=f"{run.run_id}:{call_id}",
+                arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
                 idempotent=job.tool.idempotent,
-                tool=call.name if run.plan.behind and call.name in run.plan.behind else "",
+                tool=name if behind and name in behind else "",
             )
             items.append(("intent", intent))
-        await self._write([], items, guards=False)
-        if jobs and run.watch.interrupt is not None:  # it was stopped while this was written: nothing new begins
-            raise run.interrupted()
+        return self._write([], items, guards=False, begins=bool(jobs))
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -259,8 +282,12 @@ class Scribe(JournalWriter):
         summary: Mapping[str, Any] | None = None,
         last: bool = False,
         guards: bool = True,
+        begins: bool = False,
     ) -> None:
-        """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails."""
+        """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails.
+
+        With `begins` also when the run was stopped meanwhile: what was to begin does not.
+        """
         while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
             await self._see_through(self._flying)
         if self.broken is not None:
@@ -269,22 +296,22 @@ class Scribe(JournalWriter):
         try:
             items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
-                items += [
-                    ("message", message if message.__class__ is not UnknownMessage else Raw(message.raw))
-                    for message in messages[self.written :]
-                ]
+                for message in messages[self.written :]:
+                    items.append(("message", message if message.__class__ is not UnknownMessage else Raw(message.raw)))
             else:
                 items += self._new_messages()
-            changed = self.capture.changes(run, guards=guards)
+            changed = self.capture.changes(run, guards)
             if changed is not None:
                 items.append(("state", changed))
-            items.append(("tick", self._tick()))
-            items += self.mailbox.news()
+            now, figures = self._moment(run)
+            items.append(("tick", figures))
+            if self.mailbox.stirred:
+                items += self.mailbox.news()
             if self.kin:
                 self._charge(items)
             items += last_items
-            self.time = now = self._now()
-            later = self.add(items, now, summary, last=last)
+            self.time = now
+            later = self.add(items, now, summary, last)
         except KeyboardInterrupt as error:
             # Nothing may follow a commit of unknown fate: the chain would have two ends.
             self._break(error)  # nobody knows whether it was written
@@ -300,6 +327,8 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
+        if begins and run.watch.interrupt is not None:
+            raise run.interrupted()
 
     def _charge(self, items: Items) -> None:
         """Say what of each child is in the figures of this commit, so that a resume adds only what came after it."""
@@ -311,19 +340,17 @@ class Scribe(JournalWriter):
             self._charged = charged
             items.append(("charged", charged))
 
-    def _now(self) -> float:
-        return round(self._run.voice.now(), 3)  # type: ignore[no-any-return]
+    _moment = staticmethod(moment)
 
-    def _tick(self) -> tuple[Any, ...]:
-        return tick(self._run)
-
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, *, last: bool) -> Awaitable[None] | None:
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:
+        durability = self.durability
         # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
-        if self.durability == "exit":
+        if durability == "exit":
             self.held.append((commit, summary))
             return self._write_held() if last else None
         # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
-        durability = "full" if last and self.durability == "async" else self.durability
+        if last and durability == "async":
+            durability = "full"
         return self.store.append(self.lease, commit, summary=summary, durability=durability)
 
     def _break(self, error: BaseException) -> None:

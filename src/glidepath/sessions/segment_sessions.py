@@ -42,6 +42,7 @@ __all__ = [
     "write_commit",
 ]
 
+_COMMIT = int(Kind.COMMIT)  # asked for twice a turn
 _MARKS = 1000  # more than are written between two flushes
 _EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
@@ -183,26 +184,25 @@ def write_commit(
     desk: SegmentDesk, held: Held, commit: Commit, summary: Mapping[str, Any] | None, now: float, seconds: float
 ) -> None:
     """One commit: one write. Raises `StoreError`: `conflict`, `fenced`, or what the disk said."""
-    number = commit.number
+    number, digest, body, key = commit.number, commit.hash, commit.body, held.key
     if number != held.head + 1 or held.suspect:
         raise conflict(held.id, number, held.head)
     first = b"" if summary is None else _wire.encode(summary)
-    if len(commit.hash) > HASH_SIZE or len(commit.body) + len(first) > MAX_PAYLOAD:
+    if len(digest) > HASH_SIZE or len(body) + len(first) > MAX_PAYLOAD:
         raise StoreError(f"commit {number} is too large for a segment", kind="conflict")
-    place = (held.segment, held.place)
     own = desk.segment()
-    frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, commit.hash, now, first, commit.body)
+    place = (held.segment, held.place)
     # The write itself tells whether somebody has fenced us: asking before it would leave a gap between the two.
-    segment, at = desk.write(own, frame)
-    if desk.held.get(held.key) is not held:
-        desk.strays.add((segment, held.key))
+    segment, at = desk.write(own, packed(own.salt, _COMMIT, key, held.token, number, place, digest, now, first, body))
+    if desk.held.get(key) is not held:
+        desk.strays.add((segment, key))
         raise taken_over(held)
-    held.head, held.hash, held.segment, held.place, held.updated = number, commit.hash, segment, at, now
+    held.head, held.hash, held.segment, held.place, held.updated = number, digest, segment, at, now
     if first:
         held.summary, held.told = first, False
-    if number % MARK == 0:
+    if not number % MARK:
         held.marks = (*held.marks[-_MARKS:], (number, segment, at))
-    desk.dirty[held.key] = held
+    desk.dirty[key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
         held.renew = now + seconds / 4

@@ -306,44 +306,46 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: one write, in line. With "full" it is then waited for the disk, once for all who wait."""
+        if self._pid != os.getpid():
+            self._forked()
         try:
-            self._append(lease, commit, summary)
-        except StoreError as error:
-            if error.kind != "locked":
-                raise
+            with self._lock:
+                self._append(self._desk, lease, commit, summary)
+        except Exception as error:
+            self._must_be_locked(error)
             return self._append_later(lease, commit, summary, durability)
-        return self._on_disk() if durability == "full" else None
+        return None if durability != "full" else self._on_disk()
 
     async def _append_later(
         self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None, durability: str
     ) -> None:
-        await self._patiently(lambda _: self._append(lease, commit, summary))
+        await self._patiently(lambda _: self._append(self._desk, lease, commit, summary))
         if durability == "full":
             await self._on_disk()
 
-    def _append(self, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None) -> None:
-        if self._pid != os.getpid():
-            self._forked()
-        with self._lock:
-            if self._gone is not None:
-                raise self._gone
-            desk = self._desk
-            held = None if desk is None else desk.held.get(lease.key)
-            if desk is None or held is None or held.token != lease.token:
-                raise self._refused(lease)
-            try:
-                # A commit with a summary begins or ends something: worth a look whether the folder is still there.
-                if summary is not None:
-                    self._looked = GONE
-                    self._look_around(desk)
-                write_commit(desk, held, commit, summary, self._clock(), self._lease)
-            except StoreError:
+    def _append(
+        self, desk: SegmentDesk | None, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None
+    ) -> None:
+        if desk is None or self._gone or (held := desk.held.get(lease.key)) is None or held.token != lease.token:
+            raise self._refused(lease)
+        # A commit with a summary begins or ends something: worth a look whether the folder is still there.
+        if summary is not None:
+            self._looked = GONE
+            self._look_around(desk)
+        write_commit(desk, held, commit, summary, self._clock(), self._lease)
+
+    def _must_be_locked(self, error: Exception) -> None:
+        """Raise this error as a store says it, unless it only says that another process is working on the index."""
+        try:
+            with self._errors():
+                raise error
+        except StoreError as said:
+            if said.kind != "locked":
                 raise
-            except Exception:
-                with self._errors():
-                    raise
 
     def _refused(self, lease: Lease) -> StoreError:
+        if self._gone is not None:
+            return self._gone
         with suppress(StoreError):
             row = self._with(lambda desk: desk.index.keyed(lease.key))
             if row is None:

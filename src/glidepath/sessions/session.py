@@ -133,6 +133,14 @@ class Session:
     def close_run(self, result: RunResult) -> None:
         """Add a finished run to the totals; of a resumed one, what has come since its last leg."""
         totals = self.totals
+        self.version += 1
+        self.state = result.state
+        if self.last is None and not totals.runs:  # the first: nothing to add to, and nothing to take off
+            self.last = result
+            totals.runs, totals.usage, totals.cost = 1, result.usage, result.cost
+            totals.iterations, totals.turns = result.iterations, result.all_turns
+            totals.tool_calls, totals.all_tool_calls = result.tool_calls, result.all_tool_calls
+            return
         before = self.last if self.last is not None and self.last.run_id == result.run_id else _NOTHING
         totals.runs += before is _NOTHING
         totals.iterations += result.iterations - before.iterations
@@ -142,8 +150,6 @@ class Session:
         totals.usage = totals.usage + _since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)
-        self.state = result.state
-        self.version += 1
         self.last = result
 
     def __repr__(self) -> str:

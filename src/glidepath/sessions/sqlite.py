@@ -17,7 +17,7 @@ from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
-from glidepath.sessions.owner import GONE, LEASE, SHORT, free
+from glidepath.sessions.owner import GONE, LEASE, SHORT, free, give_up
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in
@@ -61,7 +61,7 @@ def default_file() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            f"the user's data folder is found by platformdirs: {install_line('cli')}, or name a file"
+            f"platformdirs is needed to find your data folder: {install_line('cli')}, or name the store's file"
         ) from None
     return platformdirs.user_data_path("glidepath") / "sessions.db"
 
@@ -125,7 +125,6 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._writer: Writer | None = None
         self._leases = 0
         self._renewals: dict[int, float] = {}  # when each lease is written again
-        self._kept: dict[int, int] = {}  # tokens that could not be given back, by session
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
@@ -147,7 +146,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._inline = self._full = self._writer = None
             self._lock = threading.RLock()
             self._leases, self._pid = 0, os.getpid()
-            self._gone, self._kept = None, {}
+            self._gone = None
 
     def _must_be_there(self) -> None:
         """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
@@ -164,7 +163,6 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             with self._lock:
                 self._inline.close()
                 self._inline = None
-            self._kept.clear()
             self._renewals.clear()
             self._gone = None
 
@@ -298,7 +296,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                     (session_id, now),
                 )
             entry, key = self._entry(connection, session_id)
-            if not free(entry.owner, entry.expires, now) and self._kept.get(key) != entry.token:
+            if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             # Larger with every claim: a write with an older token finds no row and changes nothing.
             token, expires = entry.token + 1, now + self._lease
@@ -313,7 +311,6 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         lease: Lease = await self._patiently(lambda: self._do(work))
         self._leases += 1
         self._renewals.pop(lease.key, None)
-        self._kept.pop(lease.key, None)
         return lease
 
     def _entry(self, connection: sqlite3.Connection, session_id: str) -> tuple[Entry, int]:
@@ -374,7 +371,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 )
             )
         except StoreError:
-            self._kept[lease.key] = lease.token  # a full disk, perhaps: whoever asks here may have it
+            give_up(lease.owner)  # a full disk, perhaps: whoever asks in this process may have it
             raise
         finally:
             self._leases = max(0, self._leases - 1)

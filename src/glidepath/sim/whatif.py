@@ -146,7 +146,8 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
         if began is None and folded.began is not None:
             began, first = folded.began, folded.fields.get("first_new", 0)
         replied = any(type(message) is AssistantMessage for message in folded.messages[count:])
-        snapshot = folded.snapshot
+        ended = folded.result.snapshot if folded.result is not None else None
+        snapshot = ended or folded.snapshot
         if replied and snapshot is not None:
             moments.append(_moment(snapshot, folded.began.model if folded.began else "", models))
         elif moments and snapshot is not None:
@@ -340,10 +341,10 @@ def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None 
         return []
     low, high = max(min(used) / 2, max(used) / 1e4), max(used) * 1.25
     values = [low * (high / low) ** (number / (steps - 1)) for number in range(steps)]
-    if name == "max_cost":
-        return [round(dollars(int(value)), 6) for value in values if dollars(int(value)) > 0]
+    if name == "max_cost":  # four figures, not so many places: a run may have cost next to nothing
+        return sorted({Decimal(f"{dollars(round(value)):.4g}") for value in values if round(value) > 0})
     if name == "timeout":
-        return [round(value, 3) for value in values]
+        return sorted({float(f"{value:.4g}") for value in values})
     return sorted({max(1, round(value)) for value in values})
 
 

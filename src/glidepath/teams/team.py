@@ -12,6 +12,7 @@ from glidepath.agent import Agent, Budget, LoopConfig
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.renamed import heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
@@ -167,7 +168,7 @@ class Team:
         return self._variants.of(agent)
 
     def _as_kept(self, config: LoopConfig) -> LoopConfig:
-        heirs = [heir for heir in self._lineup.inheritable() if not any(heir is plugin for plugin in config.plugins)]
+        heirs = heirs_beside(config.plugins, self._lineup.inheritable())
         store = self.store or config.store
         if not heirs and store is config.store:
             return config

@@ -107,6 +107,7 @@ class ChatApp(App[int]):
         self._pane.anchor()
         self.query_one(Prompt).focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
+        await self._remark()
         if self._begin_with is not None:
             await self._note(await self.talk.resume(self._begin_with))
         self.set_interval(_TICK, self._draw)
@@ -149,6 +150,11 @@ class ChatApp(App[int]):
 
     async def _note(self, text: str, kind: str = "note") -> None:
         await self._add(Static(Text(text), classes=kind, markup=False))
+
+    async def _remark(self) -> None:
+        """Show the notes of the command line, which cannot print them while the chat has the screen."""
+        for text in self.talk.remarks():
+            await self._note(text)
 
     # --- what the person does -------------------------------------------------------------------------------------
 
@@ -201,6 +207,7 @@ class ChatApp(App[int]):
                 if diff
                 else self._note(answer)
             )
+        await self._remark()
         self._draw()
 
     async def _answer_to(self, line: str) -> str | None:
@@ -322,6 +329,7 @@ class ChatApp(App[int]):
             return
         finally:
             self._end_reply()
+        await self._remark()
         words = ending(result)
         if words:
             await self._note(words)
@@ -417,7 +425,7 @@ class ChatApp(App[int]):
 
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
-        box = [*rows, *([""] if rows else []), prompt.removesuffix(": ") + ("." if prompt.endswith(": ") else "")]
+        box = [*rows, *([""] if rows else []), prompt.rstrip()]
         await self._add(Static(_colored(box), classes="ask", markup=False))
         self._pane.anchor()
         self._draw()
@@ -437,6 +445,7 @@ class ChatApp(App[int]):
         except asyncio.CancelledError:
             if not asked.cancelled() or asyncio.current_task().cancelling():  # type: ignore[union-attr]
                 raise  # the turn itself is being stopped
+            line.value = ""  # what was being typed answered the question
             return None
         finally:
             self._asked, line.single = None, ()

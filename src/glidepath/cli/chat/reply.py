@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+from rich.console import Group
 from rich.text import Text
 from textual.containers import Vertical
 from textual.timer import Timer
@@ -14,14 +16,17 @@ from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
 __all__ = ["ChatReply"]
 
 _SOONEST = 0.05
+_LATEST = 1.0
 _SHARE = 5  # drawing takes at most a fifth of the time
 _AT_ONCE = 2  # blocks laid out in one go, so that keys are looked at in between
+_PASSAGE = 6_000  # characters of one widget: every widget of the log costs time whenever something is drawn
 
 
 class ChatReply(Vertical):
     """Markdown that grows. A block that is closed is laid out once; the one being written is shown as plain text.
 
     However fast the text comes, it is drawn at most twenty times a second, and never for more than a fifth of the time.
+    Blocks of text share a widget, so that a long conversation stays quick.
     """
 
     DEFAULT_CSS = """
@@ -38,6 +43,9 @@ class ChatReply(Vertical):
         self._written = Blocks()
         self._finished: list[MarkupBlock] = []
         self._growing: Static | None = None
+        self._passage: Static | None = None
+        self._rows: list[Any] = []
+        self._room = 0
         self._placed = 0
         self._spent = 0.0
         self._beat: Timer | None = None
@@ -61,7 +69,7 @@ class ChatReply(Vertical):
 
     def _show_soon(self) -> None:
         if self._beat is None and self.is_attached:
-            self._beat = self.set_timer(max(_SOONEST, _SHARE * self._spent), self._show_more)
+            self._beat = self.set_timer(min(_LATEST, max(_SOONEST, _SHARE * self._spent)), self._show_more)
 
     def on_mount(self) -> None:
         """What came before there was a place for it."""
@@ -70,7 +78,7 @@ class ChatReply(Vertical):
     def _show_more(self) -> None:
         self._beat = None
         began = time.perf_counter()
-        new = [self._widget(block) for block in self._finished[:_AT_ONCE]]
+        new = [widget for block in self._finished[:_AT_ONCE] for widget in self._place(block)]
         del self._finished[:_AT_ONCE]
         left = None if self._finished else self._written.open
         if left is None:
@@ -87,13 +95,27 @@ class ChatReply(Vertical):
             self._growing.set_classes(self._looks_of(left))
             self._growing.update(plain(left) if left.text else Text(" "))
         self._spent = time.perf_counter() - began
+        self.call_after_refresh(self._drawn, began)
         if self._finished:
             self._show_soon()
 
-    def _widget(self, block: MarkupBlock) -> Static:
-        widget = Static(renderable(block), classes=" ".join(self._looks_of(block)), markup=False)
+    def _drawn(self, began: float) -> None:
+        """The screen shows it: what that took counts as well."""
+        self._spent = time.perf_counter() - began
+
+    def _place(self, block: MarkupBlock) -> list[Static]:
+        """The widget this block begins; none when it belongs to the passage before it."""
+        laid_out = renderable(block)
+        if block.kind != "code" and self._passage is not None and len(block.text) <= self._room:
+            self._rows += [laid_out] if block.more else [Text(""), laid_out]
+            self._room -= len(block.text)
+            self._passage.update(Group(*self._rows))
+            return []
+        widget = Static(laid_out, classes=" ".join(self._looks_of(block)), markup=False)
+        self._passage = None if block.kind == "code" else widget
+        self._rows, self._room = [laid_out], _PASSAGE - len(block.text)
         self._placed += 1
-        return widget
+        return [widget]
 
     def _looks_of(self, block: MarkupBlock) -> list[str]:
         apart = ["apart"] if self._placed and not block.more else []

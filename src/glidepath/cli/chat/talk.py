@@ -128,7 +128,7 @@ class Talk:
     async def turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
         """Say something, show what happens, and ask about calls that wait for a person until the run has ended."""
         token = self._token = CancelToken()
-        self.status.restart()
+        self.status.restart(self.session.totals.cost)
         self.changes.next_turn()
         if self._entered is not self.agent:
             await self.close()
@@ -157,6 +157,14 @@ class Talk:
         finally:
             self._token = None
             self.status.phase = "ready"
+
+    def remarks(self) -> list[str]:
+        """The notes of the command line since the last call."""
+        notes = self._world.notes
+        found = list(notes or ())
+        if notes:
+            notes.clear()
+        return found
 
     def idle_line(self, width: int) -> str:
         """What is worth showing while nothing is running."""

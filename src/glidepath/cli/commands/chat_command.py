@@ -56,13 +56,19 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.chat.talk import Talk
     from glidepath.cli.stores import keep_sessions
 
-    keep_sessions(settings, world)
-    talk = Talk(settings, world)
-    wanted = options.resume
-    if options.go_on or options.last:
-        wanted = asyncio.run(talk.last_one(anywhere=options.last))
-    keep_heap()
-    code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
+    world.notes = []
+    try:
+        keep_sessions(settings, world)
+        talk = Talk(settings, world)
+        wanted = options.resume
+        if options.go_on or options.last:
+            wanted = asyncio.run(talk.last_one(anywhere=options.last))
+        keep_heap()
+        code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
+    finally:
+        unseen, world.notes = world.notes, None
+        for text in unseen:
+            world.note(text)
     talk.remember()
     if options.name and talk.session.messages:
         asyncio.run(talk.rename(options.name))

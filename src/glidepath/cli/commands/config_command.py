@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath config` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print the current settings")
-    show.add_argument("--origin", action="store_true", help="also show where each comes from")
+    show.add_argument("--origin", action="store_true", help="also show where each setting comes from")
     show.add_argument("--all", action="store_true", help="also show defaults")
-    show.add_argument("--json", action="store_true", help="as JSON")
+    show.add_argument("--json", action="store_true", help="print JSON")
     check = actions.add_parser("check", help="check the settings as a run would, without running anything")
     for sub in (show, check):
         add_setting_flags(sub)

@@ -18,7 +18,7 @@ __all__ = ["add_arguments", "execute"]
 _EXAMPLES = """\
 examples:
   glidepath deck                                   the runs of the default store
-  glidepath deck --store postgresql://host/db      a fleet's
+  glidepath deck --store postgresql://host/db      the runs of a fleet
   glidepath deck --demo                            a small demo fleet, no key needed
   glidepath deck export SESSION run.html           one run as a file that opens offline
 """

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told.add_argument("message", nargs="+", help="what to say")
     stopped = actions.add_parser("stop", help="stop a run: in flight, in a queue, or paused")
     stopped.add_argument("session", help="the run's session")
-    stopped.add_argument("--reason", default="", help="what its result will say")
+    stopped.add_argument("--reason", default="", help="the reason its result will give")
     pruned = actions.add_parser("prune", help="delete runs that ended long ago; their ids can be used again")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
     budget = actions.add_parser("budget", help="what the whole fleet may use; without flags, remove the limit")

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--agent", action="append", required=True, metavar="MODULE:NAME", help="an Agent; may be repeated"
     )
-    serve.add_argument("--http", action="store_true", help="streamable HTTP instead of stdio")
+    serve.add_argument("--http", action="store_true", help="serve over streamable HTTP instead of stdio")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8000, help="which port (default: 8000)")
     serve.add_argument("--name", default="glidepath", help="the server's name (default: glidepath)")

@@ -44,14 +44,18 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=7447, help="which port (default: 7447); 0 takes a free one")
     parser.add_argument(
-        "--token", help="the token that may do everything (default: GLIDEPATH_SERVE_TOKEN, else a random one)"
+        "--token", help="the token with full access (default: GLIDEPATH_SERVE_TOKEN, else a random one)"
     )
-    parser.add_argument("--view-token", metavar="TOKEN", help="another token that may only look")
+    parser.add_argument("--view-token", metavar="TOKEN", help="another token, for viewing only")
     parser.add_argument("--no-browser", action="store_true", help="do not open the browser")
     parser.add_argument(
-        "--allowed-host", action="append", default=[], metavar="NAME", help="a host name that requests may use, too"
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another host name that requests may use; may be repeated",
     )
-    parser.add_argument("--prefix", default="", metavar="PATH", help="the path under which a proxy shows the server")
+    parser.add_argument("--prefix", default="", metavar="PATH", help="the path under which a proxy serves this")
     parser.add_argument("--max-runs", type=int, default=100, metavar="N", help="runs at once (default: 100)")
     parser.add_argument(
         "--on-disconnect",

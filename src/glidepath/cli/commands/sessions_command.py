@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_filters(page)
         page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
-        page.add_argument("--json", action="store_true", help="one JSON object a line")
+        page.add_argument("--json", action="store_true", help="print one JSON object per line")
     _named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
     tagged = _named(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
@@ -239,11 +239,12 @@ async def _delete(options: argparse.Namespace, store: SessionStore, world: World
 
 
 async def _expire(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.shelved import seconds_of
+    from glidepath.cli.shelved import seconds_of, state_of
     from glidepath.sessions.finding import expired, prune
 
     seconds = seconds_of("--older-than", options.older_than)
-    states = None if options.state == "any" else (options.state,)
+    state = state_of(options.state, "any")
+    states = None if state == "any" else (state,)
     if options.dry_run:
         found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:

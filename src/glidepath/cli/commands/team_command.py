@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="ask",
         help="calls that need a person's approval: ask, approve all of them, or deny them",
     )
-    parser.add_argument("--output-format", choices=("text", "json"), default="text", help="what is printed at the end")
+    parser.add_argument("--output-format", choices=("text", "json"), default="text", help="what to print at the end")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:

@@ -24,9 +24,12 @@ _SHOWN = 40
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath whatif` takes."""
+    from glidepath.cli.commands.sessions_command import add_store_flags
     from glidepath.cli.shelved import add_filters
 
-    parser.add_argument("store", nargs="?", help="the store: a file, an address, or nothing for the default one")
+    parser.add_argument(
+        "place", nargs="?", metavar="STORE", help="the store: a path or an address (default: the one in the settings)"
+    )
     parser.add_argument(
         "--limits",
         action="append",
@@ -45,15 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list every run, not only those that would have been stopped"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a run")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
     add_filters(parser)
+    add_store_flags(parser)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Fold the runs, and print what would have been."""
     import asyncio
 
-    from glidepath.cli.agent_maker import DEFAULT_STORE, make_store
+    from glidepath.cli.agent_maker import make_store
     from glidepath.cli.shelved import query_of
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.sim.whatif import flown_runs, what_if
@@ -64,7 +68,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError("--svg needs --plot LIMIT: the limit to plot")
     if not (options.limits or options.prices or options.guards or plot):
         raise ConfigurationError("tell it what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
-    store = make_store(options.store or DEFAULT_STORE, world)
+    store = make_store(_place(options, world), world)
 
     async def look() -> tuple[list[Flown], list[str]]:
         try:
@@ -89,6 +93,18 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _place(options: argparse.Namespace, world: World) -> str:
+    from glidepath.cli.agent_maker import assume_store
+    from glidepath.cli.layers import gather
+    from glidepath.errors import ConfigurationError
+
+    if options.place is None:
+        return assume_store(gather(options, world, only=("store",)), "whatif")
+    if options.store is not None:
+        raise ConfigurationError(f"which store: {options.place!r:.80}, or --store {options.store!r:.80}? Name one")
+    return str(options.place)
 
 
 def _pairs(flag: str, given: Sequence[str]) -> list[tuple[str, str]]:

@@ -30,13 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="an agent and where to find it: an Agent, a LoopConfig, or a function that makes one; may be repeated",
     )
-    parser.add_argument("--concurrency", type=int, default=8, help="runs of each agent at a time (default: 8)")
     parser.add_argument(
-        "--lease", type=seconds, default=10.0, help="a worker silent for this long is presumed dead (default: 10s)"
+        "--concurrency", metavar="N", type=int, default=8, help="runs of each agent at a time (default: 8)"
     )
-    parser.add_argument("--poll", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)")
     parser.add_argument(
-        "--drain", type=seconds, default=20.0, help="how long runs may continue after a stop (default: 20s)"
+        "--lease",
+        metavar="TIME",
+        type=seconds,
+        default=10.0,
+        help="a worker silent for this long is presumed dead (default: 10s)",
+    )
+    parser.add_argument(
+        "--poll", metavar="TIME", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)"
+    )
+    parser.add_argument(
+        "--drain",
+        metavar="TIME",
+        type=seconds,
+        default=20.0,
+        help="how long runs may continue after a stop (default: 20s)",
     )
 
 
@@ -57,6 +69,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
         if not sign or name in agents:
             raise ConfigurationError(f"--agent {given}: expected NAME=MODULE:ATTRIBUTE, each name once")
         agents[name] = path
+    if not agents:
+        raise ConfigurationError("a worker needs agents: pass --agent NAME=MODULE:ATTRIBUTE, once for each")
     worker = Worker(
         fleet_address(options, world),
         agents=agents,

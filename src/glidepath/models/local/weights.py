@@ -62,7 +62,7 @@ def cache_folder() -> Path:
         import platformdirs
     except ImportError:
         raise ConfigurationError(
-            f"platformdirs is needed to find the cache folder: {install_line('local')}, or pass cache_dir"
+            f"the embedded model needs platformdirs, to find its folder: {install_line('local')}"
         ) from None
     return platformdirs.user_cache_path("glidepath") / "models"
 
