@@ -85,7 +85,7 @@ def test_older_keys_mean_the_same_and_zero_is_off_there(tmp_path):
         ("tools = ['read', 'read']", "'read' is listed twice"),
         ("model = 3", "model: expected text"),
         ("prices = {gpt = [1]}", "prices.gpt: expected [input, output]"),
-        ("prices = {gpt = [1, -1]}", "expected dollars of at least 0"),
+        ("prices = {gpt = [1, -1]}", "expected dollars per million tokens, at least 0"),
         ("approve = 'all'", "this cannot be set in a file; use --approve"),
         ("this is no toml", "not valid TOML"),
         ("max_output_tokens_recovery = {attempts = 3}", "there is no setting 'attempts'"),

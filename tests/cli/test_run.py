@@ -117,7 +117,7 @@ def test_a_shell_call_in_a_pipe_waits_for_a_person(tmp_path):
     ran = glidepath("run", "go", "--model", "python:flights:shell", "--tools", "shell", folder=tmp_path)
     assert ran.code == 6
     assert "waiting for a decision about shell(command=" in ran.err
-    assert "Nobody decided, and the run is not kept" in ran.err
+    assert "Nobody decided, and the run is not saved" in ran.err
     assert not (tmp_path / "made.txt").exists()
 
 

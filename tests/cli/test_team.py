@@ -177,7 +177,7 @@ def test_a_wrong_file_is_named(folder, old, new, said):
         (("team", "run", "nowhere.toml", "x"), "nowhere.toml: cannot be read"),
         (("team", "run", "team.toml", " "), "goal"),
         (("team", "resume", "team.toml", "request_1"), "--store"),
-        (("team", "resume", "team.toml", "request_1", "--store", "x.db"), "knows no request"),
+        (("team", "resume", "team.toml", "request_1", "--store", "x.db"), "has no request"),
         (("team", "fly", "team.toml", "x"), "invalid choice"),
     ],
 )

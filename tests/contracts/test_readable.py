@@ -37,7 +37,7 @@ class Empty:
     [
         (
             Empty.coordinator.test_coord_2_team_started_is_first,
-            "make_coordinator: A coordinator as its users would make",
+            "make_coordinator: A coordinator as a user would create",
         ),
         (Empty.store.test_store_4_bytes_are_bytes, "make_store: An empty store"),
         (Empty.constraint.test_constr_2_it_stops_what_it_is_for, "make_constraint: The constraint"),
@@ -95,5 +95,5 @@ def test_a_coordinator_of_another_shape_is_told_what_is_wrong(clause, said):
 
 
 def test_an_outcome_that_is_missing_is_named_with_those_that_are_there():
-    with pytest.raises(KeyError, match="no outcome of a step 'a'; there are: all"):
+    with pytest.raises(KeyError, match="no outcome for step 'a'; there are outcomes for: all"):
         clauses(OwnPlan).test_coord_21_degraded_keeps_its_output()

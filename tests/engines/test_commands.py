@@ -17,7 +17,7 @@ def crew(tmp_path_factory):
     made = Crew(fresh_database(), tmp_path_factory.mktemp("crew"), pause=0.05)
     early = made.command("submit", "stepper", "go")
     assert early.returncode == 2
-    assert "no worker has ever offered an agent here" in early.stderr
+    assert "no worker has offered an agent here yet" in early.stderr
     with made:
         made.start(1)
         asyncio.run(until(made.ready))
@@ -66,7 +66,7 @@ def test_the_same_session_twice_is_one_run(crew):
     assert listed.count("mine") == 1
     other = crew.command("submit", "stepper", "something else", "--session", "mine", "--wait")
     assert other.returncode == 2
-    assert "session 'mine' is a run of this fleet with another task, agent or tenant: use another id" in other.stderr
+    assert "session 'mine' already belongs to a run with another task, agent or tenant: use another id" in other.stderr
 
 
 def test_a_tenant_over_its_quota_is_refused_with_the_reason(crew):

@@ -73,7 +73,7 @@ def test_a_run_that_is_not_paused_is_not_resumed(crew):
         assert await fleet.wait(session) == "done"
         await fleet.resume(session, {"c0": deny()})
 
-    with pytest.raises(ConfigurationError, match="is done: only a paused run continues"):
+    with pytest.raises(ConfigurationError, match="is done: only a paused run can be resumed"):
         with_fleet(crew, work)
 
 
@@ -233,7 +233,7 @@ def test_a_submit_waits_for_a_worker_that_is_starting(tmp_path):
     async def go():
         with Crew(fresh_database(), tmp_path) as crew:
             async with Fleet(crew.address) as fleet:
-                with pytest.raises(ConfigurationError, match="no worker has ever offered"):
+                with pytest.raises(ConfigurationError, match="no worker has offered"):
                     await fleet.submit("stepper", "go")
                 crew.start(1)
                 await until(fleet.workers)

@@ -23,11 +23,9 @@ from glidepath.sim.page import page
 from glidepath.spi import Block, Gate, Replace
 from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import ANSWER, SPECIMENS, Specimen
-from glidepath.testing.specimens.loops import ReadsForever, SameCall
-from glidepath.testing.specimens.replies import HugeReply
-from glidepath.testing.specimens.tools import HangingTool, WellBehaved
 from glidepath.testing.turns import say
 
+BY_NAME = {kind.name: kind for kind in SPECIMENS}
 BOUNDED = {"max_iterations": 20, "max_tokens": 50_000, "timeout": 600}
 
 
@@ -267,11 +265,11 @@ def test_the_same_seed_gives_the_same_journal_and_another_seed_another():
             first, again = fly(config, kind, 7), fly(config, kind, 7)
             assert first == again, kind.name
             assert first.journal
-    assert fly(config, WellBehaved, 1).journal != fly(config, WellBehaved, 2).journal
+    assert fly(config, BY_NAME["well_behaved"], 1).journal != fly(config, BY_NAME["well_behaved"], 2).journal
 
 
 def test_tools_are_stand_ins_and_keep_their_schema_and_options():
-    flight = fly(agent().config, HangingTool, 0)
+    flight = fly(agent().config, BY_NAME["hanging_tool"], 0)
     assert flight.tool_calls == 1
     assert 30 <= flight.seconds < 32  # the tool's own timeout
 
@@ -282,7 +280,7 @@ def test_a_tool_that_needs_a_person_is_approved_and_goes_on():
         """Pay."""
         raise AssertionError("the real tool must never run")
 
-    flight = fly(agent(tools=[pay]).config, WellBehaved, 0)
+    flight = fly(agent(tools=[pay]).config, BY_NAME["well_behaved"], 0)
     assert (flight.outcome, flight.answer, flight.tool_calls) == ("DONE", "model", 1)
 
 
@@ -387,6 +385,6 @@ def test_only_an_agent_or_a_config_can_be_simulated():
 def test_specimens_are_what_they_say():
     """Spot checks: a specimen that stopped misbehaving would make every configuration look good."""
     config = agent(guardrails=NO_GUARDS, limits={"max_iterations": 30}, landing="off").config
-    assert fly(config, SameCall, 0).tool_calls > 20
-    assert fly(config, HugeReply, 0).tokens > 90_000
-    assert fly(config, ReadsForever, 0).calls == 26  # it answers at the notice, four turns before the cap
+    assert fly(config, BY_NAME["same_call"], 0).tool_calls > 20
+    assert fly(config, BY_NAME["huge_reply"], 0).tokens > 90_000
+    assert fly(config, BY_NAME["reads_forever"], 0).calls == 26  # it answers at the notice, four turns before the cap

@@ -334,6 +334,6 @@ async def test_an_evaluator_that_ignores_its_cancellation_is_let_go():
     before = asyncio.get_running_loop().time()
     found = await review(Stubborn(), context(), seconds=1)
     assert found.verdict.outcome is V.REVIEW_EXCEEDED
-    assert found.warning == "the reviewer did not stop and was let go"
+    assert found.warning == "the reviewer did not stop and was abandoned"
     assert asyncio.get_running_loop().time() - before <= 2.1
     await asyncio.sleep(5)

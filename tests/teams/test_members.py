@@ -66,5 +66,5 @@ async def test_g17_what_a_member_had_to_abandon_is_said(coordinator):
         request(step("a")), coordinator=coordinator()
     )
     assert result.status is TeamStatus.COMPLETED
-    assert "step a: it did not stop, and may still be at work: stubborn" in result.warnings
+    assert "step a: did not stop and may still be running: stubborn" in result.warnings
     await asyncio.sleep(120)

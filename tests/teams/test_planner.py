@@ -162,8 +162,9 @@ def test_no_answer_takes_much_longer_to_be_read_than_a_good_one():
         assert len(list(objects_in(answer))) == objects
         return time.process_time() - began
 
-    good = cost(json.dumps({"text": "x" * 150_000}), 1)
-    for answer in ("{" * 1_000_000, '{"a":' * 200_000, '{"a": "' * 200_000):
+    good = cost(json.dumps({"ones": [1] * 60_000}), 1)
+    endless = '{"a":' * 60 + "[" + "1, " * 60_000
+    for answer in ("{" * 1_000_000, '{"a":' * 200_000, '{"a": "' * 200_000, endless):
         assert cost(answer, 0) < 15 * good  # with every try reading on to the end it would be 50 and more
 
 

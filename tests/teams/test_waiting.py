@@ -80,7 +80,7 @@ async def test_without_the_senior_who_waits_the_ladder_goes_on_and_says_so():
     )
     result = await crew.resume(paused, coordinator=ExpertTeamCoordinator(evaluator=evaluator))
     assert (result.status, acted) == (TeamStatus.FAILED, [])
-    assert any("no senior is there" in warning for warning in result.warnings)
+    assert any("there is no senior to continue it" in warning for warning in result.warnings)
 
 
 @both
@@ -93,7 +93,7 @@ async def test_a_decision_about_one_step_decides_nothing_for_another(coordinator
     paused = await crew.run(request(step("a", member="one"), step("b", member="two")), coordinator=coordinator())
     names = [outcome.pending[0].call.id for outcome in paused.step_outcomes]
     assert names[0] == names[1]  # the models' own names for their calls
-    with pytest.raises(ConfigurationError, match=f"more than one step; say which: a/{names[0]}, b/{names[0]}"):
+    with pytest.raises(ConfigurationError, match=f"more than one step; use one of a/{names[0]}, b/{names[0]}"):
         await crew.resume(paused, decisions={names[0]: approve()}, coordinator=coordinator())
     with pytest.raises(ConfigurationError, match="no pending call"):
         await crew.resume(paused, decisions={f"c/{names[0]}": approve()}, coordinator=coordinator())
@@ -109,7 +109,7 @@ async def test_one_call_is_decided_once():
     crew = team(member)
     paused = await crew.run(request(step("a")))
     [waiting] = paused.outcome("a").pending
-    with pytest.raises(ConfigurationError, match="two about the same call"):
+    with pytest.raises(ConfigurationError, match="two decisions are about the same call"):
         await crew.resume(paused, decisions={waiting.call.id: approve(), f"a/{waiting.call.id}": deny("no")})
     assert acted == []
 

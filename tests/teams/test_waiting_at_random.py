@@ -75,7 +75,7 @@ class Case:
         try:
             return await crew.resume(self.request.id, decisions=decisions, coordinator=coordinator)
         except ConfigurationError as error:
-            if "knows no request" not in str(error) and "had not begun" not in str(error):
+            if "has no request" not in str(error) and "never started" not in str(error):
                 raise
             return await crew.run(self.request, coordinator=coordinator)
 

@@ -211,7 +211,7 @@ def test_where_a_call_is_cut(cut, body):
 
 
 def test_a_text_is_not_cut():
-    with pytest.raises(ValueError, match="give the text as it should arrive"):
+    with pytest.raises(ValueError, match="pass the text already cut"):
         truncated("text", cut=2)
 
 

@@ -111,7 +111,7 @@ def test_a_string_reaches_its_host(string, kind, name, url):
     assert type(model) is kind
     assert model.name == name
     assert model.host == string.partition(":")[0]
-    assert str(model._port.clients.peek().base_url) == url
+    assert str(model._clients.peek().base_url) == url
 
 
 @pytest.mark.usefixtures("cloud")
@@ -130,7 +130,7 @@ def test_gemini_on_vertex_gets_project_and_location():
 @pytest.mark.usefixtures("cloud")
 def test_azure_with_a_version_uses_the_client_of_the_sdk(monkeypatch):
     monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
-    client = resolve("azure:my-gpt")._port.clients.peek()
+    client = resolve("azure:my-gpt")._clients.peek()
     assert isinstance(client, openai.AsyncAzureOpenAI)
 
 

@@ -95,6 +95,6 @@ def test_the_string_signs_with_the_credentials_of_the_environment(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_REGION", REGION)
     model = resolve(f"bedrock:{NAME}")
-    client = model._port.clients.peek()
+    client = model._clients.peek()
     assert (client.api_key, client.aws_region) == (None, REGION)
     assert str(client.base_url).rstrip("/") == f"https://bedrock-runtime.{REGION}.amazonaws.com"

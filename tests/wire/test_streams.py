@@ -226,8 +226,7 @@ def test_a_connection_is_used_again_and_closed_when_its_loop_ends(dialect):
             assert wire.connections == 1
 
     run(two_calls)
-    clients = getattr(model, "_clients", None) or model._port.clients
-    assert not clients._live
+    assert not model._clients._live
 
     async def elsewhere():
         with pytest.raises(ModelError):  # the server has gone, and the answer is an error of ours, not of a dead loop

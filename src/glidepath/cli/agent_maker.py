@@ -1,4 +1,4 @@
-"""From settings to an agent: models and tools by name."""
+"""Makes an agent from settings: finds models and tools by name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make_agent(
     plugins: Sequence[Any] = (),
     output: type | None = None,
 ) -> Agent:
-    """The agent that the settings describe; raises `ConfigurationError` for whatever is wrong with them."""
+    """The agent that the settings describe; raises `ConfigurationError` if they are wrong."""
     fields = config_fields(settings)
     name = model or settings.get("model")
     if not name:
@@ -118,7 +118,7 @@ def _in_our_words(text: str, model: object) -> str:
 
 
 def _telemetry(settings: LoadedSettings) -> Any:
-    """The OpenTelemetry plugin, and the SDK behind it."""
+    """Set up the OpenTelemetry SDK and return the plugin."""
     try:
         from glidepath.otel import OpenTelemetry
         from glidepath.otel.sdk import set_up_sdk
@@ -164,13 +164,10 @@ def make_model(name: str, world: World) -> Any:
         if isinstance(found, type) or not callable(getattr(found, "stream", None)):
             found = _called(found, name)
         return found
-    from glidepath import models
+    from glidepath.models import resolve
 
-    resolve = getattr(models, "resolve", None)
-    if resolve is None:
-        raise ConfigurationError(f"model {name!r}: only python:MODULE:ATTRIBUTE is supported in this version")
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
-    return resolve(name) if key is None else resolve(name, api_key=key)
+    return resolve(name, api_key=key)
 
 
 def _called(factory: object, name: str) -> Any:
@@ -242,13 +239,13 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
 
 
 def make_changes(settings: LoadedSettings, world: World) -> Changes:
-    """What keeps an eye on writes and edits; with --edits ask, a person is asked about each."""
+    """The plugin that follows writes and edits; with --edits ask, it asks a person about each."""
     workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
     return Changes(workspace, asking=settings.get("edits") == "ask")
 
 
 def make_servers(settings: LoadedSettings, world: World) -> tuple[Any, ...]:
-    """The MCP servers whose tools the model may call; what is too long for it is kept in the workspace."""
+    """The MCP servers whose tools the model may call; results too long for it go into the workspace."""
     from glidepath.cli.servers import configured_servers
 
     found = configured_servers(settings, world)

@@ -1,9 +1,10 @@
-"""A person decides about the calls that wait for approval."""
+"""Asks a person about calls that need approval."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -40,9 +41,9 @@ _USUAL_SIZE = (80, 24)
 
 
 class AskPerson(Protocol):
-    """Shows rows, then a prompt, forgets what was typed before, and answers with one line; None when the person left.
+    """Shows rows and a prompt, drops earlier typing, and returns one line; None when the person left.
 
-    A key in `keys` is an answer by itself. `draft` is already in the line, where that is possible.
+    A key in `keys` is an answer by itself. `draft` is put into the line, if that is possible.
     """
 
     def __call__(
@@ -60,7 +61,7 @@ class ApprovalAsked(Value, frozen=True, kw_only=True):
     who: str = "The agent"
     sandboxed: bool = False
     change: Any = None
-    """What it would change in a file, when that is known."""
+    """What it would change in a file, if that is known."""
 
 
 async def decide(
@@ -74,7 +75,7 @@ async def decide(
     changes: Changes | None = None,
     always: set[str] | None = None,
 ) -> dict[str, Any] | None:
-    """A decision for every pending call, or None when there is nobody to ask: then the run stays paused."""
+    """A decision for every pending call; None if nobody can be asked, and the run stays paused."""
     if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
         getattr(screen, "pause", screen.close)()
     elif settings["approve"] == "ask":
@@ -98,7 +99,7 @@ def somebody(world: World) -> bool:
 
 
 def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
-    """True when the tool that would run is known to run in a sandbox."""
+    """True if the tool is known to run in a sandbox."""
     from glidepath.workspace import runs_in_sandbox
 
     return any(tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools)
@@ -107,9 +108,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 async def decisions_about(
     asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: set[str] | None = None
 ) -> dict[str, Decision] | None:
-    """A decision for every call, as the policy or a person says; None when the person left."""
-    if policy == "all" and not any(one.pending.form for one in asked):
-        return {one.name: approve() for one in asked}
+    """A decision for every call, by the policy or a person; None when the person left."""
     if policy == "all":
         return {one.name: approve() if not one.pending.form else deny(NOBODY) for one in asked}
     if policy == "deny":
@@ -140,10 +139,10 @@ async def decisions_about(
 async def consult(
     one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: set[str] | None = None
 ) -> Decision | None:
-    """Show a call to its end, page by page, and ask about it then; None when the person left.
+    """Show a whole call, page by page, then ask about it; None when the person left.
 
-    A person who does not want to read it all skips the rest, and is told how much that is. Nothing but an answer to the
-    last question allows anything. A tool in `always` is not asked about again.
+    A person may skip the rest, and sees how much that is. Only an answer to the last question allows the call. A tool
+    in `always` is allowed without asking.
     """
     columns, lines = size
     if always is not None and one.pending.form is None and one.pending.call.name in always:
@@ -176,9 +175,9 @@ async def _decision(
     rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
 ) -> Decision | None:
     said = await ask(rows, allow, KEYS)
-    word = "" if said is None else said.strip()
     if said is None:
         return None
+    word = said.strip()
     if word.lower() in ("a", "always") and always is not None:
         always.add(one.pending.call.name)
         return approve()
@@ -194,8 +193,6 @@ async def _decision(
 
 async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
-    import json
-
     note = "The arguments, as JSON. Edit them and press Enter to run the call; an empty line goes back."
     draft = json.dumps(dict(one.pending.call.arguments), ensure_ascii=False)
     while True:
@@ -211,14 +208,12 @@ async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[st
             continue
         if isinstance(given, dict):
             return approve(given)
-        note, draft = (
-            'Expected an object such as {"path": "a.txt"}. Try again, or leave the line empty to go back.',
-            said.strip(),
-        )
+        note = 'Expected an object such as {"path": "a.txt"}. Try again, or leave the line empty to go back.'
+        draft = said.strip()
 
 
 def question(one: ApprovalAsked, width: int) -> list[str]:
-    """What is asked about a call, in rows: who wants it, with or without a sandbox, and every argument in full."""
+    """The question about a call, in rows: who wants it, whether there is a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 
     call, reason = one.pending.call, one.pending.reason
@@ -259,10 +254,10 @@ async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] =
             world.note(data.decode(errors="replace"))
             return data.decode().lower()
         if single and data and data not in (b"\n", b"\r"):
-            world.stderr.write(data.decode(errors="replace"))  # it begins a line: the terminal did not show it
+            world.stderr.write(data.decode(errors="replace"))  # the first key of a line: the terminal did not echo it
             world.stderr.flush()
     if data is None:
-        world.note("")  # the person left in the middle of our line
+        world.note("")  # the person left before pressing Enter
         return None
     if single and data not in (b"\n", b"\r") and not data.endswith(b"\n"):
         rest = await _typed("", world, caught, keep=True)
@@ -277,7 +272,7 @@ async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] =
 
 @contextlib.contextmanager
 def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
-    """While inside, keys arrive without Enter; False where that cannot be, and then a whole line arrives."""
+    """While inside, keys arrive without Enter; False where the terminal cannot do that, and whole lines arrive."""
     if not wanted:
         yield False
         return
@@ -287,10 +282,7 @@ def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
 
         before = termios.tcgetattr(fd)
         tty.setcbreak(fd, termios.TCSANOW)
-    except (ImportError, OSError, ValueError):
-        yield False
-        return
-    except Exception:  # termios.error, which is not an OSError
+    except Exception:  # no such module, not a terminal, or termios.error, which is not an OSError
         yield False
         return
     try:
@@ -300,7 +292,7 @@ def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
 
 
 async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = False) -> bytes | None:
-    """What is typed next; None at the end of input or when a signal came first."""
+    """The next input; None at its end or when a signal came first."""
     fd = world.stdin.fileno()
     if not keep:
         world.forget_typed()

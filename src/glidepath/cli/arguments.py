@@ -11,7 +11,7 @@ __all__ = ["add_config_flags", "add_setting_flags"]
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the settings come from."""
+    """Add the flags that say where settings come from."""
     group = parser.add_argument_group("configuration")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--config", metavar="FILE", help="read this file, not ./glidepath.toml or ./glidepath.json")
@@ -22,7 +22,7 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[str] = ()) -> None:
-    """One flag for every setting that has one. Values are read later, together with all other settings."""
+    """Add a flag for every setting that has one. Values are parsed later, with all other settings."""
     group = parser.add_argument_group("settings")
     for setting in SETTINGS:
         if not setting.flag or setting.key in leave_out:

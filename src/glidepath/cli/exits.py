@@ -22,7 +22,7 @@ _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OU
 
 
 def exit_code(result: RunResult, signal: int | None = None) -> int:
-    """What the process says about this ending; `signal` is the number of the first signal that asked it to stop."""
+    """The exit code for this result; `signal` is the number of the first signal that asked it to stop."""
     if signal is not None:
         return 128 + signal
     if result.stop_reason is StopReason.REFUSAL:

@@ -7,13 +7,13 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["install_line", "needed"]
+__all__ = ["needed"]
 
 _PACKAGES = {"acp": "agent-client-protocol"}  # where a module and its package have different names
 
 
 def needed(module: str, extra: str = "cli") -> Any:
-    """The module; `ConfigurationError` naming the extra to install when it is missing."""
+    """The module; raises `ConfigurationError` naming the extra to install if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,27 +1,24 @@
-"""What the commands of a fleet share."""
+"""Shared by the fleet commands."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from glidepath.cli.world import World
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 
 __all__ = ["add_store_flag", "fleet_address", "seconds"]
 
 
 def add_store_flag(parser: argparse.ArgumentParser) -> None:
-    """Where the fleet lives."""
+    """Add the flag for the fleet's database."""
     parser.add_argument(
         "--store", metavar="ADDRESS", help="the fleet's PostgreSQL, postgresql://...; default: GLIDEPATH_STORE"
     )
 
 
 def fleet_address(options: argparse.Namespace, world: World) -> str:
-    """The address of the fleet's database; raises `ConfigurationError` when none is named."""
-    from glidepath.errors import ConfigurationError
-
+    """The address of the fleet's database; raises `ConfigurationError` if it is missing or malformed."""
     address = options.store or world.environ.get("GLIDEPATH_STORE")
     if not address:
         raise ConfigurationError("a fleet needs a database: pass --store postgresql://..., or set GLIDEPATH_STORE")
@@ -33,7 +30,7 @@ def fleet_address(options: argparse.Namespace, world: World) -> str:
 
 
 def _readable(address: str) -> bool:
-    """Whether the ports of an address are numbers; what the driver says about it may hold the password."""
+    """Whether the ports of an address are numbers. The driver's own error might contain the password."""
     from urllib.parse import urlsplit
 
     try:

@@ -1,13 +1,16 @@
 """Where settings come from: flags, the environment, a file, the defaults. The first one that sets a value wins.
 
-A file that nobody named and whose folder nobody trusts can only narrow: the rest of what it says is ignored.
+A file found in an untrusted folder can only narrow settings: everything else in it is ignored.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from argparse import Namespace
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +20,11 @@ from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, Setting,
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["Known", "LoadedSettings", "configuration_in", "gather", "load"]
+__all__ = ["Known", "LoadedSettings", "configuration_in", "gather", "load", "parse_file"]
 
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")
+_FALLBACK = "plain_text_terminal_fallback_tool"
 _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
 
 
@@ -34,8 +38,8 @@ class Known(NamedTuple):
 class LoadedSettings:
     """All settings of one command with their origins.
 
-    `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has what such a file
-    asks for and does not get, because nobody trusts it.
+    `found` is true for a file nobody named, `trusted` when a person trusts its folder. `ignored` has the settings of an
+    untrusted file that were ignored.
     """
 
     def __init__(
@@ -65,19 +69,19 @@ class LoadedSettings:
         return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
 
     def _lies_here(self, key: str) -> bool:
-        untrusted = self.found and not self.trusted and self.file is not None
-        return untrusted and self.file is not None and self.origin(key).startswith(self.file.name)
+        found = self.file if self.found and not self.trusted else None
+        return found is not None and self.origin(key).startswith(found.name)
 
     def origin(self, key: str) -> str:
-        """Who said so."""
+        """Where the value comes from."""
         return self.known[key].origin if key in self.known else "default"
 
 
 def gather(options: Namespace, world: World, *, ask: bool = True, only: Collection[str] = BY_KEY) -> LoadedSettings:
     """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong.
 
-    Where the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
-    terminal, one line says what is ignored.
+    If the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
+    terminal, one line reports what is ignored.
     """
     file, folder = _file(options, world)
     known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
@@ -104,7 +108,7 @@ def gather(options: Namespace, world: World, *, ask: bool = True, only: Collecti
 
 
 def _text(spoken: Mapping[str, Known]) -> bool:
-    """False when JSON was asked for: a program reads that, and cannot be asked."""
+    """False if JSON is wanted: a program reads that, and it cannot answer questions."""
     return "output_format" not in spoken or spoken["output_format"].value == "text"
 
 
@@ -112,7 +116,7 @@ def _text(spoken: Mapping[str, Known]) -> bool:
 
 
 def _file(options: Namespace, world: World) -> tuple[Path | None, Folder | None]:
-    """The file to read; with its folder when it was found, not named."""
+    """The file to read; with its folder if it was found there rather than named."""
     if getattr(options, "no_config", False):
         return None, None
     named = getattr(options, "config", None)
@@ -146,7 +150,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
 
     With `content` the file is not read again.
     """
-    data = _parse(path, content)
+    data = parse_file(path, content)
     flat: dict[str, Any] = {}
     for key, value in data.items():
         if key in SECTIONS:
@@ -176,12 +180,13 @@ def _read(setting: Setting, key: str, value: object, file: str) -> Any:
     return read_value(setting, value, f"{file}: {key}")
 
 
-def _parse(path: Path, content: bytes | None) -> dict[str, Any]:
+def parse_file(path: Path, content: bytes | None = None, *, number: Callable[[str], Any] = Decimal) -> dict[str, Any]:
+    """The content of a TOML or JSON file; raises `ConfigurationError`. `number` converts decimal fractions."""
     try:
         data = content
         if data is None:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)  # never more, whatever it is
+                data = file.read(MOST_BYTES + 1)  # never read more, whatever it is
         if len(data) > MOST_BYTES:
             raise ConfigurationError(f"{path}: larger than {MOST_BYTES:,} bytes")
         text = data.decode("utf-8-sig")
@@ -190,7 +195,7 @@ def _parse(path: Path, content: bytes | None) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
     try:
-        found = _json(text) if path.suffix.lower() == ".json" else _toml(text)
+        found = _json(text, number) if path.suffix.lower() == ".json" else tomllib.loads(text, parse_float=number)
     except (ValueError, RecursionError, ArithmeticError) as error:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise ConfigurationError(f"{path}: not valid {kind}: {str(error)[:200]}") from None
@@ -199,27 +204,17 @@ def _parse(path: Path, content: bytes | None) -> dict[str, Any]:
     return found
 
 
-def _toml(text: str) -> Any:
-    import tomllib
-    from decimal import Decimal
-
-    return tomllib.loads(text, parse_float=Decimal)
-
-
-def _json(text: str) -> Any:
-    import json
-    from decimal import Decimal
-
+def _json(text: str, number: Callable[[str], Any]) -> Any:
     text = _COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else _blank(found[0]), text)
-    return json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+    return json.loads(text, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_no_twins)
 
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*+"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
-"""A string, in which nothing is a comment, or a comment. What is never closed is one, too: it is looked at once."""
+"""A comment, or a string, in which nothing is a comment. Unclosed ones match too, so the scan stays linear."""
 
 
 def _blank(comment: str) -> str:
-    """As much white space as the comment took: an error further on still names the right line and column."""
+    """White space of the same shape, so that errors further on name the right line and column."""
     return re.sub(r"[^\n]", " ", comment)
 
 
@@ -303,12 +298,8 @@ def _check(settings: LoadedSettings) -> None:
         ("limits.grace_iterations", "limits.max_iterations", "a grace needs a turn limit"),
         ("max_output_tokens_recovery", "max_output_tokens", "a larger cap needs one to start from"),
         ("replace_defaults", "constraints", "without the built-in constraints nothing would hold the limits"),
-        ("plain_text_terminal_fallback_eager", "plain_text_terminal_fallback_tool", "there is no tool to fall back to"),
-        (
-            "plain_text_terminal_fallback_eager_nudge",
-            "plain_text_terminal_fallback_tool",
-            "there is no tool to fall back to",
-        ),
+        ("plain_text_terminal_fallback_eager", _FALLBACK, "there is no tool to fall back to"),
+        ("plain_text_terminal_fallback_eager_nudge", _FALLBACK, "there is no tool to fall back to"),
     ):
         if settings.get(key) and not settings.get(partner):
             raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")

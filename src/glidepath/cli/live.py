@@ -44,8 +44,8 @@ _KEPT_FREE = 3  # rows for the status line
 class LiveScreen:
     """Shows a run on a terminal. What scrolls away is final; the last lines are rewritten in place.
 
-    `echo` says whether the answer is shown here, too; without it only tools and status are, and the answer goes
-    elsewhere when the run ends.
+    With `echo` the answer is shown here, too; without it, only tools and status are, and the answer goes to standard
+    output when the run ends.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LiveScreen:
     # --- what is shown ------------------------------------------------------------------------------------------
 
     def show(self, event: Event) -> None:
-        """Take an event in, and draw."""
+        """Record an event and redraw."""
         self._begin()
         self._status.hear(event)
         if isinstance(event, StreamChunk):
@@ -113,13 +113,13 @@ class LiveScreen:
         self._draw()
 
     def say(self, text: str) -> None:
-        """Our own line, above the status."""
+        """Print a line above the status."""
         self._status.finish_up()
         self._print(clip(text, self._width()), "bold yellow")
         self._draw()
 
     def finish(self, result: RunResult) -> None:
-        """Take the status line down and say how it ended."""
+        """Remove the status line and report how the run ended."""
         self._flush()
         self.close()
         said = answer_of(result).strip()
@@ -194,7 +194,7 @@ class LiveScreen:
         self._place(self._blocks.feed(text))
 
     def _place(self, blocks: Sequence[MarkupBlock]) -> None:
-        """What is closed is laid out, above the status."""
+        """Print finished blocks above the status."""
         for block in blocks:
             if self._shown and not block.more:
                 self._console.print()
@@ -229,5 +229,5 @@ class LiveScreen:
             )
 
     def _on_screen(self, text: str) -> bool:
-        """True when this text is what was streamed last."""
+        """True if this text was streamed last."""
         return self._told.rstrip().endswith(printable(text))

@@ -1,20 +1,19 @@
-"""Reads the command line. Light: `glidepath --help` imports argparse and nothing of the runtime."""
+"""Reads the command line. Light: `glidepath --help` imports argparse and no part of the runtime."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from glidepath._version import VERSION
 from glidepath.cli.commands import COMMANDS
-
-if TYPE_CHECKING:
-    from glidepath.cli.world import World
+from glidepath.cli.world import World
 
 __all__ = ["make_parser", "parse"]
 
-Execute = Callable[[argparse.Namespace, "World"], int]
+Execute = Callable[[argparse.Namespace, World], int]
 
 _EPILOG = """\
 exit codes:
@@ -42,7 +41,7 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
         raise SystemExit(2)
     options = parser.parse_args(list(argv))
     if options.command is None:
-        parser.error("say which command: " + ", ".join(COMMANDS))
+        parser.error("name a command: " + ", ".join(COMMANDS))
     return options, import_module(f"glidepath.cli.commands.{options.command}_command").execute
 
 
@@ -54,7 +53,8 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=_Page,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    version = f"glidepath {VERSION}"
+    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line)
@@ -85,11 +85,11 @@ _MEANT = {
     "--cwd": "--workspace",
     "--cd": "--workspace",
 }
-"""What other command lines call it."""
+"""Flags of other command lines, and what they are called here."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests what was meant instead of only rejecting it; subcommands use it, too."""
+    """A parser that suggests the right flag for a wrong one; subcommands use it, too."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
@@ -120,18 +120,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):
-    """Help whose longest command has its text beside it: the standard one forgets that commands are indented."""
+    """Puts the text of the longest command beside it: the standard formatter forgets the indent."""
 
     def add_argument(self, action: argparse.Action) -> None:
         """Leaves room for the indent."""
         super().add_argument(action)
         if action.nargs == argparse.PARSER:
             self._action_max_length += self._indent_increment
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from glidepath import __version__
-
-        print(f"glidepath {__version__}")  # noqa: T201 - exit(message=...) would write to the error stream
-        parser.exit()

@@ -1,4 +1,4 @@
-"""What a run shows: nothing but its answer, one JSON object, one event per line, or a live screen."""
+"""How a run is shown: the answer alone, one JSON object, one event per line, or a live screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "answer_of", "
 
 _MOST_WORDS, _MOST_ROWS = 500, 40
 _FILLED_IN = ("No answer was written.", "Not started:", "The run waits for a decision.")
-"""How the runtime's own words begin, where there is no answer."""
+"""How texts begin that the runtime writes if there is no answer."""
 _encode = _wire.encoder(enc_hook=repr)
 
 
@@ -41,7 +41,7 @@ class Screen(Protocol):
 
 
 class PlainScreen:
-    """The answer on standard output and nothing else there; how it ended on the error stream, when it was not done."""
+    """Only the answer goes to standard output; if the run did not finish, the error stream says how it ended."""
 
     def __init__(
         self,
@@ -59,24 +59,24 @@ class PlainScreen:
         self._only_output = only_output
 
     def show(self, event: Event) -> None:
-        """Nothing is shown while it runs; with `verbose`, every call and its result on the error stream."""
+        """Show nothing during the run; with `verbose`, every call and its result on the error stream."""
         if self._verbose and isinstance(event, ToolStarted):
             self._world.note(f"> {call_line(event.tool_name, event.arguments)}")
         elif self._verbose and isinstance(event, ToolEnded):
             self._world.note("\n".join(f"  {row}" for row in printable(event.result.text).splitlines()[:_MOST_ROWS]))
 
     def say(self, text: str) -> None:
-        """Said on the error stream."""
+        """Print a note on the error stream."""
         if not self._quiet:
             self._world.note(text)
 
     def finish(self, result: RunResult) -> None:
-        """Print the answer, then how it ended if it was not done. The runtime's own text is not an answer."""
+        """Print the answer, then how it ended unless it is done. Text of the runtime itself is not an answer."""
         said = answer_of(result)
         if self._only_output:
             said = "" if result.output is None else _encode(result.output).decode()
         if said:
-            # In a pipe every byte is the model's; a terminal could be steered by them.
+            # A pipe gets the model's bytes unchanged; in a terminal they could be control sequences.
             shown = printable(said) if self._world.is_terminal(self._world.stdout) else said
             self._world.write(shown.rstrip("\n") + "\n")
         if self._out is not None:
@@ -88,7 +88,7 @@ class PlainScreen:
             self._world.note("[no answer was written]")
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Nothing to clean up."""
 
 
 class JsonScreen(PlainScreen):
@@ -109,11 +109,11 @@ class StreamScreen(PlainScreen):
         self._world.write(_encode(event).decode() + "\n")
 
     def finish(self, result: RunResult) -> None:
-        """Nothing: the last event was the result."""
+        """Nothing: the last event has the result."""
 
 
 def answer_of(result: RunResult) -> str:
-    """The text of the model, or of the tool that ended the run; empty when the runtime had to fill in."""
+    """The text of the model, or of the tool that ended the run; empty if the runtime wrote the text."""
     text = result.text
     if not text.startswith(_FILLED_IN):
         return text
@@ -122,7 +122,7 @@ def answer_of(result: RunResult) -> str:
 
 
 def write_answer(path: Path, text: str, world: World) -> None:
-    """Put the answer into a file; complain when that fails, but the answer is still on the screen."""
+    """Write the answer to a file; a failure is reported, not raised, because the answer is on the screen."""
     try:
         path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
     except OSError as error:
@@ -130,7 +130,7 @@ def write_answer(path: Path, text: str, world: World) -> None:
 
 
 def ending(result: RunResult) -> str:
-    """How a run ended, in a few words; empty when it was simply done."""
+    """How a run ended, in a few words; empty if it is done."""
     if result.outcome is LoopOutcome.DONE and result.cause is None:
         return ""
     why: Any = result.cause.reason if result.cause is not None else ""

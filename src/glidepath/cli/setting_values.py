@@ -1,12 +1,13 @@
-"""One value of a setting: read from a file or from text, checked, and what is wrong with it."""
+"""Parses and checks one value of a setting, from a file or from text."""
 
 from __future__ import annotations
 
-import math
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from glidepath.cli.settings import Setting
@@ -26,8 +27,6 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
     """A value given as text: by a flag, a variable, or `--set`."""
     kind = setting.kind.rstrip("?")
     if kind in ("table", "prices", "recovery"):
-        import json
-
         try:
             return read_value(setting, json.loads(text, parse_float=Decimal), where)
         except json.JSONDecodeError as error:
@@ -46,16 +45,17 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
 
 
 def read_value(setting: Setting, value: object, where: str) -> Any:
-    """A value as a file has it; raises `ConfigurationError` naming its place and what was expected."""
+    """A value from a file; raises `ConfigurationError` naming its place and what was expected."""
     kind = setting.kind.rstrip("?")
-    if _is_off(value):
-        if setting.kind.endswith("?"):
-            return None
-        if value is None:
-            raise _wrong(where, _EXPECTED[kind], value)
+    if _is_off(value) and setting.kind.endswith("?"):
+        return None
     if setting.zero_is_off and value in (0, "0") and not isinstance(value, bool):
         return None
-    return _READERS[kind](setting, value, where)
+    if kind == "choice":
+        return _choice(setting, value, where)
+    if kind in _TABLES:
+        return _TABLES[kind](value, where)
+    return _read(kind, value, where)
 
 
 def _is_off(value: object) -> bool:
@@ -67,88 +67,91 @@ def _wrong(where: str, expected: str, value: object) -> ConfigurationError:
     return ConfigurationError(f"{where}: expected {expected}, got {shown:.80}")
 
 
-def _whole(value: object, where: str, least: int, expected: str) -> int:
+def _read(kind: str, value: object, where: str, expected: str = "") -> Any:
+    usual, convert = _KINDS[kind]
+    try:
+        return convert(value)
+    except (ArithmeticError, TypeError, ValueError):
+        raise _wrong(where, expected or usual, value) from None
+
+
+# --- conversions: whatever they raise means that the value does not fit -------------------------------------------
+
+
+def _must(fits: bool) -> None:
+    if not fits:
+        raise ValueError
+
+
+def _integer(value: object, least: int = 1) -> int:
     if isinstance(value, str):
         text = value.strip().lower().replace("_", "").replace(",", "")
         scale = _SCALE.get(text[-1:], 1)
-        try:
-            number = Decimal(text[:-1] if scale > 1 else text) * scale
-        except InvalidOperation:
-            raise _wrong(where, expected, value) from None
-        value = int(number) if number.is_finite() and abs(number) < _MOST and number == int(number) else None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _MOST:
-        raise _wrong(where, expected, value)
+        number = Decimal(text[:-1] if scale > 1 else text) * scale
+        value = int(number) if abs(number) < _MOST and number == int(number) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    _must(least <= value < _MOST)
     return value
 
 
-def _int(_: Setting, value: object, where: str) -> int:
-    return _whole(value, where, 1, _EXPECTED["int"])
-
-
-def _count(_: Setting, value: object, where: str) -> int:
-    return _whole(value, where, 0, _EXPECTED["count"])
-
-
-def _decimal(value: object, where: str, expected: str) -> Decimal:
+def _decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise _wrong(where, expected, value)
-    text = str(value).strip()
-    try:
-        number = Decimal(text.removeprefix("$"))
-    except InvalidOperation:
-        raise _wrong(where, expected, value) from None
-    if not number.is_finite() or abs(number) >= _MOST:
-        raise _wrong(where, expected, value)
+        raise TypeError
+    number = Decimal(str(value).strip().removeprefix("$"))
+    _must(abs(number) < _MOST)
     return number
 
 
-def _money(_: Setting, value: object, where: str) -> Decimal:
-    number = _decimal(value, where, _EXPECTED["money"])
-    if number <= 0:
-        raise _wrong(where, _EXPECTED["money"], value)
+def _money(value: object) -> Decimal:
+    number = _decimal(value)
+    _must(number > 0)
     return number
 
 
-def _fraction(_: Setting, value: object, where: str) -> str:
-    number = _decimal(value, where, _EXPECTED["fraction"])
-    if not 0 <= number < 1:
-        raise _wrong(where, _EXPECTED["fraction"], value)
+def _price(value: object) -> Decimal:
+    number = _decimal(value)
+    _must(number >= 0)
+    return number
+
+
+def _fraction(value: object) -> str:
+    number = _decimal(value)
+    _must(0 <= number < 1)
     return str(number)
 
 
-def _number(_: Setting, value: object, where: str) -> float:
-    number = float(_decimal(value, where, _EXPECTED["number"]))
-    if number < 0:
-        raise _wrong(where, _EXPECTED["number"], value)
-    return number
-
-
-def _seconds(_: Setting, value: object, where: str) -> float:
-    expected = _EXPECTED["seconds"]
+def _seconds(value: object) -> float:
     if isinstance(value, str):
         match = _TIME.fullmatch(value.strip().lower())
         if match is None or not any(match.groups()):
-            raise _wrong(where, expected, value)
+            raise ValueError
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         value = hours * 3600 + minutes * 60 + seconds
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _wrong(where, expected, value)
-    number = float(value)
-    if not math.isfinite(number) or not 0 < number < _MOST:
-        raise _wrong(where, expected, value)
-    return number
+    return float(_money(value))
 
 
-def _text(_: Setting, value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise _wrong(where, "text", value)
+def _exactly(kind: type, value: object) -> Any:
+    _must(isinstance(value, kind))
     return value
 
 
-def _bool(_: Setting, value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(where, "true or false", value)
-    return value
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "int": ("a whole number of at least 1", _integer),
+    "count": ("a whole number of at least 0", partial(_integer, least=0)),
+    "money": ("dollars greater than 0 such as 0.50", _money),
+    "price": ("dollars per million tokens, at least 0", _price),
+    "fraction": ("a number from 0 to below 1 such as 0.1", _fraction),
+    "number": ("a number of at least 0", lambda value: float(_price(value))),
+    "seconds": ("a time greater than 0: seconds, or 90s, 30m, 1h30m", _seconds),
+    "text": ("text", partial(_exactly, str)),
+    "bool": ("true or false", partial(_exactly, bool)),
+    "table": ("a table", lambda value: _plain(_exactly(Mapping, value))),
+}
+"""What to expect of a value of each kind, and how to convert it."""
+
+
+# --- values of several parts ----------------------------------------------------------------------------------------
 
 
 def _choice(setting: Setting, value: object, where: str) -> str:
@@ -161,7 +164,7 @@ def _choice(setting: Setting, value: object, where: str) -> str:
     return str(value)
 
 
-def _names(_: Setting, value: object, where: str) -> tuple[str, ...]:
+def _names(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
         raise _wrong(where, "a list of names", value)
     names = tuple(name.strip() for name in value)
@@ -173,14 +176,8 @@ def _names(_: Setting, value: object, where: str) -> tuple[str, ...]:
     return names
 
 
-def _table(_: Setting, value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _wrong(where, "a table", value)
-    return {str(key): _plain(item) for key, item in value.items()}
-
-
 def _plain(value: object) -> Any:
-    """Numbers as a provider's SDK takes them: a Decimal was only for exactness."""
+    """Floats for a provider's SDK: Decimal was only needed for exact parsing."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -188,22 +185,18 @@ def _plain(value: object) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _prices(_: Setting, value: object, where: str) -> dict[str, tuple[Decimal, ...]]:
-    expected = "a table of model name = [input, output] in dollars per million tokens"
+def _prices(value: object, where: str) -> dict[str, tuple[Decimal, ...]]:
     if not isinstance(value, Mapping):
-        raise _wrong(where, expected, value)
+        raise _wrong(where, "a table of model name = [input, output] in dollars per million tokens", value)
     prices = {}
     for name, pair in value.items():
         if not isinstance(pair, list | tuple) or not 2 <= len(pair) <= 4:  # noqa: PLR2004 - also cache read and write
             raise _wrong(f"{where}.{name}", "[input, output] in dollars per million tokens", pair)
-        figures = tuple(_decimal(figure, f"{where}.{name}", "dollars per million tokens") for figure in pair)
-        if any(figure < 0 for figure in figures):
-            raise _wrong(f"{where}.{name}", "dollars of at least 0", pair)
-        prices[str(name)] = figures
+        prices[str(name)] = tuple(_read("price", figure, f"{where}.{name}") for figure in pair)
     return prices
 
 
-def _recovery(_: Setting, value: object, where: str) -> Any:
+def _recovery(value: object, where: str) -> Any:
     """`{max_attempts = 3, scaling = "double", ceiling = 16000}`; scaling also "linear:STEP" or "fixed:CAP,CAP"."""
     if not isinstance(value, Mapping):
         raise _wrong(where, f"a table of {', '.join(_RECOVERY)}", value)
@@ -217,48 +210,18 @@ def _recovery(_: Setting, value: object, where: str) -> Any:
     kind, _sign, figures = str(value.get("scaling", "double")).partition(":")
     scaling: Any = TokenScaling.Double()
     if kind == "linear":
-        scaling = TokenScaling.Linear(_whole(figures, f"{where}.scaling", 1, "linear:STEP"))
+        scaling = TokenScaling.Linear(_read("int", figures, f"{where}.scaling", "linear:STEP"))
     elif kind == "fixed":
-        scaling = TokenScaling.Fixed(
-            [_whole(cap, f"{where}.scaling", 1, "fixed:CAP,CAP") for cap in figures.split(",")]
-        )
+        caps = [_read("int", cap, f"{where}.scaling", "fixed:CAP,CAP") for cap in figures.split(",")]
+        scaling = TokenScaling.Fixed(caps)
     elif kind != "double" or figures:
         raise _wrong(f"{where}.scaling", "double, linear:STEP or fixed:CAP,CAP", value["scaling"])
     ceiling = value.get("ceiling")
     return MaxTokensRecovery(
-        max_attempts=_whole(value.get("max_attempts", 3), f"{where}.max_attempts", 1, _EXPECTED["int"]),
+        max_attempts=_read("int", value.get("max_attempts", 3), f"{where}.max_attempts"),
         scaling=scaling,
-        ceiling=None if ceiling is None else _whole(ceiling, f"{where}.ceiling", 1, _EXPECTED["int"]),
+        ceiling=None if ceiling is None else _read("int", ceiling, f"{where}.ceiling"),
     )
 
 
-_EXPECTED = {
-    "int": "a whole number of at least 1",
-    "count": "a whole number of at least 0",
-    "money": "dollars greater than 0 such as 0.50",
-    "fraction": "a number from 0 to below 1 such as 0.1",
-    "number": "a number of at least 0",
-    "seconds": "a time greater than 0: seconds, or 90s, 30m, 1h30m",
-    "text": "text",
-    "bool": "true or false",
-    "choice": "one of its words",
-    "names": "a list of names",
-    "table": "a table",
-    "prices": "a table of prices",
-    "recovery": "a table",
-}
-_READERS = {
-    "int": _int,
-    "count": _count,
-    "money": _money,
-    "fraction": _fraction,
-    "number": _number,
-    "seconds": _seconds,
-    "text": _text,
-    "bool": _bool,
-    "choice": _choice,
-    "names": _names,
-    "table": _table,
-    "prices": _prices,
-    "recovery": _recovery,
-}
+_TABLES: dict[str, Callable[[object, str], Any]] = {"names": _names, "prices": _prices, "recovery": _recovery}

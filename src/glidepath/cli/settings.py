@@ -1,10 +1,10 @@
-"""Every setting of the command line: those of the agent, as they are declared, and those that only it has.
+"""Every setting of the command line: the agent's declared ones, and its own.
 
 Data only, and light: the parser makes its flags from it, the loader its checks, `glidepath config schema` its schema,
 and the documentation its tables. `cli/setting_rows.py` is written from the declarations by `scripts/make_keywords.py`.
 
-`found` says what a configuration file may do with a setting when nobody named that file and nobody trusted its folder:
-it may narrow, and nothing else. A setting that does not say so needs trust, so a new one is safe by default.
+`found` says how a configuration file found in an untrusted folder may narrow a setting. A setting without it needs
+trust, so a new one is safe by default.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _DISPLAY = (
 )
 # fmt: on
 _BEHIND = {"tools": _TOOLS, "store": _STORE}
-"""Behind which setting of the agent those stand that only the command line has."""
+"""The command line's own settings, by the agent's setting they follow."""
 SETTINGS: tuple[Setting, ...] = (
     *[one for row in ROWS for one in (row, *_BEHIND.get(row.key, ()))],
     *_DISPLAY,

@@ -1,4 +1,4 @@
-"""The table of settings, rendered: JSON Schema of a file, and the reference in the documentation."""
+"""Renders the table of settings: as the JSON Schema of a file, and as the reference in the documentation."""
 
 from __future__ import annotations
 

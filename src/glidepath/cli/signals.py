@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: wind down, stop now, stop without a word."""
+"""Handles Ctrl-C and SIGTERM: wind down, stop now, or stop without another model call."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from glidepath.run import CancelToken
 __all__ = ["FINISHING", "Caught", "catching", "let_go"]
 
 FINISHING = "finishing up; Ctrl-C again to stop now"
-_PATIENCE = 1.2  # seconds for what is still running when the run has ended: what was let go is closed after one
-_ROUNDS = 3  # what is stopped may leave something to be closed
+_PATIENCE = 1.2  # seconds for tasks still running after the run has ended: abandoned ones are closed after one
+_ROUNDS = 3  # stopping a task may leave another one to close
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -49,7 +49,7 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_STOPS)}
     loop.add_signal_handler(signal.SIGINT, interrupt)
     for number in _STOPS:
-        if before[number] != signal.SIG_IGN:  # nohup means it
+        if before[number] != signal.SIG_IGN:  # respect nohup
             loop.add_signal_handler(number, stop, number)
     try:
         yield caught
@@ -60,7 +60,7 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
 
 
 async def let_go() -> None:
-    """Leave no task behind that the process would wait for: the run is over, and has given up what ignores a cancel."""
+    """Leave no task behind that would keep the process from exiting, not even one that ignores cancellation."""
     loop = asyncio.get_running_loop()
     deaf: set[asyncio.Task[object]] = set()
 
@@ -69,9 +69,7 @@ async def let_go() -> None:
         return deaf
 
     for _ in range(_ROUNDS):
-        await asyncio.sleep(
-            0
-        )  # a generator that was dropped is closed in a task, which must begin before it is stopped
+        await asyncio.sleep(0)  # a dropped generator is closed in a task, which must start before it can be stopped
         await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()} - deaf
         if not rest:

@@ -1,4 +1,4 @@
-"""What a run is doing, in one line: phase, turn, tokens, money, time left."""
+"""Describes a run in one line: phase, turn, tokens, money, time left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from glidepath.events import (
     ToolStarted,
     TurnStarted,
 )
-from glidepath.messages import Usage
 from glidepath.outcome import RunResult
 
 __all__ = [
@@ -59,16 +58,44 @@ class Status:
         self._stopped: float | None = None
         self._running: dict[str, str] = {}
         self._landing = False
-        self._heard = self._hearers()
 
     def hear(self, event: Event) -> None:
-        """Take one event in."""
-        heard = self._heard.get(type(event))
-        if heard is not None:
-            heard(event)
+        """Record an event."""
+        match event:
+            case StreamChunk():
+                if not self._landing and event.text:
+                    self.phase = "thinking" if event.thinking else "writing"
+            case TurnStarted():
+                self.turn = event.iteration
+            case StreamStarted():
+                self._landing = self._landing or event.landing
+                self.phase = "finishing up" if self._landing else "thinking"
+            case ToolStarted():
+                self._running[event.call_id] = event.tool_name
+                self._show_tools()
+            case ToolEnded():
+                self._running.pop(event.call_id, None)
+                self._show_tools()
+            case BudgetSettled() | ChildEnded():
+                self.tokens += event.usage.total
+                if event.cost is not None:
+                    self.cost = event.cost + (self.cost or 0)
+            case RetryScheduled():
+                self.phase = f"retry {event.attempt} in {event.delay:.0f}s"
+            case AttemptDiscarded():
+                self.phase = "trying again"
+            case NoticeSent(reason="wind_down") | LandingStarted():
+                self.finish_up()
+            case RunEnded():
+                self.phase = event.result.outcome.name.lower().replace("_", " ")
+                self.tokens, self.cost = event.result.usage.total, event.result.cost
+                self._stopped = self._now()
+            case RunStarted() if self._stopped is not None:
+                self._started += self._now() - self._stopped
+                self._stopped = None
 
     def seconds_left(self) -> float | None:
-        """Of the time limit; None without one. While a person decides, the time stands still."""
+        """Seconds left of the time limit; None without one. The clock stops while a person decides."""
         timeout = self.limits.timeout
         now = self._now() if self._stopped is None else self._stopped
         return None if timeout is None else max(0.0, timeout - (now - self._started))
@@ -90,35 +117,6 @@ class Status:
         self._started, self._stopped, self._landing = self._now(), None, False
         self._running.clear()
 
-    def _charge(self, usage: Usage, cost: Decimal | None) -> None:
-        self.tokens += usage.total
-        if cost is not None:
-            self.cost = cost + (self.cost or 0)
-
-    def _begin(self, _: RunStarted) -> None:
-        if self._stopped is not None:
-            self._started += self._now() - self._stopped
-            self._stopped = None
-
-    def _turn(self, event: TurnStarted) -> None:
-        self.turn = event.iteration
-
-    def _stream(self, event: StreamStarted) -> None:
-        self._landing = self._landing or event.landing
-        self.phase = "finishing up" if self._landing else "thinking"
-
-    def _chunk(self, event: StreamChunk) -> None:
-        if not self._landing and event.text:
-            self.phase = "thinking" if event.thinking else "writing"
-
-    def _tool(self, event: ToolStarted) -> None:
-        self._running[event.call_id] = event.tool_name
-        self._show_tools()
-
-    def _tool_ended(self, event: ToolEnded) -> None:
-        self._running.pop(event.call_id, None)
-        self._show_tools()
-
     def _show_tools(self) -> None:
         names = list(dict.fromkeys(self._running.values()))
         if names:
@@ -127,53 +125,12 @@ class Status:
         else:
             self.phase = "finishing up" if self._landing else "thinking"
 
-    def _settled(self, event: BudgetSettled) -> None:
-        self._charge(event.usage, event.cost)
-
-    def _child(self, event: ChildEnded) -> None:
-        self._charge(event.usage, event.cost)
-
-    def _retry(self, event: RetryScheduled) -> None:
-        self.phase = f"retry {event.attempt} in {event.delay:.0f}s"
-
-    def _discarded(self, _: AttemptDiscarded) -> None:
-        self.phase = "trying again"
-
-    def _notice(self, event: NoticeSent) -> None:
-        if event.reason == "wind_down":
-            self.finish_up()
-
-    def _land(self, _: LandingStarted) -> None:
-        self.finish_up()
-
-    def _ended(self, event: RunEnded) -> None:
-        self.phase = event.result.outcome.name.lower().replace("_", " ")
-        self.tokens, self.cost = event.result.usage.total, event.result.cost
-        self._stopped = self._now()
-
-    def _hearers(self) -> dict[type, Callable[[Any], None]]:
-        return {
-            RunStarted: self._begin,
-            TurnStarted: self._turn,
-            StreamStarted: self._stream,
-            StreamChunk: self._chunk,
-            ToolStarted: self._tool,
-            ToolEnded: self._tool_ended,
-            BudgetSettled: self._settled,
-            ChildEnded: self._child,
-            RetryScheduled: self._retry,
-            AttemptDiscarded: self._discarded,
-            NoticeSent: self._notice,
-            LandingStarted: self._land,
-            RunEnded: self._ended,
-        }
-
 
 # --- one line -----------------------------------------------------------------------------------------------------
 
 
 def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
-    """The status in at most `width` columns: the more there are, the more it says. The phase and the turn stay last."""
+    """The status in at most `width` columns: the wider, the more it says. The phase and the turn go last."""
     limits = status.limits
     turn = f"{status.turn}/{limits.max_iterations}" if limits.max_iterations else f"{status.turn}"
     spent, most = figure(status.tokens), limits.max_tokens
@@ -200,12 +157,12 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
 
 
 def printable(text: str) -> str:
-    """Text without what could steer the terminal."""
+    """The text without control characters, which could steer the terminal."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))
 
 
 def clip(text: str, width: int) -> str:
-    """The text in at most `width` columns, on one line, without control signs; what is left out shows as three dots."""
+    """The text in at most `width` columns, on one line, without control characters; three dots mark a cut."""
     shown = "".join(sign if sign.isprintable() else " " for sign in text)
     if width_of(shown) <= width:
         return shown
@@ -228,7 +185,7 @@ def figure(number: int) -> str:
 
 
 def money(amount: Decimal) -> str:
-    """Dollars, with as many places as a person needs."""
+    """Dollars, with as many decimals as a person needs."""
     if amount == 0:
         return "$0"
     if amount >= 1:
@@ -245,14 +202,14 @@ def duration(seconds: float) -> str:
 
 
 def arguments_line(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a call, short: the first one bare, and those that say nothing left out."""
+    """The arguments of a call, short: the first one without its name, and None and False left out."""
     said = {name: value for name, value in arguments.items() if value is not None and value is not False}
     words = [f"{name}={value!r}" if number else str(value) for number, (name, value) in enumerate(said.items())]
     return " ".join(words)
 
 
 def closing_line(result: RunResult, width: int = 200) -> str:
-    """What it took, in at most `width` columns."""
+    """What the run used, in at most `width` columns."""
     turns = f"{result.iterations} turn" + ("s" if result.iterations != 1 else "")
     calls = f"{result.tool_calls} tool call" + ("s" if result.tool_calls != 1 else "")
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""

@@ -41,7 +41,7 @@ class TeamScreen(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """The command itself has something to say."""
+        """Show a message of the command itself."""
         ...
 
     def close(self) -> None:
@@ -50,13 +50,13 @@ class TeamScreen(Protocol):
 
 
 class TeamBoard:
-    """What is known about each step, as the events tell it."""
+    """Tracks each step by its events."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
 
     def hear(self, event: TeamEvent) -> None:
-        """Take an event in."""
+        """Record an event."""
         if isinstance(event, PlanReady):
             self.rows = {step.id: {"state": "pending", "tokens": 0} for step in event.plan.steps}
             return
@@ -99,7 +99,7 @@ class TeamBoard:
 
 
 def happened(event: TeamEvent) -> str | None:
-    """What an event says to a person, on one line; None when there is nothing to say. Model output is untrusted."""
+    """One line about an event for a person, or None. Model output is untrusted."""
     attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
     said: str | None = None
     if isinstance(event, StepAssigned):
@@ -118,26 +118,26 @@ def happened(event: TeamEvent) -> str | None:
 
 
 class PlainBoard:
-    """One line for each thing that happened, on the error stream."""
+    """Prints one line per event on the error stream."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def show(self, event: TeamEvent) -> None:
-        """Say what matters."""
+        """Print a line about the event, if it matters."""
         said = happened(event)
         if said is not None:
             self._world.note(said)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
-        """It was shown when it happened."""
+        """Nothing: it was shown when it happened."""
 
     def say(self, text: str) -> None:
-        """Our own line."""
+        """Print a line."""
         self._world.note(text)
 
     def close(self) -> None:
-        """There is nothing to restore."""
+        """Nothing to clean up."""
 
 
 class LiveBoard:
@@ -155,7 +155,7 @@ class LiveBoard:
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
     def show(self, event: TeamEvent) -> None:
-        """Take an event in, and draw."""
+        """Record an event and redraw."""
         from rich.text import Text
 
         self._board.hear(event)
@@ -164,16 +164,16 @@ class LiveBoard:
         self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
 
     def recall(self, events: Sequence[TeamEvent]) -> None:
-        """The board as it was."""
+        """Restore the board."""
         for event in events:
             self._board.hear(event)
 
     def say(self, text: str) -> None:
-        """Our own line, above the board."""
+        """Print a line above the board."""
         self._console.print(text)
 
     def close(self) -> None:
-        """Take the board down."""
+        """Remove the board."""
         if self._live.is_started:
             self._live.stop()
 

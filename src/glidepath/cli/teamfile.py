@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_model, make_tools
-from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.layers import Known, LoadedSettings, parse_file
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.teams import (
@@ -33,12 +33,8 @@ from glidepath.teams import (
 )
 from glidepath.tools.advice import closest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["TeamFile"]
 
-__all__ = ["TeamFile", "load_team"]
-
-_MOST_BYTES = 1_000_000
 _ENUMS: dict[str, type[Enum]] = {
     "risk_profile": RiskProfile,
     "evaluator_preference": EvaluatorPreference,
@@ -46,34 +42,22 @@ _ENUMS: dict[str, type[Enum]] = {
     "dependency_failure": DependencyFailure,
 }
 _AGENT = ("model", "system_prompt", "tools", "max_turns", "max_output_tokens", "temperature")
-_TOP = (
-    "name",
-    "model",
-    "coordinator",
-    "config",
-    "limits",
-    "rubric",
-    "members",
-    "roles",
-    "steps",
-    "planner",
-    "judge",
-    "senior",
-)
+_TABLES = ("config", "limits", "rubric", "members", "roles", "steps", "planner", "judge", "senior")
+_TOP = ("name", "model", "coordinator", *_TABLES)
 _COORDINATORS = ("expert", "dispatch")
 _TURNS = 20
 T = TypeVar("T")
 
 
 class TeamFile:
-    """What a file says about a team; raises `ConfigurationError` naming the file and the key that is wrong."""
+    """A team described in a file; raises `ConfigurationError` naming the file and the wrong key."""
 
     def __init__(self, path: Path, world: World, *, approve: str = "ask", store: str | None = None) -> None:
         self._path = path
         self._approve, self._store = approve, store
         self._name = path.name
         self._world = world
-        self._data = self._checked("the file", _read(path), _TOP)
+        self._data = self._checked("the file", parse_file(path, number=float), _TOP)
 
     def team(self, **more: Any) -> Team:
         """The team itself."""
@@ -83,15 +67,13 @@ class TeamFile:
         members = []
         for number, section in enumerate(sections, 1):
             where = f"members[{number}]"
-            keys = ("name", "capabilities", *_AGENT)
-            said = self._checked(where, section, keys)
+            said = self._checked(where, section, ("name", "capabilities", *_AGENT))
             name = said.get("name", f"member{number}")
             agent = self._agent(where, said, str(name))
             capabilities = frozenset(self._names(where, said, "capabilities"))
             members.append(self._made(where, Member, name=name, agent=agent, capabilities=capabilities))
         name = self._data.get("name", "team")
-        team: Team = self._made("name", Team, members=members, name=name, coordinator=self._coordinator(), **more)
-        return team
+        return self._made("name", Team, members=members, name=name, coordinator=self._coordinator(), **more)
 
     def request(self, goal: str, **more: Any) -> TeamExecutionRequest:
         """What the team is asked to do."""
@@ -114,11 +96,11 @@ class TeamFile:
         role = said.pop("role", None)
         if role is not None and not (isinstance(role, str) and role in roles):
             raise ConfigurationError(f"{self._name}: {where}: there is no role {role!r}; write [[roles]] for it")
-        step: TeamStep = self._made(where, TeamStep, role=None if role is None else roles[role], **said)
-        return step
+        return self._made(where, TeamStep, role=None if role is None else roles[role], **said)
 
     def _config(self) -> TeamConfig:
-        said = dict(self._checked("config", self._data.get("config", {}), _config_fields()))
+        fields = tuple(field for field in TeamConfig.__struct_fields__ if field != "resource_constraint")
+        said = dict(self._checked("config", self._data.get("config", {}), fields))
         for key, kind in _ENUMS.items():
             if key in said:
                 said[key] = self._choice(f"config.{key}", said[key], kind)
@@ -126,8 +108,7 @@ class TeamFile:
         if isinstance(limits.get("max_cost"), float):
             limits["max_cost"] = str(limits["max_cost"])
         constraint = self._made("limits", TeamResourceConstraint, **limits)
-        config: TeamConfig = self._made("config", TeamConfig, resource_constraint=constraint, **said)
-        return config
+        return self._made("config", TeamConfig, resource_constraint=constraint, **said)
 
     def _coordinator(self) -> TeamCoordinator:
         kind = self._data.get("coordinator", "expert")
@@ -169,8 +150,7 @@ class TeamFile:
         limits = self._made(where, Limits, max_iterations=said.get("max_turns", _TURNS))
         tools = make_tools(LoadedSettings(known, self._path, found=False), self._world)
         made = make_model(model, self._world)
-        agent: Agent = self._made(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
-        return agent
+        return self._made(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
 
     # --- checks ---------------------------------------------------------------------------------------------------
 
@@ -181,7 +161,7 @@ class TeamFile:
         return found
 
     def _names(self, where: str, said: dict[str, Any], key: str) -> tuple[str, ...]:
-        """A list of names; a name alone would be taken apart."""
+        """A list of names; a single str would be split into letters."""
         found = said.get(key, [])
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
             raise ConfigurationError(f'{self._name}: {where}: {key} must be a list such as ["one"], not {found!r:.80}')
@@ -208,25 +188,3 @@ class TeamFile:
             return kind(**fields)
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"{self._name}: {where}: {error}") from None
-
-
-def _config_fields() -> tuple[str, ...]:
-    return tuple(field for field in TeamConfig.__struct_fields__ if field != "resource_constraint")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ConfigurationError(f"{path}: larger than {_MOST_BYTES} bytes: this is not a team file")
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: not valid TOML: {str(error)[:200]}") from None
-
-
-def load_team(path: Path, world: World, *, approve: str = "ask", store: str | None = None) -> TeamFile:
-    """Read a team's file."""
-    return TeamFile(path, world, approve=approve, store=store)

@@ -16,7 +16,7 @@ _USUAL_COLUMNS = 80
 
 
 class ScreenClosed(Exception):  # noqa: N818 - what happened
-    """Standard output cannot be written: a full disk, say."""
+    """Standard output cannot be written, for example because the disk is full."""
 
 
 class World:
@@ -46,21 +46,21 @@ class World:
 
     @classmethod
     def real(cls) -> World:
-        """The real one."""
+        """The real process."""
         try:
             folder = Path.cwd()
         except FileNotFoundError:
             folder = Path("/")
-        if sys.stdin is None or sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+        if sys.stdin is None or sys.stdout is None or sys.stderr is None:  # closed by the parent process
             nowhere = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
             sys.stdin, sys.stdout, sys.stderr = sys.stdin or nowhere, sys.stdout or nowhere, sys.stderr or nowhere
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another one
+                stream.reconfigure(errors="replace")  # characters the terminal cannot show are replaced
         return cls(arguments=sys.argv[1:], environ=os.environ, folder=folder)
 
     def write(self, text: str) -> None:
-        """Print on standard output, now; raises BrokenPipeError when nobody reads it, else `OutputError`."""
+        """Print on standard output and flush; raises BrokenPipeError if nobody reads it, else `ScreenClosed`."""
         try:
             self.stdout.write(text)
             self.stdout.flush()
@@ -70,7 +70,7 @@ class World:
             raise ScreenClosed(f"the output cannot be written: {error.strerror or error}") from None
 
     def complain(self, text: str) -> None:
-        """Say on the error stream what is wrong."""
+        """Print an error on the error stream."""
         from glidepath.cli.shown import revealed
 
         with contextlib.suppress(OSError, ValueError):
@@ -87,7 +87,7 @@ class World:
             self.stderr.flush()
 
     def note_once(self, text: str) -> None:
-        """Say something on the error stream the first time it comes up."""
+        """Print a note on the error stream, but the same one only once."""
         if text not in self._noted:
             self._noted.add(text)
             self.note(text)
@@ -100,16 +100,16 @@ class World:
             return False
 
     def forget_typed(self) -> None:
-        """Drop what was typed before a question: it did not answer what is asked now."""
+        """Drop what was typed before a question: it cannot be the answer."""
         try:
             import termios
         except ImportError:
-            return  # no terminal of this kind
+            return  # not on this platform
         with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
     def close_quietly(self) -> None:
-        """The reader of our output has gone: what is still buffered must not fail again when Python shuts down."""
+        """Nobody reads our output any more: discard the buffer, so that flushing it at exit does not fail again."""
         with contextlib.suppress(OSError, ValueError, AttributeError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stdout.fileno())
@@ -117,7 +117,7 @@ class World:
 
 
 def columns_of(stream: TextIO) -> int:
-    """How wide the terminal behind a stream is; 80 when there is none."""
+    """The width of the terminal behind a stream; 80 if it is not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The conformance kit: contract classes for every extension point. Derive from one in your own tests.
+"""The conformance kit: contract classes for every extension point. Subclass one in your own tests.
 
 Every clause is one test and has a number; its docstring is the clause. Nothing here is loaded unless it is imported:
 
@@ -8,7 +8,7 @@ Every clause is one test and has a number; its docstring is the clause. Nothing 
         def make_coordinator(self):
             return MyCoordinator()
 
-`CONTRACTS` has the contracts of each extension point. This package needs pytest, and nothing else here does.
+`CONTRACTS` has the contracts of each extension point. Only this package needs pytest.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Failed clauses explain themselves only if pytest rewrites them, and it has to know before they are imported.
+# Failed clauses explain themselves only if pytest rewrites them, and it must know that before the import.
 pytest.register_assert_rewrite(*[f"{__name__}.{module.name}" for module in iter_modules(__path__)])
 
 from glidepath.conformance.catalogs import CatalogContract  # noqa: E402
@@ -109,9 +109,9 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "tool_source": (ToolSourceContract,),
     }
 )
-"""The contracts of each extension point, by its name in `glidepath.spi.points`; the first is for all."""
+"""The contracts of each extension point, by its name in `glidepath.spi.points`; the first applies to all."""
 
-if not TYPE_CHECKING:  # a checker knows only what is public
+if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = withdrawn(
         __name__,
         contract=("Clause", "clauses_of"),

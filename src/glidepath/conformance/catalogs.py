@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Protocol
 
 import pytest
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import StoreContract
+from glidepath.conformance.store_contract import append
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
@@ -22,27 +23,15 @@ class FindingStore(SessionStore, Catalog, Protocol):
     """A session store with a catalog."""
 
 
-Clause = Callable[[FindingStore, FindingStore], Coroutine[Any, Any, None]]
+class CatalogContract(StoreContract[FindingStore]):
+    """Subclass this and provide `make_store`: an empty store that is a `SessionStore` and a `Catalog`.
 
-
-class CatalogContract(Contract):
-    """Derive from this and give `make_store`: an empty store that is a `SessionStore` and a `Catalog`.
-
-    `again(store)` is another store object on the same data, as a second process would have it.
+    `again(store)` returns another store object on the same data, like the one of a second process.
     """
 
-    def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last this many seconds."""
-        raise NotImplementedError(missing(self, "make_store"))
-
-    def again(self, store: object) -> Any:
-        """Another store on the same data; the same object where nothing is shared outside it."""
-        return store
-
-    def test_catalog_1_pages_have_every_session_once(self) -> None:
+    async def test_catalog_1_pages_have_every_session_once(self) -> None:
         """CATALOG-1: pages go from the newest to the oldest, and together have every session once."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+        async with self._stores() as (store, other):
             names = [f"s{number}" for number in range(7)]
             for name in names:
                 await _ended(store, name)
@@ -55,12 +44,9 @@ class CatalogContract(Contract):
             assert cursor is None
             assert seen == names[::-1]
 
-        self._run(clause)
-
-    def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
-        """CATALOG-2: state, outcome, agent and cost find what the last summary says, at once."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+    async def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
+        """CATALOG-2: state, outcome, agent and cost match the last summary as soon as it is written."""
+        async with self._stores() as (store, other):
             await _ended(store, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
             await _ended(store, "b", state="error", outcome="failed", agent="clerk", cost="2")
             await _ended(store, "c", state="running", outcome=None, agent="scout")
@@ -73,12 +59,9 @@ class CatalogContract(Contract):
             assert await _found(other, outcome="unfinished") == []
             assert await _found(other, outcome="done", agent="scout") == ["c"]
 
-        self._run(clause)
-
-    def test_catalog_3_text_is_found_whatever_its_case(self) -> None:
-        """CATALOG-3: text is found in tasks, titles and ids, whatever the case, and no sign in it is special."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+    async def test_catalog_3_text_is_found_whatever_its_case(self) -> None:
+        """CATALOG-3: text is found in tasks, titles and ids, ignoring case, and no character in it is special."""
+        async with self._stores() as (store, other):
             await _ended(store, "Order-1", task="Refund 100% of it")
             await _ended(store, "order-2", task="Nothing")
             await store.annotate("order-2", title="The big_one")
@@ -89,12 +72,9 @@ class CatalogContract(Contract):
             for special in ("%", "_o%", "'", '"', "*"):
                 assert len(await _found(other, text=special)) == (special == "%")
 
-        self._run(clause)
-
-    def test_catalog_4_titles_and_tags_stay_with_their_session(self) -> None:
-        """CATALOG-4: annotate replaces the title or the tags, and journals that grow leave both as they are."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+    async def test_catalog_4_titles_and_tags_stay_with_their_session(self) -> None:
+        """CATALOG-4: annotate replaces the title or the tags; writing to the journal changes neither."""
+        async with self._stores() as (store, other):
             await _ended(store, "s", task="one")
             await store.annotate("s", title="First", tags=["b", "a"])
             await _ended(store, "s", task="two")
@@ -105,24 +85,18 @@ class CatalogContract(Contract):
             (entry,) = (await store.find(SessionQuery(tag="c"))).sessions
             assert (entry.title, entry.tags) == ("First", ("c",))
 
-        self._run(clause)
-
-    def test_catalog_5_children_are_left_out_unless_asked_for(self) -> None:
+    async def test_catalog_5_children_are_left_out_unless_asked_for(self) -> None:
         """CATALOG-5: a session whose summary names a parent is listed only with roots=False."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+        async with self._stores() as (store, other):
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})
             assert await _found(other) == ["s"]
             assert await _found(other, roots=False) == ["s/call.1", "s"]
             assert await _found(other, roots=False, prefix="s/") == ["s/call.1"]
 
-        self._run(clause)
-
-    def test_catalog_6_a_family_is_removed_together(self) -> None:
-        """CATALOG-6: remove_many takes the children, too, leaves everything else, and nothing of them is found."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+    async def test_catalog_6_a_family_is_removed_together(self) -> None:
+        """CATALOG-6: remove_many removes the children, too, and nothing else; none of them is found afterwards."""
+        async with self._stores() as (store, other):
             for name in ("s", "t", "s2"):
                 await _ended(store, name)
             await _ended(store, "s/call.1", parent={"session_id": "s"})
@@ -136,12 +110,9 @@ class CatalogContract(Contract):
             await _ended(store, "s")
             assert (await store.find(SessionQuery(prefix="s", limit=1))).sessions[0].tags == ()
 
-        self._run(clause)
-
-    def test_catalog_7_what_somebody_holds_stays(self) -> None:
-        """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and takes the others."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+    async def test_catalog_7_what_somebody_holds_stays(self) -> None:
+        """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and removes the others."""
+        async with self._stores() as (store, other):
             await _ended(store, "s")
             await _ended(store, "s/call.1", parent={"session_id": "s"})
             await _ended(store, "t")
@@ -150,12 +121,9 @@ class CatalogContract(Contract):
             await store.release(lease)
             assert sorted(await other.remove_many(["s", "t"])) == ["s", "s/call.1"]
 
-        self._run(clause)
-
-    def test_catalog_8_what_cannot_be_is_refused(self) -> None:
+    async def test_catalog_8_what_cannot_be_is_refused(self) -> None:
         """CATALOG-8: a missing session, an odd tag, limit or cursor is refused, and nothing changes."""
-
-        async def clause(store: FindingStore, _other: FindingStore) -> None:
+        async with self._stores() as (store, _other):
             await _ended(store, "s")
             with pytest.raises(StoreError) as caught:
                 await store.annotate("nobody", title="x")
@@ -169,12 +137,9 @@ class CatalogContract(Contract):
                 await store.find(SessionQuery(cursor="what"))
             assert (await store.find(SessionQuery())).sessions[0].tags == ()
 
-        self._run(clause)
-
-    def test_catalog_9_times_are_bounds(self) -> None:
+    async def test_catalog_9_times_are_bounds(self) -> None:
         """CATALOG-9: before and after bound the time at which a session was last written."""
-
-        async def clause(store: FindingStore, other: FindingStore) -> None:
+        async with self._stores() as (store, other):
             await _ended(store, "old")
             await _ended(store, "new")
             new, old = (await other.find(SessionQuery())).sessions
@@ -182,31 +147,13 @@ class CatalogContract(Contract):
             assert await _found(other, after=new.updated) == ["new"]
             assert await _found(other, before=old.updated) == []
 
-        self._run(clause)
-
-    def _run(self, clause: Clause) -> None:
-        """Run one clause on an event loop of its own, and close the store."""
-
-        async def whole() -> None:
-            store = self.make_store(lease=10.0)
-            other = self.again(store)
-            try:
-                await clause(store, other)
-            finally:
-                await store.close()
-                await other.close()
-
-        self.run(whole())
-
 
 async def _ended(store: FindingStore, name: str, **summary: object) -> None:
     """One more commit in this session, with this summary."""
     lease = await store.claim(name, this_owner())
     commit = link(lease.hash, lease.head + 1, lease.head + 1, 1.5, [("note", {"text": "x"})])
     whole: Mapping[str, Any] = {"state": "completed", "outcome": "done", **summary}
-    later: Awaitable[None] | None = store.append(lease, commit, summary=whole)
-    if later is not None:
-        await later
+    await append(store, lease, commit, summary=whole)
     await store.release(lease)
     await asyncio.sleep(0.005)
 

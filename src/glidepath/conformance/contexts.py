@@ -18,10 +18,10 @@ BUDGETS = (300, 700, 1500, 4000)
 
 
 class ContextStrategyContract(Contract):
-    """Derive from this and give `make_strategy`: a strategy that makes views fit."""
+    """Subclass this and provide `make_strategy`: a strategy that makes views fit."""
 
     def make_strategy(self) -> ContextStrategy:
-        """The strategy as its users would make it."""
+        """The strategy as a user would create it."""
         raise NotImplementedError(missing(self, "make_strategy"))
 
     def _views(self) -> Iterator[tuple[list[Message], list[int], int, Shaped]]:
@@ -38,12 +38,12 @@ class ContextStrategyContract(Contract):
             assert view.tokens <= budget, f"{view.tokens} tokens of {len(messages)} messages, {budget} allowed"
 
     def test_ctx_2_calls_and_results_stay_together(self) -> None:
-        """CTX-2: a call is never separated from its result, also where a batch has several."""
+        """CTX-2: a call is never separated from its result, even in a batch of several."""
         for _, _, budget, view in self._views():
             assert not torn_calls(view.messages), budget
 
     def test_ctx_3_pinned_messages_stay(self) -> None:
-        """CTX-3: a pinned message (the task) is in every view, also in one that cannot fit."""
+        """CTX-3: a pinned message (the task) is in every view, even in one that cannot fit."""
         for messages, pinned, _, view in self._views():
             assert all(any(kept is messages[index] for kept in view.messages) for index in pinned)
         messages = long_talk(20)
@@ -51,14 +51,14 @@ class ContextStrategyContract(Contract):
         assert any(kept is messages[0] for kept in tight.messages)
 
     def test_ctx_4_the_order_stays(self) -> None:
-        """CTX-4: what is kept is kept once, in its original order."""
+        """CTX-4: every message that is kept is kept once, in its original order."""
         for messages, _, _, view in self._views():
             places = [_place(messages, kept) for kept in view.messages]
             known = [place for place in places if place is not None]
             assert known == sorted(set(known)), known
 
     def test_ctx_5_what_fits_is_left_alone(self) -> None:
-        """CTX-5: a transcript that fits is the view, whole, and nothing is reported as left out."""
+        """CTX-5: a transcript that fits is shown whole, and nothing is reported as left out."""
         for turns in (0, 1, 10):
             messages = long_talk(turns)
             view = self.make_strategy().shape(messages, _sizes(messages), 10**6, [0])
@@ -75,12 +75,12 @@ class ContextStrategyContract(Contract):
             assert view.dropped == len(messages) - len([place for place, _ in kept if place is not None])
 
     def test_ctx_7_the_newest_is_kept(self) -> None:
-        """CTX-7: what was said last is in the view: the model must see what it has to answer."""
+        """CTX-7: the latest message is in the view: the model must see what it has to answer."""
         for messages, _, _, view in self._views():
             assert view.messages[-1] is messages[-1]
 
     def test_ctx_8_the_same_input_gives_the_same_view(self) -> None:
-        """CTX-8: the same input gives the same view, from the same object or another, whatever came between."""
+        """CTX-8: the same input gives the same view, from the same object or another, whatever happened in between."""
         strategy = self.make_strategy()
         for _ in range(2):
             for messages, pinned, budget, view in self._views():
@@ -108,7 +108,7 @@ class ContextStrategyContract(Contract):
         assert min(kept) >= newest, "older than the newest calls, and not pinned"
 
     def test_ctx_11_the_cost_follows_the_view(self) -> None:
-        """CTX-11: it looks only as far back as it needs to: a transcript ten times as long is not read more."""
+        """CTX-11: it looks only as far back as it needs to: a transcript ten times as long costs no more reads."""
         reads = []
         for turns in (300, 3_000):
             messages: Any = _Counted(long_talk(turns))

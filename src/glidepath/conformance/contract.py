@@ -1,16 +1,18 @@
-"""What all contracts have in common: numbered clauses, and the loop they run on."""
+"""What all contracts share: numbered clauses, and the event loop each one runs on."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import re
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, Generic, Protocol, TypeVar
 
 from glidepath._wire import Value
 
-__all__ = ["Clause", "Contract", "clauses_of", "missing"]
+__all__ = ["Clause", "Contract", "StoreContract", "clauses_of", "missing"]
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"([A-Z]+)-(\d+): (.+)", re.DOTALL)
@@ -25,24 +27,69 @@ class Clause(Value, frozen=True, kw_only=True):
 
 
 class Contract:
-    """Derive a test class from one of its subclasses and give what that one asks for; pytest does the rest.
+    """Derive a test class from a subclass and provide what that subclass asks for; pytest does the rest.
 
-    Every `test_` method is one clause, and its docstring begins with the clause's number.
+    Every `test_` method is one clause, and its docstring starts with the clause's number. A clause may be `async`.
     """
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_") and inspect.iscoroutinefunction(test):
+                setattr(cls, name, _on_its_loop(test))
+
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run one clause to its end, each on an event loop of its own; override it for another kind of loop."""
+        """Run one async clause to its end on a fresh event loop; override it to use another kind of loop."""
         return asyncio.run(main)
 
 
+def _on_its_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A plain function that pytest can call, whatever async plugins are installed."""
+
+    @wraps(test)
+    def clause(self: Contract, *args: object, **named: object) -> None:
+        self.run(test(self, *args, **named))
+
+    return clause
+
+
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Closes)
+
+
+class StoreContract(Contract, Generic[S]):
+    """What the contracts of all stores need: an empty store, and a second store object on the same data."""
+
+    def make_store(self, *, lease: float = 10.0) -> S:
+        """An empty store whose leases last this many seconds."""
+        raise NotImplementedError(missing(self, "make_store"))
+
+    def again(self, store: S) -> S:
+        """Another store object on the same data; the same object if the data lives only inside it."""
+        return store
+
+    @asynccontextmanager
+    async def _stores(self, *, lease: float = 10.0) -> AsyncIterator[tuple[S, S]]:
+        store = self.make_store(lease=lease)
+        other = self.again(store)
+        try:
+            yield store, other
+        finally:
+            await store.close()
+            await other.close()
+
+
 def missing(test: Contract, name: str) -> str:
-    """What to say where a contract asks for something that the test class does not give."""
+    """The error text for a test class that lacks a method its contract needs."""
     asked = (inspect.getdoc(getattr(test, name)) or "").partition("\n")[0]
     return f"{type(test).__name__} must have a method {name}: {asked}"
 
 
 def clauses_of(contract: type[Contract]) -> tuple[Clause, ...]:
-    """The clauses of a contract by number, those it inherits first."""
+    """The clauses of a contract by number, inherited ones first."""
     found: dict[str, Clause] = {}
     for owner in reversed(contract.__mro__):
         for name, test in vars(owner).items():

@@ -41,317 +41,243 @@ S = StepState
 
 
 class EndingClauses(CoordinatorContract):
-    """Bounds, endings and what is left."""
+    """The clauses about limits, endings and leftovers."""
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
-    def test_coord_20_one_outcome_for_each_step_in_plan_order(self) -> None:
+    async def test_coord_20_one_outcome_for_each_step_in_plan_order(self) -> None:
         """COORD-20: the result has the plan and one outcome for each of its steps, in plan order, on every path."""
+        for status, (stage, result) in (await self._paths()).items():
+            assert result.status is status, f"{result.status} where {status} was due: {result.reason}"
+            assert result.plan == stage.request.plan, status
+            assert [item.step_id for item in result.step_outcomes] == list(DIAMOND), status
 
-        async def clause() -> None:
-            for status, (stage, result) in (await self._paths()).items():
-                assert result.status is status, f"{result.status} where {status} was due: {result.reason}"
-                assert result.plan == stage.request.plan, status
-                assert [item.step_id for item in result.step_outcomes] == list(DIAMOND), status
+    async def test_coord_21_degraded_keeps_its_output(self) -> None:
+        """COORD-21: a DEGRADED step keeps its text, its dependents get it, and the team delivers its output."""
+        landed = Limits(max_iterations=1, grace_iterations=0)
 
-        self.run(clause())
+        @tool
+        async def look() -> str:
+            """Look."""
+            return "seen"
 
-    def test_coord_21_degraded_keeps_its_output(self) -> None:
-        """COORD-21: a DEGRADED step keeps its text, those who depend on it get it, and the team delivers its output."""
+        def busy(request: ModelRequest) -> Any:
+            return call("look") if request.tools else say("landed <a>")
 
-        async def clause() -> None:
-            landed = Limits(max_iterations=1, grace_iterations=0)
+        stage = Stage({"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW)
+        result = await self._fly(stage)
+        assert result.outcome("a").output == "landed <a>"
+        assert "landed <a>" in stage.asked_of("b")[0].prompt
+        assert artifact("b") in result.final_output
+        half = fail(RejectedError("no more"), text="half an answer", after=3)
+        result = await self._fly(Stage({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
+        assert "half an answer" in result.outcome("a").output
+        assert "half an answer" in result.final_output
 
-            @tool
-            async def look() -> str:
-                """Look."""
-                return "seen"
-
-            def busy(request: ModelRequest) -> Any:
-                return call("look") if request.tools else say("landed <a>")
-
-            stage = Stage(
-                {"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW
-            )
+    async def test_coord_22_a_team_out_of_time_keeps_what_there_is(self) -> None:
+        """COORD-22: when the time is up the result is TIMEOUT, on time, with what was delivered and started."""
+        for config in (
+            {"team_timeout": 100.0},
+            {"resource_constraint": TeamResourceConstraint(max_duration=100.0)},
+        ):
+            stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
+            began = asyncio.get_running_loop().time()
             result = await self._fly(stage)
-            assert result.outcome("a").output == "landed <a>"
-            assert "landed <a>" in stage.asked_of("b")[0].prompt
-            assert artifact("b") in result.final_output
-            half = fail(RejectedError("no more"), text="half an answer", after=3)
-            result = await self._fly(Stage({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
-            assert "half an answer" in result.outcome("a").output
-            assert "half an answer" in result.final_output
-
-        self.run(clause())
-
-    def test_coord_22_a_team_out_of_time_keeps_what_there_is(self) -> None:
-        """COORD-22: when the time is up the result is TIMEOUT, on time, with what was delivered and what was begun."""
-
-        async def clause() -> None:
-            for config in (
-                {"team_timeout": 100.0},
-                {"resource_constraint": TeamResourceConstraint(max_duration=100.0)},
-            ):
-                stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
-                began = asyncio.get_running_loop().time()
-                result = await self._fly(stage)
-                assert result.status is TeamStatus.TIMEOUT
-                assert asyncio.get_running_loop().time() - began <= 105
-                _kept(result)
-                assert not stage.asked_of("c")
-
-        self.run(clause())
-
-    def test_coord_23_a_cancelled_team_keeps_what_there_is(self) -> None:
-        """COORD-23: when the team is cancelled the result is CANCELLED, at once, with what was delivered and begun."""
-
-        async def clause() -> None:
-            stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
-            loop = asyncio.get_running_loop()
-            loop.call_later(50, stage.cancel.cancel, "enough")
-            began = loop.time()
-            result = await self._fly(stage)
-            assert result.status is TeamStatus.CANCELLED
-            assert loop.time() - began <= 55
+            assert result.status is TeamStatus.TIMEOUT
+            assert asyncio.get_running_loop().time() - began <= 105
             _kept(result)
+            assert not stage.asked_of("c")
 
-        self.run(clause())
+    async def test_coord_23_a_cancelled_team_keeps_what_there_is(self) -> None:
+        """COORD-23: a cancelled team ends CANCELLED, at once, with what was delivered and started."""
+        stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
+        loop = asyncio.get_running_loop()
+        loop.call_later(50, stage.cancel.cancel, "enough")
+        began = loop.time()
+        result = await self._fly(stage)
+        assert result.status is TeamStatus.CANCELLED
+        assert loop.time() - began <= 55
+        _kept(result)
 
-    def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
-        """COORD-24: after a cancel no member is asked any more, and before the start none at all."""
+    async def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
+        """COORD-24: after a cancel no more members are asked; after a cancel before the start, none at all."""
+        stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
+        stage.on_event = lambda event: _when_done("a", event, stage)
+        result = await self._fly(stage)
+        assert result.status is TeamStatus.CANCELLED
+        assert stage.assigned() == ["a"], stage.kinds()
+        assert len(stage.asked) == stage.calls == 1
+        early = Stage({"a": ()})
+        early.cancel.cancel("never mind")
+        result = await self._fly(early)
+        assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
 
-        async def clause() -> None:
-            stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
-            stage.on_event = lambda event: _when_done("a", event, stage)
+    async def test_coord_25_a_cancelled_task_lands_first(self) -> None:
+        """COORD-25: when its own task is cancelled it publishes TEAM_CANCELLED, then re-raises the cancellation."""
+        stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
+        team = await stage.opened()
+        task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
+        await asyncio.sleep(30)
+        task.cancel()
+        await asyncio.wait({task}, timeout=30)
+        await team.close()
+        assert task.done(), "it did not stop"
+        assert task.cancelled(), "it must re-raise the cancellation"
+        (end,) = stage.endings()
+        assert isinstance(end, TeamCancelled)
+        assert end.result.outcome("a").output == artifact("a")
+
+    async def test_coord_26_a_step_out_of_time_never_passes(self) -> None:
+        """COORD-26: a step that runs out of time ends on time, and is not COMPLETED at any risk."""
+        for risk in RiskProfile:
+            stage = Stage({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
+            began = asyncio.get_running_loop().time()
             result = await self._fly(stage)
-            assert result.status is TeamStatus.CANCELLED
-            assert stage.assigned() == ["a"], stage.kinds()
-            assert len(stage.asked) == stage.calls == 1
-            early = Stage({"a": ()})
-            early.cancel.cancel("never mind")
-            result = await self._fly(early)
-            assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
-
-        self.run(clause())
-
-    def test_coord_25_a_cancelled_task_lands_first(self) -> None:
-        """COORD-25: when its own task is cancelled it says TEAM_CANCELLED, and then lets the cancellation continue."""
-
-        async def clause() -> None:
-            stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
-            team = await stage.opened()
-            task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
-            await asyncio.sleep(30)
-            task.cancel()
-            await asyncio.wait({task}, timeout=30)
-            await team.close()
-            assert task.done(), "it did not stop"
-            assert task.cancelled(), "it must re-raise the cancellation"
-            (end,) = stage.endings()
-            assert isinstance(end, TeamCancelled)
-            assert end.result.outcome("a").output == artifact("a")
-
-        self.run(clause())
-
-    def test_coord_26_a_step_out_of_time_never_passes(self) -> None:
-        """COORD-26: a step that runs out of time is over by then, and is not COMPLETED at any risk."""
-
-        async def clause() -> None:
-            for risk in RiskProfile:
-                stage = Stage({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
-                began = asyncio.get_running_loop().time()
-                result = await self._fly(stage)
-                assert asyncio.get_running_loop().time() - began <= 45
-                assert result.outcome("a").state in (S.FAILED, S.DEGRADED), risk
-                assert risk is RiskProfile.LOW or result.outcome("a").state is S.FAILED
-                assert result.status is not TeamStatus.COMPLETED
-
-        self.run(clause())
+            assert asyncio.get_running_loop().time() - began <= 45
+            assert result.outcome("a").state in (S.FAILED, S.DEGRADED), risk
+            assert risk is RiskProfile.LOW or result.outcome("a").state is S.FAILED
+            assert result.status is not TeamStatus.COMPLETED
 
     # --- money --------------------------------------------------------------------------------------------------
 
-    def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
-        """COORD-27: every model call goes through `team.ask`, and the result's usage and cost are all that was used."""
+    async def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
+        """COORD-27: every model call goes through `team.ask`, and the result's usage and cost cover all of them."""
+        stage = Stage(DIAMOND)
+        result = await self._fly(stage)
+        asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
+        assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
+        spent = sum(asked.result.usage.total for asked in stage.asked if asked.result)
+        assert result.usage.total == spent
+        assert result.cost == sum(asked.result.cost or 0 for asked in stage.asked if asked.result)
 
-        async def clause() -> None:
-            stage = Stage(DIAMOND)
-            result = await self._fly(stage)
-            asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
-            assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
-            spent = sum(asked.result.usage.total for asked in stage.asked if asked.result)
-            assert result.usage.total == spent
-            assert result.cost == sum(asked.result.cost or 0 for asked in stage.asked if asked.result)
-
-        self.run(clause())
-
-    def test_coord_28_budgets_hold(self) -> None:
+    async def test_coord_28_budgets_hold(self) -> None:
         """COORD-28: tokens and money of the whole team stay within the request's limits, and there is a result."""
-
-        async def clause() -> None:
-            names = [f"s{number}" for number in range(6)]
-            for limit in (TeamResourceConstraint(max_total_tokens=1_500), TeamResourceConstraint(max_cost="0.0015")):
-                spender = _Spender()
-                stage = Stage(dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit)
-                result = await self._fly(stage)
-                assert spender.tokens <= 1_500, f"{spender.tokens} tokens were used, 1500 allowed"
-                assert result.usage.total <= 1_500
-                assert result.status in (TeamStatus.FAILED, TeamStatus.DEGRADED)
-
-        self.run(clause())
+        names = [f"s{number}" for number in range(6)]
+        for limit in (TeamResourceConstraint(max_total_tokens=1_500), TeamResourceConstraint(max_cost="0.0015")):
+            spender = _Spender()
+            stage = Stage(dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit)
+            result = await self._fly(stage)
+            assert spender.tokens <= 1_500, f"{spender.tokens} tokens were used, 1500 allowed"
+            assert result.usage.total <= 1_500
+            assert result.status in (TeamStatus.FAILED, TeamStatus.DEGRADED)
 
     # --- people and restarts ------------------------------------------------------------------------------------
 
-    def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
+    async def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
         """COORD-29: a member that pauses makes its step WAITING; others continue; then PAUSED, with what is pending."""
+        stage = _waiting_stage()
+        result = await self._fly(stage)
+        assert result.status is TeamStatus.PAUSED
+        assert result.outcome("a").state is S.WAITING
+        assert [pending.call.name for pending in result.outcome("a").pending] == ["send"]
+        assert result.outcome("b").output == artifact("b")
+        assert not stage.asked_of("c")
 
-        async def clause() -> None:
-            stage = _waiting_stage()
-            result = await self._fly(stage)
-            assert result.status is TeamStatus.PAUSED
-            assert result.outcome("a").state is S.WAITING
-            assert [pending.call.name for pending in result.outcome("a").pending] == ["send"]
-            assert result.outcome("b").output == artifact("b")
-            assert not stage.asked_of("c")
+    async def test_coord_30_a_paused_team_goes_on(self) -> None:
+        """COORD-30: a resume with decisions does only what was not finished, by the member that began it."""
+        stage = _waiting_stage()
+        paused = await self._fly(stage)
+        decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
+        before = stage.models["b"].calls
+        stage.published.clear()
+        result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        assert result.status is TeamStatus.COMPLETED, result.reason
+        assert result.outcome("a").output == "sent"
+        assert stage.models["b"].calls == before, "b was finished"
+        numbers = [event.sequence for event in stage.published]
+        assert numbers == list(range(paused.sequence + 1, paused.sequence + 1 + len(numbers)))
 
-        self.run(clause())
+        stage = _waiting_stage_for_anybody()
+        paused = await self._fly(stage)
+        decided = {pending.call.id: approve() for pending in paused.outcome("send").pending}
+        [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
+        earlier = {name: model.calls for name, model in stage.models.items()}
+        result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        assert result.status is TeamStatus.COMPLETED, result.reason
+        busy = [name for name, model in stage.models.items() if model.calls > earlier[name]]
+        assert busy == [asker], f"the run of {asker} waits, but {busy} continued it"
 
-    def test_coord_30_a_paused_team_goes_on(self) -> None:
-        """COORD-30: resumed with decisions, only what was not finished is done, by the member that began it."""
-
-        async def clause() -> None:
-            stage = _waiting_stage()
-            paused = await self._fly(stage)
-            decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
-            before = stage.models["b"].calls
-            stage.published.clear()
-            result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
-            assert result.status is TeamStatus.COMPLETED, result.reason
-            assert result.outcome("a").output == "sent"
-            assert stage.models["b"].calls == before, "b was finished"
-            numbers = [event.sequence for event in stage.published]
-            assert numbers == list(range(paused.sequence + 1, paused.sequence + 1 + len(numbers)))
-
-        async def whoever_had_begun() -> None:
-            stage = _waiting_stage_for_anybody()
-            paused = await self._fly(stage)
-            decided = {pending.call.id: approve() for pending in paused.outcome("send").pending}
-            [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
-            before = {name: model.calls for name, model in stage.models.items()}
-            result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
-            assert result.status is TeamStatus.COMPLETED, result.reason
-            busy = [name for name, model in stage.models.items() if model.calls > before[name]]
-            assert busy == [asker], f"the run of {asker} waits, and {busy} continued with it"
-
-        self.run(clause())
-        self.run(whoever_had_begun())
-
-    def test_coord_31_finished_steps_are_not_run_again(self) -> None:
+    async def test_coord_31_finished_steps_are_not_run_again(self) -> None:
         """COORD-31: an execution that continues after a crash takes over the plan and every step that had finished."""
-
-        async def clause() -> None:
-            stage = Stage(DIAMOND)
-            done = tuple(
-                StepOutcome(step_id=name, state=S.COMPLETED, output=f"old {artifact(name)}", attempts=1)
-                for name in ("a", "b")
-            )
-            history = History(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
-            result = await stage.fly(self.make_coordinator(), history)
-            assert result.status is TeamStatus.COMPLETED, result.reason
-            assert stage.assigned() == ["c", "d"], stage.kinds()
-            assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
-            outputs = [item.output for item in result.step_outcomes]
-            assert outputs == [f"old {artifact('a')}", f"old {artifact('b')}", artifact("c"), artifact("d")]
-            assert f"old {artifact('b')}" in stage.asked_of("d")[0].prompt
-            assert stage.of(TeamStarted)[0].resumed
-
-        self.run(clause())
+        stage = Stage(DIAMOND)
+        done = tuple(
+            StepOutcome(step_id=name, state=S.COMPLETED, output=f"old {artifact(name)}", attempts=1)
+            for name in ("a", "b")
+        )
+        history = History(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
+        result = await stage.fly(self.make_coordinator(), history)
+        assert result.status is TeamStatus.COMPLETED, result.reason
+        assert stage.assigned() == ["c", "d"], stage.kinds()
+        assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
+        outputs = [item.output for item in result.step_outcomes]
+        assert outputs == [f"old {artifact('a')}", f"old {artifact('b')}", artifact("c"), artifact("d")]
+        assert f"old {artifact('b')}" in stage.asked_of("d")[0].prompt
+        assert stage.of(TeamStarted)[0].resumed
 
     # --- many, and nothing left ---------------------------------------------------------------------------------
 
-    def test_coord_32_it_leaves_the_run_open(self) -> None:
-        """COORD-32: the team run that it was given is still open when it returns: its opener closes it."""
+    async def test_coord_32_it_leaves_the_run_open(self) -> None:
+        """COORD-32: it leaves the team run open that it was given: the opener closes it."""
+        stage = Stage({"a": ()})
+        team = await stage.opened()
+        result = await begun(self.make_coordinator(), stage.request, team)
+        assert result.status is TeamStatus.COMPLETED, result.reason
+        assert not team.closed, "a coordinator does not close the team run it was given"
+        await team.close()
 
-        async def clause() -> None:
-            stage = Stage({"a": ()})
-            team = await stage.opened()
-            result = await begun(self.make_coordinator(), stage.request, team)
-            assert result.status is TeamStatus.COMPLETED, result.reason
-            assert not team.closed, "a coordinator does not close the team run it was given"
-            await team.close()
-
-        self.run(clause())
-
-    def test_coord_33_one_coordinator_serves_many_requests(self) -> None:
+    async def test_coord_33_one_coordinator_serves_many_requests(self) -> None:
         """COORD-33: twenty requests at once on one coordinator do not mix."""
+        coordinator = self.make_coordinator()
+        stages = []
+        for number in range(20):
+            turns = {name: say(f"{artifact(name)} of {number}", delay=0.1 * (number % 3)) for name in DIAMOND}
+            stages.append(Stage(DIAMOND, turns))
+        results = await asyncio.gather(*[stage.fly(coordinator) for stage in stages])
+        for number, (stage, result) in enumerate(zip(stages, results, strict=True)):
+            assert result.request_id == stage.request.id
+            assert result.outcome("d").output == f"{artifact('d')} of {number}"
+            assert f"{artifact('b')} of {number}" in stage.asked_of("d")[0].prompt
+            assert len(stage.endings()) == 1
 
-        async def clause() -> None:
-            coordinator = self.make_coordinator()
-            stages = []
-            for number in range(20):
-                turns = {name: say(f"{artifact(name)} of {number}", delay=0.1 * (number % 3)) for name in DIAMOND}
-                stages.append(Stage(DIAMOND, turns))
-            results = await asyncio.gather(*[stage.fly(coordinator) for stage in stages])
-            for number, (stage, result) in enumerate(zip(stages, results, strict=True)):
-                assert result.request_id == stage.request.id
-                assert result.outcome("d").output == f"{artifact('d')} of {number}"
-                assert f"{artifact('b')} of {number}" in stage.asked_of("d")[0].prompt
-                assert len(stage.endings()) == 1
-
-        self.run(clause())
-
-    def test_coord_34_nothing_is_left_running(self) -> None:
+    async def test_coord_34_nothing_is_left_running(self) -> None:
         """COORD-34: nothing it started is alive when it returns, however it ends."""
-
-        async def clause() -> None:
-            async with no_leftovers():
-                await self._paths()
-
-        self.run(clause())
+        async with no_leftovers():
+            await self._paths()
 
     # --- what must be said once ---------------------------------------------------------------------------------
 
-    def test_coord_35_every_attempt_is_reported(self) -> None:
+    async def test_coord_35_every_attempt_is_reported(self) -> None:
         """COORD-35: one STEP_ATTEMPTED for each attempt that ended, before its STEP_COMPLETED, with its run."""
+        for stage in (Stage(DIAMOND), Stage({"a": ()}, {"a": empty()})):
+            await self._fly(stage)
+            made = [(event.step_id, event.attempt) for event in stage.of(StepAssigned)]
+            told = [(event.step_id, event.attempt) for event in stage.of(StepAttempted)]
+            assert sorted(told) == sorted(made), f"attempts {made}, reported {told}: {stage.kinds()}"
+            runs = {asked.result.run_id for asked in stage.asked if asked.result is not None}
+            assert {event.member_run_id for event in stage.of(StepAttempted)} == runs
+            ended: set[str | None] = set()
+            for event in stage.said:
+                if isinstance(event, StepCompleted):
+                    ended.add(event.step_id)
+                late = isinstance(event, StepAttempted) and event.step_id in ended
+                assert not late, f"{event.step_id} was reported after it had ended: {stage.kinds()}"
 
-        async def clause() -> None:
-            for stage in (Stage(DIAMOND), Stage({"a": ()}, {"a": empty()})):
-                await self._fly(stage)
-                made = [(event.step_id, event.attempt) for event in stage.of(StepAssigned)]
-                told = [(event.step_id, event.attempt) for event in stage.of(StepAttempted)]
-                assert sorted(told) == sorted(made), f"attempts {made}, reported {told}: {stage.kinds()}"
-                runs = {asked.result.run_id for asked in stage.asked if asked.result is not None}
-                assert {event.member_run_id for event in stage.of(StepAttempted)} == runs
-                ended: set[str | None] = set()
-                for event in stage.said:
-                    if isinstance(event, StepCompleted):
-                        ended.add(event.step_id)
-                    late = isinstance(event, StepAttempted) and event.step_id in ended
-                    assert not late, f"{event.step_id} was reported after it had ended: {stage.kinds()}"
-
-        self.run(clause())
-
-    def test_coord_36_the_plan_is_announced_once(self) -> None:
+    async def test_coord_36_the_plan_is_announced_once(self) -> None:
         """COORD-36: an execution that takes over a plan does not announce it again, after a crash or a pause."""
+        stage = Stage(DIAMOND)
+        done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
+        history = History(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
+        await stage.fly(self.make_coordinator(), history)
+        assert not stage.of(PlanReady), stage.kinds()
 
-        async def after_a_crash() -> None:
-            stage = Stage(DIAMOND)
-            done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
-            history = History(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
-            await stage.fly(self.make_coordinator(), history)
-            assert not stage.of(PlanReady), stage.kinds()
-
-        async def after_a_pause() -> None:
-            stage = _waiting_stage()
-            paused = await self._fly(stage)
-            if paused.status is not TeamStatus.PAUSED:
-                return  # which COORD-29 is about
-            decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
-            stage.published.clear()
-            await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
-            assert not [event for event in stage.published if isinstance(event, PlanReady)]
-
-        self.run(after_a_crash())
-        self.run(after_a_pause())
+        stage = _waiting_stage()
+        paused = await self._fly(stage)
+        if paused.status is not TeamStatus.PAUSED:
+            return  # which COORD-29 is about
+        decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
+        stage.published.clear()
+        await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        assert not [event for event in stage.published if isinstance(event, PlanReady)]
 
 
 def _kept(result: TeamResult) -> None:
@@ -368,7 +294,7 @@ def _when_done(step_id: str, event: TeamEvent, stage: Stage) -> None:
 
 
 class _Spender:
-    """Long answers that keep within the output cap (a budget holds for providers that obey), and what they cost."""
+    """Long answers within the output cap (a budget holds only for providers that obey it), and their cost."""
 
     def __init__(self) -> None:
         self.tokens = 0

@@ -15,12 +15,12 @@ ODD = ("", " ", "\0", "\ud800", "\U0001f6eb" * 50, "\u0623\u0644\u0641" * 30, "a
 
 
 class TokenEstimatorContract(Contract):
-    """Derive from this and give `make_estimator` and `samples`: texts, each with the tokens that the model counted."""
+    """Subclass this and provide `make_estimator` and `samples`: texts, each with the tokens that the model counted."""
 
     samples: Sequence[tuple[str, int]]
 
     def make_estimator(self) -> TokenEstimator:
-        """The estimator as its users would make it."""
+        """The estimator as a user would create it."""
         raise NotImplementedError(missing(self, "make_estimator"))
 
     def test_est_1_it_counts_any_text(self) -> None:
@@ -39,7 +39,7 @@ class TokenEstimatorContract(Contract):
             assert estimator.estimate(text) >= counted, f"{text[:60]!r}: {estimator.estimate(text)} of {counted}"
 
     def test_est_3_not_absurdly_many(self) -> None:
-        """EST-3: it does not count so much too many that budgets cannot be used: within ten times, plus ten."""
+        """EST-3: it does not overcount so much that budgets become useless: within ten times, plus ten."""
         estimator = self.make_estimator()
         for text, counted in self.samples:
             assert estimator.estimate(text) <= 10 * counted + 10, (
@@ -47,7 +47,7 @@ class TokenEstimatorContract(Contract):
             )
 
     def test_est_4_it_is_pure(self) -> None:
-        """EST-4: the same text has the same number, whatever was counted before, and by whichever object."""
+        """EST-4: the same text has the same number, whatever was counted before, and by any object."""
         estimator, texts = self.make_estimator(), [text for text, _ in self.samples]
         first = [estimator.estimate(text) for text in texts]
         assert [estimator.estimate(text) for text in reversed(texts)] == first[::-1]
@@ -60,7 +60,7 @@ class TokenEstimatorContract(Contract):
             assert estimator.estimate(text * 50) >= 20 * estimator.estimate(text), f"{text[:60]!r}"
 
     def test_est_6_it_is_fast(self) -> None:
-        """EST-6: a million characters take less than a second of CPU: it is asked about everything that is said."""
+        """EST-6: a million characters take less than a second of CPU: every text of a run is counted."""
         text, estimator = "The figures are 42 and 43. " * 40_000, self.make_estimator()
         began = time.thread_time()
         estimator.estimate(text)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import StoreContract
+from glidepath.conformance.store_contract import append
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
@@ -20,67 +20,42 @@ class StoreWithExcerpts(Excerpts, SessionStore, Protocol):
     """A session store that can read a part of a journal."""
 
 
-Clause = Callable[[StoreWithExcerpts, list[Commit]], Coroutine[Any, Any, None]]
+class ExcerptsContract(StoreContract[StoreWithExcerpts]):
+    """Subclass this and provide `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
 
-
-class ExcerptsContract(Contract):
-    """Derive from this and give `make_store`: an empty store that is a `SessionStore` and has `Excerpts`."""
-
-    def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last this many seconds."""
-        raise NotImplementedError(missing(self, "make_store"))
-
-    def test_excerpt_1_a_journal_is_loaded_from_a_commit_on(self) -> None:
+    async def test_excerpt_1_a_journal_is_loaded_from_a_commit_on(self) -> None:
         """EXCERPT-1: load(since=n) gives the commits from n on, byte for byte, with the same entry."""
-
-        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
+        async with self._stores() as (store, _other):
+            commits = await _filled(store)
             whole, _ = await store.load("s")
             for since in (0, 1, 2, 5):
                 entry, found = await store.load("s", since=since)
                 assert list(found) == commits[max(0, since - 1) :]
                 assert (entry.head, entry.hash, entry.summary) == (whole.head, whole.hash, whole.summary)
 
-        self._run(clause)
-
-    def test_excerpt_2_beyond_the_end_there_is_only_the_entry(self) -> None:
-        """EXCERPT-2: load(since=n) for an n that is not there yet gives the entry and no commit."""
-
-        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
+    async def test_excerpt_2_beyond_the_end_there_is_only_the_entry(self) -> None:
+        """EXCERPT-2: load(since=n) for an n beyond the last commit gives the entry and no commit."""
+        async with self._stores() as (store, _other):
+            commits = await _filled(store)
             for since in (6, 1000, 1 << 62):
                 entry, found = await store.load("s", since=since)
                 assert (list(found), entry.head, entry.summary) == ([], len(commits), {"state": "completed"})
 
-        self._run(clause)
-
-    def test_excerpt_3_single_commits_are_picked(self) -> None:
-        """EXCERPT-3: pick gives the commits with these numbers, in order, and leaves out those that are not there."""
-
-        async def clause(store: StoreWithExcerpts, commits: list[Commit]) -> None:
+    async def test_excerpt_3_single_commits_are_picked(self) -> None:
+        """EXCERPT-3: pick gives the commits with these numbers, in order, and leaves out missing ones."""
+        async with self._stores() as (store, _other):
+            commits = await _filled(store)
             assert list(await store.pick("s", [1, 3, 5])) == [commits[0], commits[2], commits[4]]
             assert list(await store.pick("s", [2, 9])) == [commits[1]]
             assert list(await store.pick("s", [])) == []
 
-        self._run(clause)
-
-    def test_excerpt_4_a_part_of_nothing_is_missing(self) -> None:
-        """EXCERPT-4: load(since=n) of a session that is not there raises kind missing."""
-
-        async def clause(store: StoreWithExcerpts, _commits: list[Commit]) -> None:
+    async def test_excerpt_4_a_part_of_nothing_is_missing(self) -> None:
+        """EXCERPT-4: load(since=n) of a missing session raises kind missing."""
+        async with self._stores() as (store, _other):
+            await _filled(store)
             with pytest.raises(StoreError) as caught:
                 await store.load("nobody", since=3)
             assert caught.value.kind == "missing"
-
-        self._run(clause)
-
-    def _run(self, clause: Clause) -> None:
-        async def whole() -> None:
-            store = self.make_store(lease=10.0)
-            try:
-                await clause(store, await _filled(store))
-            finally:
-                await store.close()
-
-        self.run(whole())
 
 
 async def _filled(store: StoreWithExcerpts) -> list[Commit]:
@@ -91,9 +66,7 @@ async def _filled(store: StoreWithExcerpts) -> list[Commit]:
         made, before = [], b""
         for number in range(1, 6):
             commit = link(before, number, number, 1.5, [("note", {"of": name, "number": number})])
-            later: Awaitable[None] | None = store.append(lease, commit, summary={"state": "completed"})
-            if later is not None:
-                await later
+            await append(store, lease, commit, summary={"state": "completed"})
             made.append(commit)
             before = commit.hash
         await store.release(lease)

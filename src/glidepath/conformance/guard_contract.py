@@ -24,9 +24,9 @@ class _Traits(Value, frozen=True):
 
 
 class CallGuardContract(Contract):
-    """Derive from this and give `make_guard(state)` and `provoking(number)`.
+    """Subclass this and provide `make_guard(state)` and `provoking(number)`.
 
-    `provoking` is the batch, with its results, that the guard is against, for the n-th time in a row; the default is
+    `provoking` is the batch, with its results, that the guard should stop, for the n-th time in a row; the default is
     the same call with the same failure.
     """
 
@@ -35,11 +35,11 @@ class CallGuardContract(Contract):
         raise NotImplementedError(missing(self, "make_guard"))
 
     def provoking(self, number: int) -> Batch:
-        """What the guard is against, again."""
+        """The behavior that the guard should stop, once more."""
         return batch("lookup", {"query": "the same"}, f"c{number}", "it failed", is_error=True)
 
     def test_guard_1_it_says_who_it_is(self) -> None:
-        """GUARD-1: `name` is a text that is not empty; `before` and `after` are functions or None, not both None."""
+        """GUARD-1: `name` is a non-empty text; `before` and `after` are functions or None, not both None."""
         guard = self.make_guard({})
         assert isinstance(guard.name, str)
         assert guard.name
@@ -48,7 +48,7 @@ class CallGuardContract(Contract):
         assert all(hook is None or callable(hook) for hook in hooks)
 
     def test_guard_2_progress_is_left_alone(self) -> None:
-        """GUARD-2: steps that are new and answer something new are none of its business, however many."""
+        """GUARD-2: it leaves progress alone: new steps with new results, however many."""
         guard = self.make_guard({})
         for number in range(LONG):
             step, results = batch(f"tool{number % 3}", {"page": number}, f"c{number}", f"page {number}")
@@ -88,7 +88,7 @@ class CallGuardContract(Contract):
             assert [verdict.action for verdict in (*first, *second)] == whole, f"cut after {cut} steps"
 
     def test_guard_7_runs_do_not_mix(self) -> None:
-        """GUARD-7: two guards with a state each do not know of each other."""
+        """GUARD-7: two guards with separate states do not affect each other."""
         alone = [verdict.action for verdict in self._provoked({})]
         self._provoked({})
         fresh = self.make_guard({})
@@ -97,7 +97,7 @@ class CallGuardContract(Contract):
         assert [verdict.action for verdict in self._provoked({})] == alone
 
     def test_guard_8_any_state_will_do(self) -> None:
-        """GUARD-8: a state of another version, or a damaged one, is filled up and not a reason to crash."""
+        """GUARD-8: a state from another version, or a damaged one, is repaired and does not crash the guard."""
         known: dict[str, Any] = {}
         self._provoked(known, range(3))
         for state in _odd_states(known):
@@ -106,7 +106,7 @@ class CallGuardContract(Contract):
     def _provoked(
         self, state: dict[str, Any], numbers: range = range(LONG), withdrawn: frozenset[str] = frozenset()
     ) -> list[GuardVerdict]:
-        """What it says while it is provoked, until it lands the run; tools it takes away are taken away."""
+        """Its verdicts while it is provoked, until it lands the run; tools that it withdraws are gone."""
         guard, said = self.make_guard(state), list[GuardVerdict]()
         for number in numbers:
             step, results = self.provoking(number)
@@ -149,7 +149,7 @@ def _after(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...])
 
 
 class StopGuardContract(Contract):
-    """Derive from this and give `make_guard(state)` and `bad_end`: an end that the guard is against."""
+    """Subclass this and provide `make_guard(state)` and `bad_end`: an end that the guard should not accept."""
 
     bad_end: Stop
 
@@ -158,34 +158,34 @@ class StopGuardContract(Contract):
         raise NotImplementedError(missing(self, "make_guard"))
 
     def test_stop_1_it_says_who_it_is(self) -> None:
-        """STOP-1: `name` is a text that is not empty."""
+        """STOP-1: `name` is a non-empty text."""
         name = self.make_guard({}).name
         assert isinstance(name, str)
         assert name
 
     def test_stop_2_a_good_end_stands(self) -> None:
-        """STOP-2: a whole answer with a text stands, also after bad ends."""
+        """STOP-2: a complete answer with text is accepted, even after bad ends."""
         guard = self.make_guard({})
         assert guard.recover(GOOD_END) is None
         guard.recover(self.bad_end)
         assert guard.recover(GOOD_END) is None
 
     def test_stop_3_a_bad_end_gets_a_chance(self) -> None:
-        """STOP-3: the end it is against is answered with a `Recovery`: a reason, and words or a failure."""
+        """STOP-3: it answers the bad end it is made for with a `Recovery`: a reason, and a message or a failure."""
         found: Any = self.make_guard({}).recover(self.bad_end)
         assert isinstance(found, Recovery), f"it answered {found!r:.100}"
         assert found.reason.strip()
         assert found.message.strip() or found.fail
 
     def test_stop_4_chances_run_out(self) -> None:
-        """STOP-4: bad ends in a row use its chances up: then it is silent, or fails the run, and stays so."""
+        """STOP-4: repeated bad ends use up its chances: from then on it is silent, or fails the run."""
         answers = list(_ends(self.make_guard({}), self.bad_end))
         chances = [number for number, answer in enumerate(answers) if answer == "again"]
         assert chances == list(range(len(chances))), answers
         assert len(chances) < LONG, "it never gives up"
 
     def test_stop_5_progress_gives_new_chances(self) -> None:
-        """STOP-5: `reset` forgets what was counted: there are as many chances as at first."""
+        """STOP-5: `reset` forgets what was counted: there are as many chances as at the start."""
         guard = self.make_guard({})
         first = list(_ends(guard, self.bad_end))
         guard.reset()
@@ -201,14 +201,14 @@ class StopGuardContract(Contract):
         assert [*first, *list(_ends(restored, self.bad_end))][:LONG] == whole
 
     def test_stop_7_runs_do_not_mix(self) -> None:
-        """STOP-7: two guards with a state each do not know of each other."""
+        """STOP-7: two guards with separate states do not affect each other."""
         mine = self.make_guard({})
         mine.reset()
         other = self.make_guard({})
         assert list(_ends(mine, self.bad_end)) == list(_ends(other, self.bad_end))
 
     def test_stop_8_any_state_will_do(self) -> None:
-        """STOP-8: a state of another version, or a damaged one, is filled up and not a reason to crash."""
+        """STOP-8: a state from another version, or a damaged one, is repaired and does not crash the guard."""
         known: dict[str, Any] = {}
         self.make_guard(known).recover(self.bad_end)
         for state in _odd_states(known):

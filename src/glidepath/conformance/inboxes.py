@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Inbox, Note, SessionStore
@@ -20,24 +20,12 @@ class StoreWithInbox(SessionStore, Inbox, Protocol):
     """A session store with an inbox."""
 
 
-Clause = Callable[[StoreWithInbox, StoreWithInbox], Coroutine[Any, Any, None]]
+class InboxContract(StoreContract[StoreWithInbox]):
+    """Subclass this and provide `make_store`: an empty store with an inbox. `again(store)` is another on its data."""
 
-
-class InboxContract(Contract):
-    """Derive from this and give `make_store`: an empty store with an inbox. `again(store)` is another on its data."""
-
-    def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store."""
-        raise NotImplementedError(missing(self, "make_store"))
-
-    def again(self, store: object) -> Any:
-        """Another store on the same data; the same object where nothing is shared outside it."""
-        return store
-
-    def test_inbox_1_notes_come_back_in_order(self) -> None:
+    async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
-
-        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
+        async with self._stores() as (store, other):
             assert isinstance(store, Inbox)
             await _session(store, "s")
             bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
@@ -51,12 +39,9 @@ class InboxContract(Contract):
             assert [note.number for note in await store.notes("s", 2)] == [3]
             assert list(await store.notes("s", 3)) == []
 
-        self._run(clause)
-
-    def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
-        """INBOX-2: a note that is posted again is not written again, and the answer is its number."""
-
-        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
+    async def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
+        """INBOX-2: a note that is posted again is not written again, and post returns its number."""
+        async with self._stores() as (store, other):
             await _session(store, "s")
             assert [await store.post("s", _note("a")), await store.post("s", _note("b"))] == [1, 2]
             assert await other.post("s", _note("a")) == 1
@@ -64,12 +49,9 @@ class InboxContract(Contract):
             assert again == [3] * 8
             assert [note.id for note in await store.notes("s")] == ["a", "b", "c"]
 
-        self._run(clause)
-
-    def test_inbox_3_what_is_missing_is_said(self) -> None:
-        """INBOX-3: post and notes raise kind missing for a session that is not there, and make none."""
-
-        async def clause(store: StoreWithInbox, _other: StoreWithInbox) -> None:
+    async def test_inbox_3_what_is_missing_is_said(self) -> None:
+        """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
+        async with self._stores() as (store, _other):
             await _session(store, "other")
             acts: tuple[Callable[[], Any], ...] = (lambda: store.post("s", _note("a")), lambda: store.notes("s"))
             for act in acts:
@@ -78,12 +60,9 @@ class InboxContract(Contract):
                 assert caught.value.kind == "missing"
             assert [entry.session_id for entry in await store.entries()] == ["other"]
 
-        self._run(clause)
-
-    def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
-        """INBOX-4: a claim and every beat say the number of the last note; without notes a beat is silent."""
-
-        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
+    async def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
+        """INBOX-4: a claim and every beat report the number of the last note; without notes a beat is silent."""
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             assert lease.mail == 0
             assert list(await store.beat([lease], renew=False)) == []
@@ -97,12 +76,9 @@ class InboxContract(Contract):
             assert lease.mail == 2
             await store.release(lease)
 
-        self._run(clause)
-
-    def test_inbox_5_notes_go_with_their_session(self) -> None:
-        """INBOX-5: a session that is removed and made again has an empty inbox."""
-
-        async def clause(store: StoreWithInbox, _other: StoreWithInbox) -> None:
+    async def test_inbox_5_notes_go_with_their_session(self) -> None:
+        """INBOX-5: a session that is removed and created again has an empty inbox."""
+        async with self._stores() as (store, _other):
             await _session(store, "s")
             await store.post("s", _note("a"))
             await store.remove("s")
@@ -110,12 +86,9 @@ class InboxContract(Contract):
             assert list(await store.notes("s")) == []
             assert await store.post("s", _note("a")) == 1
 
-        self._run(clause)
-
-    def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
+    async def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
         """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
-
-        async def clause(store: StoreWithInbox, other: StoreWithInbox) -> None:
+        async with self._stores() as (store, other):
             await _session(store, "s")
             posts = [(store, other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
             numbers = await asyncio.gather(*posts)
@@ -123,20 +96,6 @@ class InboxContract(Contract):
             found = await store.notes("s")
             assert [note.number for note in found] == list(range(1, 51))
             assert [note.id for note in found] == [f"n{numbers.index(place)}" for place in range(1, 51)]
-
-        self._run(clause)
-
-    def _run(self, clause: Clause) -> None:
-        async def whole() -> None:
-            store = self.make_store()
-            other = self.again(store)
-            try:
-                await clause(store, other)
-            finally:
-                await store.close()
-                await other.close()
-
-        self.run(whole())
 
 
 def _note(id_: str, body: bytes = b"{}") -> Note:

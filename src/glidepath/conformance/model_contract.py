@@ -42,221 +42,164 @@ PATIENCE = 2.0
 
 
 class ModelContract(Contract):
-    """Derive from this and give `playing(scene)`: an async context manager with a model for one of four scenes.
+    """Subclass this and provide `playing(scene)`: an async context manager with a model for one of four scenes.
 
-    - `text`: it answers every request with the same text of several words, and is done.
-    - `tool`: it answers with one call of the tool `lookup`, such as `{"query": "figures"}`.
-    - `failure`: the provider cannot be reached, or answers with an error.
-    - `silence`: it says a little, and then nothing any more.
+    - `text`: it answers every request with the same text of several words, and is done. - `tool`: it answers with one
+    call of the tool `lookup`, such as `{"query": "figures"}`. - `failure`: the provider cannot be reached, or answers
+    with an error. - `silence`: it says a little, and then nothing.
 
-    A model that talks to a provider plays them with your own server, or a transport that answers from memory.
+    For a model that talks to a provider, play them with your own server, or a transport that answers from memory.
     """
 
     def playing(self, scene: str) -> AbstractAsyncContextManager[Model]:
-        """A model in this scene, as often as it is asked."""
+        """A model that plays this scene for every request."""
         raise NotImplementedError(missing(self, "playing"))
 
     def open_requests(self, model: Model) -> int:  # noqa: ARG002 - for those who can tell
-        """How many requests are still open at the provider; override it where you can see that."""
+        """How many requests are still open at the provider; override it if you can tell."""
         return 0
 
-    def test_model_1_it_has_a_name(self) -> None:
-        """MODEL-1: `name` is a text that is not empty and does not change."""
+    async def test_model_1_it_has_a_name(self) -> None:
+        """MODEL-1: `name` is a non-empty text and does not change."""
+        async with self.playing("text") as model:
+            before = model.name
+            assert isinstance(before, str)
+            assert before.strip()
+            await _heard(model)
+            assert model.name == before
 
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                before = model.name
-                assert isinstance(before, str)
-                assert before.strip()
-                await _heard(model)
-                assert model.name == before
-
-        self.run(clause())
-
-    def test_model_2_a_stream_ends_with_its_one_end(self) -> None:
+    async def test_model_2_a_stream_ends_with_its_one_end(self) -> None:
         """MODEL-2: a stream is deltas and, last, exactly one `StreamEnd`."""
+        for scene in ("text", "tool"):
+            async with self.playing(scene) as model:
+                deltas = await _heard(model)
+                strange = [delta for delta in deltas if not isinstance(delta, DELTAS)]
+                assert not strange, f"no deltas: {strange!r:.200}"
+                ends = [number for number, delta in enumerate(deltas) if isinstance(delta, StreamEnd)]
+                assert ends == [len(deltas) - 1], f"{scene}: ends at {ends} of {len(deltas)} deltas"
 
-        async def clause() -> None:
-            for scene in ("text", "tool"):
-                async with self.playing(scene) as model:
-                    deltas = await _heard(model)
-                    strange = [delta for delta in deltas if not isinstance(delta, DELTAS)]
-                    assert not strange, f"no deltas: {strange!r:.200}"
-                    ends = [number for number, delta in enumerate(deltas) if isinstance(delta, StreamEnd)]
-                    assert ends == [len(deltas) - 1], f"{scene}: ends at {ends} of {len(deltas)} deltas"
-
-        self.run(clause())
-
-    def test_model_3_a_text_is_said(self) -> None:
+    async def test_model_3_a_text_is_said(self) -> None:
         """MODEL-3: a text arrives as `TextDelta`, whole, with the stop reason end_turn."""
+        async with self.playing("text") as model:
+            deltas = await _heard(model)
+            assert len(_text(deltas).split()) > 1, f"it said {_text(deltas)!r}"
+            assert not [delta for delta in deltas if isinstance(delta, ToolCallDelta)]
+            assert _reasons(deltas) == ["end_turn"]
 
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                deltas = await _heard(model)
-                assert len(_text(deltas).split()) > 1, f"it said {_text(deltas)!r}"
-                assert not [delta for delta in deltas if isinstance(delta, ToolCallDelta)]
-                assert _reasons(deltas) == ["end_turn"]
-
-        self.run(clause())
-
-    def test_model_4_a_call_joins_from_its_fragments(self) -> None:
+    async def test_model_4_a_call_joins_from_its_fragments(self) -> None:
         """MODEL-4: the fragments of a call join by index: an id, an offered tool, a JSON object; then tool_use."""
+        async with self.playing("tool") as model:
+            deltas = await _heard(model)
+            calls: dict[int, list[str]] = {}
+            for delta in deltas:
+                if isinstance(delta, ToolCallDelta):
+                    parts = calls.setdefault(delta.index, ["", "", ""])
+                    parts[0] = parts[0] or delta.id
+                    parts[1] = parts[1] or delta.name
+                    parts[2] += delta.arguments
+            ((call_id, name, arguments),) = calls.values()
+            assert call_id
+            assert name == "lookup"
+            assert isinstance(json.loads(arguments), dict), f"arguments {arguments!r}"
+            assert _reasons(deltas) == ["tool_use"]
 
-        async def clause() -> None:
-            async with self.playing("tool") as model:
-                deltas = await _heard(model)
-                calls: dict[int, list[str]] = {}
-                for delta in deltas:
-                    if isinstance(delta, ToolCallDelta):
-                        parts = calls.setdefault(delta.index, ["", "", ""])
-                        parts[0] = parts[0] or delta.id
-                        parts[1] = parts[1] or delta.name
-                        parts[2] += delta.arguments
-                ((call_id, name, arguments),) = calls.values()
-                assert call_id
-                assert name == "lookup"
-                assert isinstance(json.loads(arguments), dict), f"arguments {arguments!r}"
-                assert _reasons(deltas) == ["tool_use"]
+    async def test_model_5_usage_is_none_or_can_be_true(self) -> None:
+        """MODEL-5: usage is None, or plausible whole numbers: cached within input, reasoning within output."""
+        for scene in ("text", "tool"):
+            async with self.playing(scene) as model:
+                for end in (delta for delta in await _heard(model) if isinstance(delta, StreamEnd)):
+                    used = end.usage
+                    if used is None:
+                        continue
+                    assert isinstance(used, Usage)
+                    figures = (used.input, used.output, used.cache_read, used.cache_write, used.reasoning)
+                    assert all(type(figure) is int and figure >= 0 for figure in figures), used
+                    assert used.cache_read + used.cache_write <= used.input, used
+                    assert used.reasoning <= used.output, used
 
-        self.run(clause())
+    async def test_model_6_it_fails_with_a_model_error(self) -> None:
+        """MODEL-6: when the provider fails it raises a `ModelError`, nothing else, and sends no `StreamEnd`."""
+        async with self.playing("failure") as model:
+            deltas: list[Any] = []
+            with pytest.raises(ModelError):
+                await _heard(model, into=deltas)
+            assert not [delta for delta in deltas if isinstance(delta, StreamEnd)]
 
-    def test_model_5_usage_is_none_or_can_be_true(self) -> None:
-        """MODEL-5: usage is None, or whole numbers that can be true: cached within input, reasoning within output."""
+    async def test_model_7_calls_do_not_see_each_other(self) -> None:
+        """MODEL-7: a call leaves nothing behind: the next request gets a whole answer, even after one was dropped."""
+        async with self.playing("text") as model:
+            first = _text(await _heard(model))
+            stream = model.stream(_request())
+            await asyncio.wait_for(anext(stream), PATIENCE)
+            await _close(stream)
+            assert _text(await _heard(model)) == first
+            assert _text(await _heard(model)) == first
 
-        async def clause() -> None:
-            for scene in ("text", "tool"):
-                async with self.playing(scene) as model:
-                    for end in (delta for delta in await _heard(model) if isinstance(delta, StreamEnd)):
-                        used = end.usage
-                        if used is None:
-                            continue
-                        assert isinstance(used, Usage)
-                        figures = (used.input, used.output, used.cache_read, used.cache_write, used.reasoning)
-                        assert all(type(figure) is int and figure >= 0 for figure in figures), used
-                        assert used.cache_read + used.cache_write <= used.input, used
-                        assert used.reasoning <= used.output, used
+    async def test_model_8_many_calls_at_once(self) -> None:
+        """MODEL-8: eight calls at once are each answered whole."""
+        async with self.playing("text") as model:
+            alone = _text(await _heard(model))
+            found = await asyncio.gather(*[_heard(model) for _ in range(8)])
+            assert [_text(deltas) for deltas in found] == [alone] * 8
 
-        self.run(clause())
-
-    def test_model_6_it_fails_with_a_model_error(self) -> None:
-        """MODEL-6: when the provider fails it raises a `ModelError`, nothing else, and does not say that it ended."""
-
-        async def clause() -> None:
-            async with self.playing("failure") as model:
-                deltas: list[Any] = []
-                with pytest.raises(ModelError):
-                    await _heard(model, into=deltas)
-                assert not [delta for delta in deltas if isinstance(delta, StreamEnd)]
-
-        self.run(clause())
-
-    def test_model_7_calls_do_not_see_each_other(self) -> None:
-        """MODEL-7: a call leaves nothing behind: a request is answered whole again, also after one was dropped."""
-
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                first = _text(await _heard(model))
+    async def test_model_9_closing_stops_the_request(self) -> None:
+        """MODEL-9: closing the iterator stops the request: at once, even in the middle of a silence."""
+        for scene in ("text", "silence"):
+            async with self.playing(scene) as model:
                 stream = model.stream(_request())
                 await asyncio.wait_for(anext(stream), PATIENCE)
-                await _close(stream)
-                assert _text(await _heard(model)) == first
-                assert _text(await _heard(model)) == first
+                await asyncio.wait_for(_close(stream), PATIENCE)
+                await _until(lambda: not self.open_requests(model))
+                assert not self.open_requests(model), f"{scene}: the provider still works on it"
 
-        self.run(clause())
+    async def test_model_10_a_cancelled_call_stops(self) -> None:
+        """MODEL-10: waiting for it can be cancelled: the cancellation comes through at once, and unchanged."""
+        async with self.playing("silence") as model:
+            task = asyncio.ensure_future(_heard(model, patience=None))
+            await asyncio.sleep(0.3)
+            assert not task.done(), "the scene `silence` must not end"
+            task.cancel()
+            await asyncio.wait({task}, timeout=PATIENCE)
+            assert task.done(), "it does not stop"
+            assert task.cancelled(), "it must not turn a cancellation into something else"
 
-    def test_model_8_many_calls_at_once(self) -> None:
-        """MODEL-8: eight calls at once are each answered whole."""
-
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                alone = _text(await _heard(model))
-                found = await asyncio.gather(*[_heard(model) for _ in range(8)])
-                assert [_text(deltas) for deltas in found] == [alone] * 8
-
-        self.run(clause())
-
-    def test_model_9_closing_stops_the_request(self) -> None:
-        """MODEL-9: closing the iterator stops the request: at once, also in the middle of a silence."""
-
-        async def clause() -> None:
-            for scene in ("text", "silence"):
-                async with self.playing(scene) as model:
-                    stream = model.stream(_request())
-                    await asyncio.wait_for(anext(stream), PATIENCE)
-                    await asyncio.wait_for(_close(stream), PATIENCE)
-                    await _until(lambda: not self.open_requests(model))
-                    assert not self.open_requests(model), f"{scene}: the provider still works on it"
-
-        self.run(clause())
-
-    def test_model_10_a_cancelled_call_stops(self) -> None:
-        """MODEL-10: waiting for it can be cancelled: the cancellation comes through, at once, as what it is."""
-
-        async def clause() -> None:
-            async with self.playing("silence") as model:
-                task = asyncio.ensure_future(_heard(model, patience=None))
-                await asyncio.sleep(0.3)
-                assert not task.done(), "the scene `silence` must not end"
-                task.cancel()
-                await asyncio.wait({task}, timeout=PATIENCE)
-                assert task.done(), "it does not stop"
-                assert task.cancelled(), "it must not turn a cancellation into something else"
-
-        self.run(clause())
-
-    def test_model_11_the_request_stays_as_it_is(self) -> None:
+    async def test_model_11_the_request_stays_as_it_is(self) -> None:
         """MODEL-11: the request and its messages are read, never changed: they are the live transcript."""
+        async with self.playing("text") as model:
+            messages = every_kind()
+            before = list(messages)
+            request = _request(messages)
+            await _heard(model, request)
+            assert messages == before
+            assert all(now is then for now, then in zip(messages, before, strict=True))
 
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                messages = every_kind()
-                before = list(messages)
-                request = _request(messages)
-                await _heard(model, request)
-                assert messages == before
-                assert all(now is then for now, then in zip(messages, before, strict=True))
+    async def test_model_12_every_kind_of_message_is_taken(self) -> None:
+        """MODEL-12: it accepts every kind of message: pictures, calls and results, internal ones, and custom ones."""
+        async with self.playing("text") as model:
+            assert _text(await _heard(model, _request(every_kind())))
 
-        self.run(clause())
-
-    def test_model_12_every_kind_of_message_is_taken(self) -> None:
-        """MODEL-12: it takes every kind of message: pictures, calls and results, internal ones, and custom ones."""
-
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                assert _text(await _heard(model, _request(every_kind())))
-
-        self.run(clause())
-
-    def test_model_13_what_it_says_about_itself_can_be_used(self) -> None:
+    async def test_model_13_what_it_says_about_itself_can_be_used(self) -> None:
         """MODEL-13: `price`, `max_output_tokens`, `context_window` and `count_tokens` are absent, None, or usable."""
+        async with self.playing("text") as model:
+            for name in ("max_output_tokens", "context_window"):
+                figure = getattr(model, name, None)
+                assert figure is None or (type(figure) is int and figure > 0), f"{name} is {figure!r}"
+            price = getattr(model, "price", None)
+            if price is not None:
+                assert len([Decimal(str(part)) for part in price]) == 2
+                assert all(Decimal(str(part)) >= 0 for part in price), price
+            count = getattr(model, "count_tokens", None)
+            if count is not None:
+                counted = count(_request())
+                counted = await counted if asyncio.iscoroutine(counted) else counted
+                assert type(counted) is int
+                assert counted > 0
 
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                for name in ("max_output_tokens", "context_window"):
-                    figure = getattr(model, name, None)
-                    assert figure is None or (type(figure) is int and figure > 0), f"{name} is {figure!r}"
-                price = getattr(model, "price", None)
-                if price is not None:
-                    assert len([Decimal(str(part)) for part in price]) == 2
-                    assert all(Decimal(str(part)) >= 0 for part in price), price
-                count = getattr(model, "count_tokens", None)
-                if count is not None:
-                    counted = count(_request())
-                    counted = await counted if asyncio.iscoroutine(counted) else counted
-                    assert type(counted) is int
-                    assert counted > 0
-
-        self.run(clause())
-
-    def test_model_14_tools_may_be_defined_and_not_callable(self) -> None:
-        """MODEL-14: it answers when tools are defined and none may be called (`tools` is empty), as in a landing."""
-
-        async def clause() -> None:
-            async with self.playing("text") as model:
-                request = replace(_request(), tools=(), defined_tools=(LOOKUP,))
-                assert _text(await _heard(model, request))
-
-        self.run(clause())
+    async def test_model_14_tools_may_be_defined_and_not_callable(self) -> None:
+        """MODEL-14: it answers when tools are defined but none may be called (`tools` is empty), as in a landing."""
+        async with self.playing("text") as model:
+            request = replace(_request(), tools=(), defined_tools=(LOOKUP,))
+            assert _text(await _heard(model, request))
 
 
 def _request(messages: Sequence[Any] | None = None) -> ModelRequest:

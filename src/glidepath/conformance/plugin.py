@@ -1,12 +1,14 @@
-"""What the contracts of all hooks have in common."""
+"""What the contracts of all hooks share."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
+from glidepath._wire import encode
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.contract import Contract, missing
 from glidepath.conformance.transcripts import TASK, torn_calls
@@ -25,28 +27,28 @@ from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 from glidepath.tools import tool
 
-__all__ = ["HookContract", "eventful_run", "view_problems"]
+__all__ = ["HookContract", "eventful_run", "view_problems", "written"]
 
 HOOK_TIMEOUT = 5.0
 _MESSAGES = (AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage)
 
 
 class HookContract(Contract):
-    """A plugin with the hook that the contract is about. It may have others: derive from their contracts, too."""
+    """For a plugin with the hook of the contract. If it has other hooks, subclass their contracts as well."""
 
     hook: ClassVar[str]
 
     def make_plugin(self) -> Plugin:
-        """The plugin as its users would make it."""
+        """The plugin as a user would create it."""
         raise NotImplementedError(missing(self, "make_plugin"))
 
     def test_plugin_1_the_hook_is_found(self) -> None:
-        """PLUGIN-1: a configuration takes the plugin, and lists its name under the hook."""
+        """PLUGIN-1: a configuration accepts the plugin, and lists its name under the hook."""
         names = Agent(model=ScriptedModel(), plugins=[self.make_plugin()], unbounded=True).config.plugin_names()
         assert len(getattr(names, self.hook)) == 1, f"no {self.hook} in {names}"
 
     def test_plugin_2_a_run_gets_a_plugin(self) -> None:
-        """PLUGIN-2: `for_run` gives a plugin with the same hooks, each time; `for_child` gives one, or None."""
+        """PLUGIN-2: `for_run` returns a plugin with the same hooks, each time; `for_child` returns one, or None."""
         plugin = self.make_plugin()
         for given in (plugin.for_run(), plugin.for_run(), plugin.for_child()):
             if given is None:
@@ -55,64 +57,63 @@ class HookContract(Contract):
             assert [name for name in HOOKS if _has(given, name)] == [name for name in HOOKS if _has(plugin, name)]
         assert plugin.for_run() is not None
 
-    def test_plugin_3_a_run_with_it_is_sound(self) -> None:
+    async def test_plugin_3_a_run_with_it_is_sound(self) -> None:
         """PLUGIN-3: a run with it ends, its events are legal, every call has its result, and no hook has failed."""
+        recorder = EventRecorder()
+        result = await eventful_run([self.make_plugin()], recorder)
+        failed = [f"{event.plugin}.{event.hook}: {event.error}" for event in recorder.of(HookFailed)]
+        assert not failed
+        recorder.assert_legal()
+        pending = [waiting.call.id for waiting in result.pending]
+        assert not [error for error in transcript_errors(result.messages) if not any(i in error for i in pending)]
 
-        async def clause() -> None:
-            recorder = EventRecorder()
-            result = await eventful_run([self.make_plugin()], recorder)
-            failed = [f"{event.plugin}.{event.hook}: {event.error}" for event in recorder.of(HookFailed)]
-            assert not failed
-            recorder.assert_legal()
-            pending = [waiting.call.id for waiting in result.pending]
-            assert not [error for error in transcript_errors(result.messages) if not any(i in error for i in pending)]
-
-        self.run(clause())
-
-    def test_plugin_4_runs_do_not_mix(self) -> None:
-        """PLUGIN-4: twenty runs at once on one configuration end as one alone does."""
-
-        async def clause() -> None:
-            alone = await eventful_run([self.make_plugin()])
-            plugin = self.make_plugin()
-            results = await asyncio.gather(*[eventful_run([plugin]) for _ in range(20)])
-            ends = {(result.state, result.outcome, result.text) for result in results}
-            assert ends == {(alone.state, alone.outcome, alone.text)}
-
-        self.run(clause())
+    async def test_plugin_4_runs_do_not_mix(self) -> None:
+        """PLUGIN-4: twenty runs at once on one configuration end as a single one does."""
+        alone = await eventful_run([self.make_plugin()])
+        plugin = self.make_plugin()
+        results = await asyncio.gather(*[eventful_run([plugin]) for _ in range(20)])
+        ends = {(result.state, result.outcome, result.text) for result in results}
+        assert ends == {(alone.state, alone.outcome, alone.text)}
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 
     async def _asked(self, context: object, plugin: Plugin | None = None) -> Any:
-        """What the hook answers, as a run would ask it."""
+        """The hook's answer, asked as a run would ask."""
         answer = getattr(plugin or self.make_plugin().for_run(), self.hook)(context)
         return await asyncio.wait_for(answer, 10 * HOOK_TIMEOUT) if inspect.isawaitable(answer) else answer
 
-    async def _in_time(self, contexts: Sequence[Any]) -> None:
+    def _contexts(self) -> Sequence[Any]:
+        """What the hook is asked about."""
+        raise NotImplementedError
+
+    async def _answers(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Every context with what the hook answers, each from a fresh plugin."""
+        for context in self._contexts():
+            yield context, await self._asked(context)
+
+    async def _in_time(self) -> None:
         loop = asyncio.get_running_loop()
-        for context in contexts:
+        for context in self._contexts():
             began = loop.time()
             await self._asked(context)
             assert loop.time() - began < HOOK_TIMEOUT, f"it took {loop.time() - began:.1f} s"
 
-    async def _no_torn_calls(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            answer = await self._asked(context)
-            if answer is not None:
-                assert not torn_calls(answer)
+    async def _no_torn_calls(self) -> None:
+        async for _, answer in self._answers():
+            assert answer is None or not torn_calls(answer)
 
-    async def _task_kept(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            answer = await self._asked(context)
+    async def _task_kept(self) -> None:
+        async for _, answer in self._answers():
             if answer is not None:
                 said = [message.text for message in answer if isinstance(message, UserMessage)]
                 assert any(TASK in text for text in said), "the task is missing"
 
-    async def _transcript_kept(self, contexts: Sequence[Any]) -> None:
-        for context in contexts:
-            before = list(context.messages)
+    async def _unchanged(self, *parts: str) -> None:
+        """The hook changes none of these parts of its context."""
+        for context in self._contexts():
+            before = [written(attrgetter(part)(context)) for part in parts]
             await self._asked(context)
-            assert list(context.messages) == before
+            assert [written(attrgetter(part)(context)) for part in parts] == before
 
 
 async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None = None) -> RunResult:
@@ -136,6 +137,11 @@ async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None
     return await agent.run(TASK)
 
 
+def written(value: object) -> bytes:
+    """A value as it would be kept, to compare."""
+    return encode(list(value) if isinstance(value, list | tuple) else value)
+
+
 def view_problems(answer: object) -> str:
     """What is wrong with a view; empty when it can be used."""
     if answer is None:
@@ -153,7 +159,7 @@ def _has(plugin: Plugin, hook: str) -> bool:
 
 
 def as_messages(answer: object) -> list[Message | str]:
-    """What a steering or follow-up hook gave, as a list."""
+    """What a steering or follow-up hook returned, as a list."""
     if answer is None:
         return []
     return [answer] if isinstance(answer, str | UserMessage | CustomMessage) else list(answer)  # type: ignore[call-overload]

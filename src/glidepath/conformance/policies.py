@@ -16,16 +16,16 @@ KNOWN = frozenset({"search", "finish"})
 
 
 class ProtocolPolicyContract(Contract):
-    """Derive from this and give `make_policy`; `aliases` maps names it repairs to the tools that are meant."""
+    """Subclass this and provide `make_policy`; `aliases` maps the names that it repairs to the right tools."""
 
     aliases: Mapping[str, str] = {}
 
     def make_policy(self) -> ProtocolPolicy:
-        """The policy as its users would make it."""
+        """The policy as a user would create it."""
         raise NotImplementedError(missing(self, "make_policy"))
 
     def test_policy_1_terminal_tools_are_names(self) -> None:
-        """POLICY-1: `terminal_tool_names` is a frozenset of names, the same at each look."""
+        """POLICY-1: `terminal_tool_names` is a frozenset of names, and always the same."""
         policy = self.make_policy()
         names = policy.terminal_tool_names
         assert isinstance(names, frozenset)
@@ -33,7 +33,7 @@ class ProtocolPolicyContract(Contract):
         assert policy.terminal_tool_names == names
 
     def test_policy_2_the_prompt_names_the_tool(self) -> None:
-        """POLICY-2: the prompt after plain text is a text that names the tool, whatever the model had said."""
+        """POLICY-2: the prompt after plain text is a text that names the tool, whatever the model said."""
         policy = self.make_policy()
         for text in TEXTS:
             prompt = policy.plain_text_recovery_prompt(text, "finish")
@@ -41,7 +41,7 @@ class ProtocolPolicyContract(Contract):
             assert "finish" in prompt
 
     def test_policy_3_calls_are_repaired_one_for_one(self) -> None:
-        """POLICY-3: repaired calls are as many, in the same order, with the same ids and arguments."""
+        """POLICY-3: there are as many repaired calls, in the same order, with the same ids and arguments."""
         policy = self.make_policy()
         for given in _batches(self.aliases):
             tools = KNOWN | set(self.aliases.values())
@@ -57,14 +57,14 @@ class ProtocolPolicyContract(Contract):
             assert call.name == name
 
     def test_policy_5_aliases_become_the_tools_that_are_meant(self) -> None:
-        """POLICY-5: an alias becomes the tool that is meant."""
+        """POLICY-5: an alias becomes the tool it stands for."""
         policy, names = self.make_policy(), KNOWN | set(self.aliases.values())
         for alias, meant in self.aliases.items():
             (call,) = policy.normalize_tool_calls([ToolCall("c", alias, {})], names)
             assert call.name == meant
 
     def test_policy_6_nothing_is_made_up(self) -> None:
-        """POLICY-6: a name is only ever replaced by that of a tool that is there now."""
+        """POLICY-6: a name is only ever replaced by the name of a tool that is available now."""
         policy = self.make_policy()
         for names in (KNOWN, frozenset[str]()):
             for given in _batches(self.aliases):
@@ -72,7 +72,7 @@ class ProtocolPolicyContract(Contract):
                     assert after.name == before.name or after.name in names, f"{before.name} became {after.name}"
 
     def test_policy_7_what_it_is_given_stays_as_it_is(self) -> None:
-        """POLICY-7: the calls it is given are not changed, nor the list they are in."""
+        """POLICY-7: it changes neither the calls it is given nor the list they are in."""
         policy = self.make_policy()
         for given in _batches(self.aliases):
             before = _wire.encode(given)
@@ -80,7 +80,7 @@ class ProtocolPolicyContract(Contract):
             assert _wire.encode(given) == before
 
     def test_policy_8_a_hidden_tool_has_an_explanation_or_none(self) -> None:
-        """POLICY-8: the error about a hidden tool is None or a text that is not empty, also when no tool is left."""
+        """POLICY-8: the error about a hidden tool is None or a non-empty text, even when no tool is left."""
         policy = self.make_policy()
         for available in ([], ["finish"], [f"tool_{number}" for number in range(300)]):
             said = policy.hidden_tool_error("search", available)

@@ -64,10 +64,10 @@ GOOD = call("send_message", to=FRIEND, body="There is one mail.")
 
 
 class ProvenanceContract(BeforeToolCallContract):
-    """Derive from this and give `make_plugin`, with a policy that asks or blocks.
+    """Subclass this and provide `make_plugin`, with a policy that asks or blocks.
 
-    What is asked here is the least: no untrusted content drives a consequential call unseen, and nothing washes it.
-    How much honest work a plugin lets through beyond that is its own affair.
+    This is the minimum: no untrusted content drives a consequential call unseen, and nothing makes it look trusted. How
+    much honest work a plugin lets through beyond that is up to the plugin.
     """
 
     def test_provenance_1_nothing_is_held_before_untrusted_text_was_read(self) -> None:
@@ -75,11 +75,11 @@ class ProvenanceContract(BeforeToolCallContract):
         assert self._ran(TASK, BAD, call("forward", to=STRANGER)) == ["send_message", "forward"]
 
     def test_provenance_2_an_address_from_untrusted_text_is_held(self) -> None:
-        """PROVENANCE-2: a consequential call to an address that only untrusted text holds does not run unseen."""
+        """PROVENANCE-2: a consequential call to an address found only in untrusted text does not run unseen."""
         assert self._ran(TASK, READ, BAD) == ["read_inbox"]
 
     def test_provenance_3_an_address_that_stands_nowhere_is_held(self) -> None:
-        """PROVENANCE-3: nor does one whose address the untrusted text holds in another form."""
+        """PROVENANCE-3: nor does one whose address is in the untrusted text in another form."""
         assert self._ran(TASK, call("read_inbox", encoded=True), BAD) == ["read_inbox"]
 
     def test_provenance_4_what_the_user_asked_for_runs(self) -> None:
@@ -91,23 +91,19 @@ class ProvenanceContract(BeforeToolCallContract):
         assert self._ran(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
 
     def test_provenance_6_a_tool_without_marks_is_held_too(self) -> None:
-        """PROVENANCE-6: a tool that has no marks counts as consequential, and one that is `read_only` never is held."""
+        """PROVENANCE-6: an unmarked tool counts as consequential, and a `read_only` one is never held."""
         looked = call("look_up", name=STRANGER)
         assert self._ran(TASK, READ, looked, call("forward", to=STRANGER)) == ["read_inbox", "look_up"]
 
-    def test_provenance_7_whoever_decides_sees_the_origin(self) -> None:
+    async def test_provenance_7_whoever_decides_sees_the_origin(self) -> None:
         """PROVENANCE-7: when a person is asked, the question names the untrusted source; what they approve runs."""
-
-        async def clause() -> None:
-            agent = self._agent(READ, BAD)
-            run = await agent.run(TASK)
-            for waiting in run.pending:
-                assert "read_inbox" in waiting.origins, f"the question names {waiting.origins}"
-            if run.pending:
-                run = await agent.resume(run, decisions={one.call.id: approve() for one in run.pending})
-                assert _done(run.messages) == ["read_inbox", "send_message"], "what was approved did not run"
-
-        self.run(clause())
+        agent = self._agent(READ, BAD)
+        run = await agent.run(TASK)
+        for waiting in run.pending:
+            assert "read_inbox" in waiting.origins, f"the question names {waiting.origins}"
+        if run.pending:
+            run = await agent.resume(run, decisions={one.call.id: approve() for one in run.pending})
+            assert _done(run.messages) == ["read_inbox", "send_message"], "what was approved did not run"
 
     def test_provenance_8_what_a_child_has_read_counts(self) -> None:
         """PROVENANCE-8: what a child has read is untrusted in its parent, whatever the child makes of it."""
@@ -157,17 +153,13 @@ class ProvenanceContract(BeforeToolCallContract):
 
         self.run(clause())
 
-    def test_provenance_12_an_imported_session_is_nobodys_words(self) -> None:
-        """PROVENANCE-12: what is in an imported session, the user's messages included, accounts for no call."""
-
-        async def clause() -> None:
-            store, other = MemoryStore(), MemoryStore()
-            await self._agent(store=store).run(f"Send everything to {STRANGER}.", session="talk")
-            await import_journal(other, await export_journal(store, "talk"))
-            run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
-            assert _done(run.messages) == []
-
-        self.run(clause())
+    async def test_provenance_12_an_imported_session_is_nobodys_words(self) -> None:
+        """PROVENANCE-12: nothing in an imported session, not even the user's messages, justifies a call."""
+        store, other = MemoryStore(), MemoryStore()
+        await self._agent(store=store).run(f"Send everything to {STRANGER}.", session="talk")
+        await import_journal(other, await export_journal(store, "talk"))
+        run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
+        assert _done(run.messages) == []
 
     # --- for the clauses ----------------------------------------------------------------------------------------
 

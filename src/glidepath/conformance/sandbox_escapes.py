@@ -23,7 +23,7 @@ _MARK = "glidepath-left-behind"
 
 @contextmanager
 def _victim() -> Iterator[int]:
-    """A process outside, which must be alive in the end."""
+    """A process outside, which must still be alive at the end."""
     words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(300)"]
     process = subprocess.Popen(words, start_new_session=True)  # noqa: S603 - our own
     try:
@@ -68,9 +68,9 @@ def _listener(family: int, kind: int, address: object) -> Iterator[tuple[socket.
 
 
 class SandboxContract(SandboxFiles):
-    """Derive from this and give `make_sandbox`: more than fifty attempts to get out of it, each of which must fail.
+    """Subclass this and provide `make_sandbox`: more than fifty attempts to get out of it, each of which must fail.
 
-    `lacks` names clauses that a mechanism cannot keep by its nature.
+    `lacks` names clauses that a mechanism cannot keep.
     """
 
     # --- processes outside ------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-30", "os.killpg(int(sys.argv[1]), 9)", scene, pid)
 
     def test_sbx_31_seeing_processes(self) -> None:
-        """SBX-31: what runs outside is not shown."""
+        """SBX-31: processes outside are invisible."""
         with scene_around() as scene, _victim() as pid:
             self.held("SBX-31", "print(open(f'/proc/{sys.argv[1]}/cmdline').read())", scene, pid)
 
@@ -96,7 +96,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-32", "call('ptrace', 16, int(sys.argv[1]), 0, 0)", scene, pid)
 
     def test_sbx_33_tracing_inside(self) -> None:
-        """SBX-33: nor can anything be traced at all: a tracer gets around filters."""
+        """SBX-33: nor can anything else be traced: a tracer gets around filters."""
         with scene_around() as scene:
             self.held("SBX-33", "call('ptrace', 0, 0, 0, 0)", scene)
 
@@ -115,13 +115,13 @@ class SandboxContract(SandboxFiles):
     # --- rights -----------------------------------------------------------------------------------------------
 
     def test_sbx_36_no_new_rights(self) -> None:
-        """SBX-36: programs that give rights away (setuid) give none here."""
+        """SBX-36: programs that grant rights (setuid) grant none here."""
         with scene_around() as scene:
             done = self.ran("import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))", scene)
             assert done.stdout == "1\n", done.stdout
 
     def test_sbx_37_no_capabilities(self) -> None:
-        """SBX-37: whatever its user, the program has no capability, and cannot become somebody else."""
+        """SBX-37: no matter who runs it, the program has no capability, and cannot become another user."""
         with scene_around() as scene:
             self.held("SBX-37", "os.setuid(12345); os.setuid(0)", scene)
             self.held("SBX-37", "os.setgroups([0, 1, 2])", scene)
@@ -140,7 +140,7 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-39", "call('pivot_root', b'.', b'.')", scene)
 
     def test_sbx_40_namespaces(self) -> None:
-        """SBX-40: no namespaces can be made, in which the program would be root."""
+        """SBX-40: no namespaces can be created, in which the program would be root."""
         for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000):
             with scene_around() as scene:
                 self.held("SBX-40", "call('unshare', int(sys.argv[1]))", scene, flag)
@@ -167,7 +167,7 @@ class SandboxContract(SandboxFiles):
         ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
     )
     def test_sbx_42_the_kernel(self, name: str, args: str) -> None:
-        """SBX-42: doors of the kernel that no tool needs are shut: bpf, perf, keys, io_uring, modules, clocks."""
+        """SBX-42: kernel interfaces that no tool needs are closed: bpf, perf, keys, io_uring, modules, clocks."""
         with scene_around() as scene:
             self.held("SBX-42", f"call({name!r}, {args})", scene)
 
@@ -199,7 +199,7 @@ class SandboxContract(SandboxFiles):
             assert heard == []
 
     def test_sbx_46_no_datagrams(self) -> None:
-        """SBX-46: no datagram leaves it."""
+        """SBX-46: no datagram gets out."""
         with scene_around() as scene, _listener(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)) as (one, heard):
             code = """
                 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'out', ('127.0.0.1', int(sys.argv[1])))
@@ -215,14 +215,14 @@ class SandboxContract(SandboxFiles):
             self.held("SBX-47", "print(socket.getaddrinfo('secret.example.com', 80))", scene)
 
     def test_sbx_48_raw_sockets(self) -> None:
-        """SBX-48: there are no raw sockets and none of packets, with the network open, too."""
+        """SBX-48: there are no raw or packet sockets, even with the network open."""
         for network in ("none", "all"):
             with scene_around() as scene:
                 self.held("SBX-48", "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)", scene, network=network)
                 self.held("SBX-48", "socket.socket(17, socket.SOCK_RAW, 3)", scene, network=network)
 
     def test_sbx_49_sockets_in_files(self) -> None:
-        """SBX-49: sockets of services cannot be used, in a folder that may be written, too."""
+        """SBX-49: sockets of services cannot be used, even in a writable folder."""
         for network in ("none", "all"):
             with scene_around() as scene:
                 address = str(scene.inside / "service")
@@ -241,7 +241,7 @@ class SandboxContract(SandboxFiles):
                 assert heard == []
 
     def test_sbx_51_other_families(self) -> None:
-        """SBX-51: other families of sockets are shut: virtual machines, Bluetooth, the kernel's ciphers."""
+        """SBX-51: other socket families are closed: virtual machines, Bluetooth, the kernel's ciphers."""
         code = """
             for family in (40, 31, 38, 15, 29, 43, 44):
                 try:
@@ -289,7 +289,7 @@ class SandboxContract(SandboxFiles):
     # --- what it may use --------------------------------------------------------------------------------------
 
     def test_sbx_54_fork_bombs(self) -> None:
-        """SBX-54: a program that starts processes without end is stopped, and all of them with it."""
+        """SBX-54: a program that starts processes endlessly is stopped, and all of them with it."""
         code = f"""
             import os, time
             for number in range(400):
@@ -307,7 +307,7 @@ class SandboxContract(SandboxFiles):
             assert time.monotonic() - began < 30
 
     def test_sbx_55_memory(self) -> None:
-        """SBX-55: a program that takes too much memory is refused it, or stopped."""
+        """SBX-55: a program that asks for too much memory does not get it, or is stopped."""
         with scene_around() as scene:
             code = "x = bytearray(b'x') * (600 << 20); print('TAKEN', len(x))"
             done = self.ran(code, scene, memory=200 << 20)
@@ -341,7 +341,7 @@ class SandboxContract(SandboxFiles):
             assert (scene.inside / "big").stat().st_size <= 8 << 20
 
     def test_sbx_58_open_files(self) -> None:
-        """SBX-58: open files are bounded."""
+        """SBX-58: the number of open files is limited."""
         with scene_around() as scene:
             self.held("SBX-58", "kept = [open('/dev/null') for _ in range(500)]", scene, files=64)
 
@@ -363,7 +363,7 @@ class SandboxContract(SandboxFiles):
             assert _left() == []
 
     def test_sbx_60_core_dumps(self) -> None:
-        """SBX-60: a crash leaves no copy of its memory."""
+        """SBX-60: a crash leaves no core dump."""
         with scene_around() as scene:
             self.ran("import os; os.abort()", scene)
             assert [name for name in os.listdir(scene.inside) if "core" in name] == []  # noqa: PTH208

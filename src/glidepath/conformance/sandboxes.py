@@ -1,7 +1,7 @@
-"""The contract of a sandbox, first part: what it shows and what can be changed in it. Every clause is an attempt.
+"""The contract of a sandbox, first part: what is visible and what can be changed inside. Every clause is an attempt.
 
-An attempt is a small Python program that runs inside and tries to do what it must not. It is held when the attempt
-fails there, and when nothing outside has changed.
+An attempt is a small Python program that runs inside and tries to do something forbidden. The sandbox holds if the
+attempt fails and nothing outside has changed.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class SandboxFiles(Contract):
     """Files, links, devices and the environment."""
 
     lacks: frozenset[str] = frozenset()
-    """The numbers of clauses that this mechanism cannot keep: they are skipped, and the skip says so."""
+    """The clauses that this mechanism cannot keep: they are skipped with a message."""
 
     def make_sandbox(self, **policy: object) -> Sandbox:
-        """A sandbox with this policy, by the mechanism that is tried; skip where that is missing."""
+        """A sandbox with this policy, by the mechanism under test; skip if that is missing."""
         raise NotImplementedError(missing(self, "make_sandbox"))
 
     # --- how an attempt is made -------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class SandboxFiles(Contract):
         stdin: int | IO[Any] = subprocess.DEVNULL,
         **policy: object,
     ) -> subprocess.CompletedProcess[str]:
-        """Run this code inside; what it printed, and how it ended."""
+        """Run this code inside; returns what it printed and how it ended."""
         policy = {"read": [scene.given], "write": [scene.inside], **policy}
         python = [os.path.realpath(sys.executable), "-I", "-S", "-c", textwrap.dedent(code), *words]
         with self.make_sandbox(**policy).enter(python, cwd=scene.inside) as boxed:
@@ -105,7 +105,7 @@ class SandboxFiles(Contract):
         stdin: int | IO[Any] = subprocess.DEVNULL,
         **policy: object,
     ) -> str:
-        """Make an attempt that must fail inside; what was printed."""
+        """Make an attempt that must fail inside; returns what it printed."""
         if number in self.lacks:
             pytest.skip(f"{number}: this mechanism cannot keep it")
         body = textwrap.indent(textwrap.dedent(code).strip(), "    ")
@@ -126,7 +126,7 @@ class SandboxFiles(Contract):
     # --- what it is for ---------------------------------------------------------------------------------------
 
     def test_sbx_1_it_can_work(self) -> None:
-        """SBX-1: inside, what may be read is read, what may be written is written, and output comes back."""
+        """SBX-1: inside, the program reads what it may read, writes what it may write, and its output comes back."""
         with scene_around() as scene:
             code = "import sys; open('made', 'w').write(open(sys.argv[1]).read().upper()); print('done')"
             done = self.ran(code, scene, words=[str(scene.given / "note")])
@@ -221,14 +221,14 @@ class SandboxFiles(Contract):
             )
 
     def test_sbx_13_file_handles(self) -> None:
-        """SBX-13: files cannot be opened by handle, around all folders."""
+        """SBX-13: files cannot be opened by handle, bypassing all folders."""
         with scene_around() as scene:
             self.held("SBX-13", "call('open_by_handle_at', -100, bytes(128), 0)", scene)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
     def test_sbx_14_writes_nothing_outside(self) -> None:
-        """SBX-14: nothing can be made outside."""
+        """SBX-14: nothing can be created outside."""
         with scene_around() as scene:
             code = "open(sys.argv[1] + '/new', 'w').write('x')"
             self.held("SBX-14", code, scene, scene.outside)
@@ -240,7 +240,7 @@ class SandboxFiles(Contract):
                 self.held("SBX-15", code, scene, scene.outside / "secret")
 
     def test_sbx_16_what_may_be_read(self) -> None:
-        """SBX-16: what may only be read cannot be written, cut off or removed."""
+        """SBX-16: read-only files cannot be written, truncated or removed."""
         for code in ("open(sys.argv[1], 'a').write('x')", "os.truncate(sys.argv[1], 0)", "os.unlink(sys.argv[1])"):
             with scene_around() as scene:
                 self.held("SBX-16", code, scene, scene.given / "note")
@@ -259,14 +259,14 @@ class SandboxFiles(Contract):
             assert scene.inside.is_dir()
 
     def test_sbx_19_rights_of_files(self) -> None:
-        """SBX-19: the rights and owners of files that may only be read cannot be changed."""
+        """SBX-19: the permissions and owners of read-only files cannot be changed."""
         with scene_around() as scene:
             before = (scene.given / "note").stat().st_mode
             self.held("SBX-19", "os.chmod(sys.argv[1], 0o777)", scene, scene.given / "note")
             assert (scene.given / "note").stat().st_mode == before
 
     def test_sbx_20_the_system(self) -> None:
-        """SBX-20: nothing of the system can be changed."""
+        """SBX-20: nothing in the system can be changed."""
         for place in ("/usr", "/etc", "/usr/local/bin", "/var", "/opt", "/"):
             with scene_around() as scene:
                 self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", scene, place)
@@ -325,13 +325,13 @@ class SandboxFiles(Contract):
             self.held("SBX-22", code, scene, *names)
 
     def test_sbx_23_device_nodes(self) -> None:
-        """SBX-23: device nodes cannot be made."""
+        """SBX-23: device nodes cannot be created."""
         code = "import stat; os.mknod('disk', 0o600 | stat.S_IFBLK, os.makedev(8, 0)); os.open('disk', os.O_RDONLY)"
         with scene_around() as scene:
             self.held("SBX-23", code, scene)
 
     def test_sbx_24_kernel_settings(self) -> None:
-        """SBX-24: settings of the kernel cannot be written, its handler of crashed programs above all."""
+        """SBX-24: kernel settings cannot be written, least of all its crash handler."""
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger"):
             with scene_around() as scene:
                 self.held("SBX-24", "open(sys.argv[1], 'w').write('|/bin/true')", scene, path)
@@ -353,7 +353,7 @@ class SandboxFiles(Contract):
     # --- what comes along -------------------------------------------------------------------------------------
 
     def test_sbx_26_the_environment(self) -> None:
-        """SBX-26: variables of the caller are not there, keys above all; one that was named is."""
+        """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
             with scene_around() as scene:
@@ -385,7 +385,7 @@ class SandboxFiles(Contract):
             other.wait()
 
     def test_sbx_28_descriptors(self) -> None:
-        """SBX-28: descriptors that the caller left open are not there."""
+        """SBX-28: descriptors that the caller left open are closed inside."""
         with scene_around() as scene, (scene.outside / "secret").open() as file:
             os.set_inheritable(file.fileno(), True)
             code = """

@@ -5,7 +5,7 @@
     def test_my_agent_lands(simulator):
         simulator(my_agent, seeds=3)
 
-The same without the fixture: `assert_contained(my_agent)`.
+Without the fixture: `assert_contained(my_agent)`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def assert_contained(
     real_time: bool = False,
     accept: Collection[str] = (),
 ) -> Report:
-    """Run a configuration against every specimen; raise AssertionError with the holes and how to close them.
+    """Run a configuration against every specimen; raises AssertionError with the holes and how to close them.
 
     `only` takes names or families of specimens. `real_time` adds those that need real seconds. `accept` names findings
-    that you have looked at and live with; one that does not occur is an error, so that the list stays short.
+    that you have reviewed and accept; one that does not occur is an error, so that the list stays short.
     """
     if isinstance(accept, str) or not all(isinstance(code, str) for code in accept):
         raise ConfigurationError(

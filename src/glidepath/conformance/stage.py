@@ -1,4 +1,4 @@
-"""The stage on which a coordinator is watched: members with a script, and a record of all it says and asks."""
+"""The stage on which a coordinator is observed: scripted members, and a record of its events and requests."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ GRACE = 30.0  # seconds a coordinator may take past the team's time before it co
 
 
 def artifact(step_id: str) -> str:
-    """What the member of a step delivers unless the scene says otherwise."""
+    """What the member of a step delivers by default."""
     return f"artifact <{step_id}>"
 
 
 class Asked(Record):
-    """One run of a member: who, what was said, when it began and ended, and how."""
+    """One run of a member: its agent, prompt, times and result."""
 
     agent: Agent
     prompt: str
@@ -46,9 +46,9 @@ class Asked(Record):
 class Stage:
     """One request with a plan, one member for each step, and one execution under observation.
 
-    `graph` names the steps and what each depends on. Every step is pinned to the member of its own name, so that it is
-    known who works on what, whatever the coordinator writes into its prompts. `turns` says how a member's model
-    answers, as for `ScriptedModel.forever`. `config` goes to `TeamConfig`.
+    `graph` names the steps and what each depends on. Every step is pinned to the member with its name, so that the
+    stage knows who works on what, whatever the prompts say. `turns` scripts the members' models, as for
+    `ScriptedModel.forever`. `config` goes to `TeamConfig`.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class Stage:
             goal="Write the report.", plan=plan, plan_only=plan_only, config=TeamConfig(**config)
         )
         self.published: list[TeamEvent] = []
-        """The events as everybody sees them, with their envelope."""
+        """The events as observers see them, with their envelope."""
         self.said: list[TeamEvent] = []
-        """The events as the coordinator gave them to `team.emit`."""
+        """The events as the coordinator passed them to `team.emit`."""
         self.asked: list[Asked] = []
         """Every call of `team.ask`."""
         self.cancel = CancelToken()
@@ -103,7 +103,7 @@ class Stage:
     # --- flying -------------------------------------------------------------------------------------------------
 
     async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
-        """Let a coordinator execute the request, with nobody around it to contain what it does."""
+        """Let a coordinator execute the request, without the supervision of `Team.run`."""
         team = await self.opened(history)
         try:
             return await self._within_reason(begun(coordinator, self.request, team))
@@ -124,7 +124,7 @@ class Stage:
         return task.result()
 
     async def opened(self, history: History | None = None) -> TeamRun:
-        """The run of this execution, with an ear at `emit` and at `ask`."""
+        """The run of this execution, which records `emit` and `ask`."""
         team = await self.team.open(self.request, cancel=self.cancel, history=history)
         emit, ask = team.emit, team.ask
 
@@ -150,11 +150,11 @@ class Stage:
     # --- what was seen ------------------------------------------------------------------------------------------
 
     def of(self, kind: type[E]) -> list[E]:
-        """What the coordinator said of one kind."""
+        """The emitted events of one kind."""
         return [event for event in self.said if isinstance(event, kind)]
 
     def kinds(self) -> list[str]:
-        """The kinds of what the coordinator said, for people."""
+        """The kinds of all emitted events, for error messages."""
         return [f"{event.kind}({event.step_id})" if event.step_id else event.kind for event in self.said]
 
     def endings(self) -> list[TeamEvent]:
@@ -182,7 +182,7 @@ class Stage:
 
     @property
     def calls(self) -> int:
-        """How often a member's model was called, by whomever."""
+        """How often a member's model was called, by anyone."""
         return sum(model.calls for model in self.models.values())
 
 

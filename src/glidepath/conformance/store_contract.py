@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
-__all__ = ["SessionStoreContract"]
-
-Clause = Callable[[SessionStore, SessionStore], Coroutine[Any, Any, None]]
+__all__ = ["SessionStoreContract", "append"]
 
 
-class SessionStoreContract(Contract):
-    """Derive from this and give `make_store`: an empty store, with the lease time it is asked for.
+class SessionStoreContract(StoreContract[SessionStore]):
+    """Subclass this and provide `make_store`: an empty store, with the lease time it is asked for.
 
-    `again(store)` is another store object on the same data, as a second process would have it.
+    `again(store)` returns another store object on the same data, like the one of a second process.
     """
-
-    def make_store(self, *, lease: float = 10.0) -> SessionStore:
-        """An empty store whose leases last this many seconds."""
-        raise NotImplementedError(missing(self, "make_store"))
-
-    def again(self, store: SessionStore) -> SessionStore:
-        """Another store on the same data; the same object where nothing is shared outside it."""
-        return store
 
     # --- one commit after the other ---------------------------------------------------------------------------
 
-    def test_store_1_what_is_appended_is_loaded(self) -> None:
+    async def test_store_1_what_is_appended_is_loaded(self) -> None:
         """STORE-1: commits come back as they were written, in order, and the entry has the last one's head."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             assert (lease.head, lease.hash) == (0, b"")
             commits = await _write(store, lease, 5)
@@ -48,60 +37,48 @@ class SessionStoreContract(Contract):
             assert (entry.head, entry.hash) == (5, commits[-1].hash)
             assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == len(commits)
 
-        self._run(clause)
-
-    def test_store_2_a_commit_must_follow_the_head(self) -> None:
+    async def test_store_2_a_commit_must_follow_the_head(self) -> None:
         """STORE-2: a commit that is not the next one is refused with kind conflict, and changes nothing."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+        async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
             (first,) = await _write(store, lease, 1)
             for number in (1, 3, 99):
                 with pytest.raises(StoreError) as caught:
-                    await _append(store, lease, Commit(number, b"[]", b"x" * 16))
+                    await append(store, lease, Commit(number, b"[]", b"x" * 16))
                 assert caught.value.kind == "conflict"
             _, found = await store.load("s")
             assert list(found) == [first]
             await store.release(lease)
 
-        self._run(clause)
-
-    def test_store_3_a_summary_is_kept_until_the_next(self) -> None:
+    async def test_store_3_a_summary_is_kept_until_the_next(self) -> None:
         """STORE-3: the entry has the summary of the last commit that brought one."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
-            await _append(store, lease, Commit(1, b"[]", b"a" * 16), summary={"state": "running", "turns": 1})
-            await _append(store, lease, Commit(2, b"[]", b"b" * 16))
+            await append(store, lease, Commit(1, b"[]", b"a" * 16), summary={"state": "running", "turns": 1})
+            await append(store, lease, Commit(2, b"[]", b"b" * 16))
             assert (await store.load("s"))[0].summary == {"state": "running", "turns": 1}
-            await _append(store, lease, Commit(3, b"[]", b"c" * 16), summary={"state": "completed"})
+            await append(store, lease, Commit(3, b"[]", b"c" * 16), summary={"state": "completed"})
             await store.release(lease)
             assert (await other.load("s"))[0].summary == {"state": "completed"}
 
-        self._run(clause)
-
-    def test_store_4_bytes_are_bytes(self) -> None:
+    async def test_store_4_bytes_are_bytes(self) -> None:
         """STORE-4: a body of any size and content comes back byte for byte."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores() as (store, other):
             bodies = [b"", b"\x00\xff\xfe", bytes(range(256)) * 5000, "\u2028\U0001f6eb".encode()]
             lease = await store.claim("s \u00e9'\"%", this_owner())
             for number, body in enumerate(bodies, 1):
-                await _append(store, lease, Commit(number, body, bytes([number]) * 16))
+                await append(store, lease, Commit(number, body, bytes([number]) * 16))
             await store.release(lease)
             _, found = await other.load("s \u00e9'\"%")
             assert len(found) == len(bodies)
             changed = [commit.number for commit, body in zip(found, bodies, strict=True) if commit.body != body]
             assert changed == []  # the bodies themselves are not compared here: a diff of megabytes takes hours
 
-        self._run(clause)
-
     # --- owning -----------------------------------------------------------------------------------------------
 
-    def test_store_5_one_owner_at_a_time(self) -> None:
+    async def test_store_5_one_owner_at_a_time(self) -> None:
         """STORE-5: a second claim is refused with kind busy while the owner lives, and granted after its release."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             with pytest.raises(StoreError) as caught:
                 await other.claim("s", this_owner())
@@ -111,12 +88,9 @@ class SessionStoreContract(Contract):
             assert second.token > lease.token
             await other.release(second)
 
-        self._run(clause)
-
-    def test_store_6_a_silent_owner_is_replaced(self) -> None:
+    async def test_store_6_a_silent_owner_is_replaced(self) -> None:
         """STORE-6: a lease that ran out can be claimed by another; beats and commits renew it."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores(lease=0.8) as (store, other):
             lease = await store.claim("s", this_owner())
             for renew in ("beat", "commit", None):  # each held over by the one before
                 await asyncio.sleep(0.5)
@@ -125,7 +99,7 @@ class SessionStoreContract(Contract):
                 if renew == "beat":
                     await store.beat([lease], renew=True)
                 elif renew == "commit":
-                    await _append(store, lease, Commit(1, b"[]", b"x" * 16))
+                    await append(store, lease, Commit(1, b"[]", b"x" * 16))
             await asyncio.sleep(0.5)
             second = await other.claim("s", this_owner())
             assert second.token > lease.token
@@ -133,33 +107,27 @@ class SessionStoreContract(Contract):
             await other.release(second)
             await store.release(lease)
 
-        self._run(clause, lease=0.8)
-
-    def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
-        """STORE-7: a write with an old token is refused with kind fenced, also when nobody has written since."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
+        """STORE-7: a write with an old token is refused with kind fenced, even if nobody has written since."""
+        async with self._stores(lease=0.1) as (store, other):
             stalled = await store.claim("s", this_owner())
-            await _append(store, stalled, Commit(1, b"[]", b"a" * 16))
+            await append(store, stalled, Commit(1, b"[]", b"a" * 16))
             await asyncio.sleep(0.15)
             owner = await other.claim("s", this_owner())
             with pytest.raises(StoreError) as caught:
-                await _append(store, stalled, Commit(2, b"[]", b"b" * 16))
+                await append(store, stalled, Commit(2, b"[]", b"b" * 16))
             assert caught.value.kind == "fenced"
-            await _append(other, owner, Commit(2, b"[1]", b"c" * 16))
+            await append(other, owner, Commit(2, b"[1]", b"c" * 16))
             await store.release(stalled)  # it has nothing to give back
             with pytest.raises(StoreError):
-                await _append(store, stalled, Commit(3, b"[]", b"d" * 16))
+                await append(store, stalled, Commit(3, b"[]", b"d" * 16))
             _, found = await other.load("s")
             assert [commit.body for commit in found] == [b"[]", b"[1]"]
             await other.release(owner)
 
-        self._run(clause, lease=0.1)
-
-    def test_store_8_a_beat_says_what_was_lost(self) -> None:
-        """STORE-8: a beat reports a lease that another owner has taken, and is silent about one that is held."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_8_a_beat_says_what_was_lost(self) -> None:
+        """STORE-8: a beat reports a lease that another owner has taken, and says nothing about one that is held."""
+        async with self._stores(lease=0.1) as (store, other):
             lost, kept = await store.claim("lost", this_owner()), await store.claim("kept", this_owner())
             await asyncio.sleep(0.15)
             thief = await other.claim("lost", this_owner())
@@ -169,12 +137,9 @@ class SessionStoreContract(Contract):
             await store.release(kept)
             await store.release(lost)
 
-        self._run(clause, lease=0.1)
-
-    def test_store_9_a_dead_owner_of_this_host_is_replaced_at_once(self) -> None:
-        """STORE-9: nobody waits for the lease of a process of this host that does not exist any more."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_9_a_dead_owner_of_this_host_is_replaced_at_once(self) -> None:
+        """STORE-9: the lease of a dead process on this host can be claimed at once."""
+        async with self._stores() as (store, other):
             host, _, _, nonce = this_owner().split("|")
             dead = await store.claim("s", f"{host}|{_DEAD}|1|{nonce}")
             second = await other.claim("s", this_owner())
@@ -182,14 +147,11 @@ class SessionStoreContract(Contract):
             await other.release(second)
             await store.release(dead)
 
-        self._run(clause)
-
     # --- asking to stop ---------------------------------------------------------------------------------------
 
-    def test_store_10_a_flag_reaches_the_owner(self) -> None:
-        """STORE-10: what is flagged anywhere is reported by the owner's next beat, until it is taken back."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_10_a_flag_reaches_the_owner(self) -> None:
+        """STORE-10: a stop requested from anywhere is reported by the owner's beats, until it is withdrawn."""
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             assert list(await store.beat([lease], renew=False)) == []
             await other.flag("s", "enough")
@@ -199,12 +161,9 @@ class SessionStoreContract(Contract):
             assert list(await store.beat([lease], renew=True)) == []
             await store.release(lease)
 
-        self._run(clause)
-
-    def test_store_11_a_stop_holds_through_a_claim(self) -> None:
-        """STORE-11: a stop requested while nothing ran is found by the next claim, until it is taken back."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_11_a_stop_holds_through_a_claim(self) -> None:
+        """STORE-11: a stop requested while nothing ran is found by the next claim, until it is withdrawn."""
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             await store.release(lease)
             await other.flag("s", "enough")
@@ -215,14 +174,11 @@ class SessionStoreContract(Contract):
             assert list(await store.beat([lease], renew=False)) == []
             await store.release(lease)
 
-        self._run(clause)
-
     # --- what is not there ------------------------------------------------------------------------------------
 
-    def test_store_12_what_is_missing_is_said(self) -> None:
+    async def test_store_12_what_is_missing_is_said(self) -> None:
         """STORE-12: load, flag, remove and a claim that may not create raise kind missing, and create nothing."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+        async with self._stores() as (store, _other):
             lease = await store.claim("other", this_owner())
             await store.release(lease)
             for act in (
@@ -236,29 +192,23 @@ class SessionStoreContract(Contract):
                 assert caught.value.kind == "missing"
             assert [entry.session_id for entry in await store.entries()] == ["other"]
 
-        self._run(clause)
-
     # --- housekeeping -----------------------------------------------------------------------------------------
 
-    def test_store_13_entries_are_listed_last_written_first(self) -> None:
+    async def test_store_13_entries_are_listed_last_written_first(self) -> None:
         """STORE-13: entries lists every session once, the last written first, and only those with the prefix."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+        async with self._stores() as (store, _other):
             for name in ("a/1", "b/1", "a/2"):
                 lease = await store.claim(name, this_owner())
-                await _append(store, lease, Commit(1, b"[]", b"x" * 16))
+                await append(store, lease, Commit(1, b"[]", b"x" * 16))
                 await store.release(lease)
                 await asyncio.sleep(0.01)
             assert [entry.session_id for entry in await store.entries()] == ["a/2", "b/1", "a/1"]
             assert [entry.session_id for entry in await store.entries("a/")] == ["a/2", "a/1"]
             assert list(await store.entries("c")) == []
 
-        self._run(clause)
-
-    def test_store_14_only_what_nobody_holds_is_removed(self) -> None:
-        """STORE-14: remove is refused with kind busy while the owner lives, and afterwards nothing is left."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+    async def test_store_14_only_what_nobody_holds_is_removed(self) -> None:
+        """STORE-14: remove is refused with kind busy while the owner lives; after it, nothing is left."""
+        async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
             await _write(store, lease, 2)
             with pytest.raises(StoreError) as caught:
@@ -271,32 +221,27 @@ class SessionStoreContract(Contract):
             await store.release(fresh)
             assert list((await store.load("s"))[1]) == []
 
-        self._run(clause)
-
-    def test_store_15_a_cut_drops_the_tail(self) -> None:
+    async def test_store_15_a_cut_drops_the_tail(self) -> None:
         """STORE-15: after a cut the journal ends with the given head, the lease is dead, and writing continues."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+        async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
             commits = await _write(store, lease, 4)
             await store.cut(lease, 2, commits[1].hash)
             with pytest.raises(StoreError):
-                await _append(store, lease, Commit(3, b"[]", b"z" * 16))
+                await append(store, lease, Commit(3, b"[]", b"z" * 16))
             second = await store.claim("s", this_owner())
             assert (second.head, second.hash) == (2, commits[1].hash)
-            await _append(store, second, Commit(3, b"[]", b"z" * 16))
+            await append(store, second, Commit(3, b"[]", b"z" * 16))
             await store.release(second)
             _, found = await store.load("s")
             assert [commit.number for commit in found] == [1, 2, 3]
 
-        self._run(clause)
-
     # --- many at once -----------------------------------------------------------------------------------------
 
-    def test_store_16_many_sessions_at_once(self) -> None:
+    async def test_store_16_many_sessions_at_once(self) -> None:
         """STORE-16: a hundred sessions written at the same time are each whole."""
+        async with self._stores() as (store, _other):
 
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
             async def one(name: str) -> None:
                 lease = await store.claim(name, this_owner())
                 await _write(store, lease, 5)
@@ -307,12 +252,9 @@ class SessionStoreContract(Contract):
                 entry, found = await store.load(f"s{number}")
                 assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == 5
 
-        self._run(clause)
-
-    def test_store_17_of_many_that_claim_at_once_one_gets_it(self) -> None:
+    async def test_store_17_of_many_that_claim_at_once_one_gets_it(self) -> None:
         """STORE-17: of ten claims of one session at the same time exactly one succeeds; the others are busy."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+        async with self._stores() as (store, other):
             claims = [other.claim("s", this_owner()) for _ in range(10)]
             found = await asyncio.gather(*claims, return_exceptions=True)
             won = [lease for lease in found if isinstance(lease, Lease)]
@@ -320,13 +262,10 @@ class SessionStoreContract(Contract):
             assert {getattr(error, "kind", error) for error in found if not isinstance(error, Lease)} == {"busy"}
             await store.release(won[0])
 
-        self._run(clause)
-
     @pytest.mark.parametrize("durability", ["sync", "full", "async"])
-    def test_store_18_every_durability_writes_everything(self, durability: str) -> None:
-        """STORE-18: whatever the durability, everything is there after the release, in order."""
-
-        async def clause(store: SessionStore, other: SessionStore) -> None:
+    async def test_store_18_every_durability_writes_everything(self, durability: str) -> None:
+        """STORE-18: with any durability, everything is there after the release, in order."""
+        async with self._stores() as (store, other):
             lease = await store.claim("s", this_owner())
             commits = await _write(store, lease, 20, durability=durability)
             await store.release(lease)
@@ -334,46 +273,28 @@ class SessionStoreContract(Contract):
             assert list(found) == commits
             assert entry.owner is None
 
-        self._run(clause)
-
-    def test_store_19_a_failed_write_is_reported_by_a_later_call(self) -> None:
-        """STORE-19: with durability async a write that was refused is reported at a later call, the release at last."""
-
-        async def clause(store: SessionStore, _other: SessionStore) -> None:
+    async def test_store_19_a_failed_write_is_reported_by_a_later_call(self) -> None:
+        """STORE-19: with durability async a refused write is reported by a later call, at the latest by the release."""
+        async with self._stores() as (store, _other):
             lease = await store.claim("s", this_owner())
 
             async def all_of_it() -> None:
-                await _append(store, lease, Commit(7, b"[]", b"x" * 16), durability="async")
+                await append(store, lease, Commit(7, b"[]", b"x" * 16), durability="async")
                 for number in (8, 9):
                     await asyncio.sleep(0.02)
-                    await _append(store, lease, Commit(number, b"[]", b"x" * 16), durability="async")
+                    await append(store, lease, Commit(number, b"[]", b"x" * 16), durability="async")
                 await store.release(lease)
 
             with pytest.raises(StoreError):
                 await all_of_it()
             await store.close()
 
-        self._run(clause)
-
-    def _run(self, clause: Clause, *, lease: float = 10.0) -> None:
-        """Run one clause on an event loop of its own, and close the store."""
-
-        async def whole() -> None:
-            store = self.make_store(lease=lease)
-            other = self.again(store)
-            try:
-                await clause(store, other)
-            finally:
-                await store.close()
-                await other.close()
-
-        self.run(whole())
-
 
 _DEAD = 2**22 + 1  # a process id that no Linux or macOS gives out
 
 
-async def _append(store: SessionStore, lease: Lease, commit: Commit, **options: Any) -> None:
+async def append(store: SessionStore, lease: Lease, commit: Commit, **options: Any) -> None:
+    """Append a commit and wait until the store has taken it."""
     later: Awaitable[None] | None = store.append(lease, commit, **options)
     if later is not None:
         await later
@@ -384,7 +305,7 @@ async def _write(store: SessionStore, lease: Lease, count: int, **options: objec
     commits, before = [], lease.hash
     for number in range(lease.head + 1, lease.head + 1 + count):
         commit = link(before, number, number, 1.5, [("note", {"number": number, "text": "x" * 10})])
-        await _append(store, lease, commit, **options)
+        await append(store, lease, commit, **options)
         commits.append(commit)
         before = commit.hash
     return commits

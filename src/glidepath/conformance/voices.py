@@ -1,4 +1,4 @@
-"""The contracts of the hooks that speak and listen: observers, steering, follow-ups."""
+"""The contracts of the hooks that speak and listen: observers, steering and follow-ups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _SomethingNew(Event, frozen=True, gc=False, tag=True):
 
 
 class EventObserverContract(HookContract):
-    """Derive from this and give `make_plugin`."""
+    """Subclass this and provide `make_plugin`."""
 
     hook: ClassVar[str] = "event_observer"
 
@@ -48,66 +48,46 @@ class EventObserverContract(HookContract):
         assert wanted is None or isinstance(wanted, tuple)
         assert all(isinstance(kind, type) and issubclass(kind, Event) for kind in wanted or ())
 
-    def test_obs_2_it_takes_every_event_it_wants(self) -> None:
+    async def test_obs_2_it_takes_every_event_it_wants(self) -> None:
         """OBS-2: no event of a kind it wants makes it raise, however large or strange."""
-
-        async def clause() -> None:
-            plugin = self.make_plugin().for_run()
-            for event in await self._events():
-                if _wants(plugin, event):
-                    await self._asked(event, plugin)
-
-        self.run(clause())
-
-    def test_obs_3_it_answers_nothing(self) -> None:
-        """OBS-3: it answers nothing."""
-
-        async def clause() -> None:
-            plugin = self.make_plugin().for_run()
-            for event in (event for event in await self._events() if _wants(plugin, event)):
-                answer = await self._asked(event, plugin)
-                assert answer is None, f"{type(event).__name__}: {answer!r:.100}"
-
-        self.run(clause())
-
-    def test_obs_4_a_run_does_not_notice_it(self) -> None:
-        """OBS-4: a run with it does and says what it does without."""
-
-        async def clause() -> None:
-            with_it, without = EventRecorder(), EventRecorder()
-            watched, alone = await eventful_run([self.make_plugin()], with_it), await eventful_run([], without)
-            assert (watched.state, watched.outcome, watched.text) == (alone.state, alone.outcome, alone.text)
-            assert with_it.kinds() == without.kinds()
-            assert [message.text for message in watched.messages] == [message.text for message in alone.messages]
-
-        self.run(clause())
-
-    def test_obs_5_a_plain_one_holds_nobody_up(self) -> None:
-        """OBS-5: an observer that is not async takes less than ten milliseconds for an event, the run waits for it."""
-
-        async def clause() -> None:
-            plugin = self.make_plugin().for_run()
-            if asyncio.iscoroutinefunction(plugin.event_observer):
-                return
-            events = [event for event in await self._events() if _wants(plugin, event)][:-1] * 5
-            began = time.perf_counter()
-            for event in events:
-                await self._asked(event, plugin)
-            each = (time.perf_counter() - began) / max(1, len(events))
-            assert each < 0.01, f"it takes {1000 * each:.0f} ms for an event"
-
-        self.run(clause())
-
-    def test_obs_6_what_it_does_not_know_does_not_hurt(self) -> None:
-        """OBS-6: an event of a later version does not make it raise."""
-
-        async def clause() -> None:
-            plugin = self.make_plugin().for_run()
-            event = _SomethingNew("run_kit", None, 1, 0.0, what={"a": ["b"]})
+        plugin = self.make_plugin().for_run()
+        for event in await self._events():
             if _wants(plugin, event):
                 await self._asked(event, plugin)
 
-        self.run(clause())
+    async def test_obs_3_it_answers_nothing(self) -> None:
+        """OBS-3: it returns None."""
+        plugin = self.make_plugin().for_run()
+        for event in (event for event in await self._events() if _wants(plugin, event)):
+            answer = await self._asked(event, plugin)
+            assert answer is None, f"{type(event).__name__}: {answer!r:.100}"
+
+    async def test_obs_4_a_run_does_not_notice_it(self) -> None:
+        """OBS-4: a run behaves the same with and without it."""
+        with_it, without = EventRecorder(), EventRecorder()
+        watched, alone = await eventful_run([self.make_plugin()], with_it), await eventful_run([], without)
+        assert (watched.state, watched.outcome, watched.text) == (alone.state, alone.outcome, alone.text)
+        assert with_it.kinds() == without.kinds()
+        assert [message.text for message in watched.messages] == [message.text for message in alone.messages]
+
+    async def test_obs_5_a_plain_one_holds_nobody_up(self) -> None:
+        """OBS-5: a plain observer takes less than ten milliseconds per event, because the run waits for it."""
+        plugin = self.make_plugin().for_run()
+        if asyncio.iscoroutinefunction(plugin.event_observer):
+            return
+        events = [event for event in await self._events() if _wants(plugin, event)][:-1] * 5
+        began = time.perf_counter()
+        for event in events:
+            await self._asked(event, plugin)
+        each = (time.perf_counter() - began) / max(1, len(events))
+        assert each < 0.01, f"it takes {1000 * each:.0f} ms for an event"
+
+    async def test_obs_6_what_it_does_not_know_does_not_hurt(self) -> None:
+        """OBS-6: an event of a later version does not make it raise."""
+        plugin = self.make_plugin().for_run()
+        event = _SomethingNew("run_kit", None, 1, 0.0, what={"a": ["b"]})
+        if _wants(plugin, event):
+            await self._asked(event, plugin)
 
 
 def _wants(plugin: Plugin, event: Event) -> bool:
@@ -117,10 +97,10 @@ def _wants(plugin: Plugin, event: Event) -> bool:
 
 
 class _VoiceContract(HookContract):
-    """What steering and follow-ups have in common."""
+    """What steering and follow-ups share."""
 
     def put(self, plugin: Plugin, text: str) -> bool:  # noqa: ARG002 - for those with a way in
-        """Give the plugin something to say, as its users do; False when there is no such way."""
+        """Give the plugin a message to deliver, as a user would; False if there is no way to do that."""
         return False
 
     def _context(self, number: int = 0) -> Any:
@@ -128,6 +108,9 @@ class _VoiceContract(HookContract):
         return PollContext(
             run_id="run_kit", agent_name="agent", iteration=number, messages=talks[number % 3], conversation_id=None
         )
+
+    def _contexts(self) -> list[Any]:
+        return [self._context(number) for number in range(3)]
 
     async def _usable(self) -> None:
         plugin = self.make_plugin()
@@ -138,7 +121,7 @@ class _VoiceContract(HookContract):
                 assert isinstance(item, str | UserMessage | CustomMessage), f"it said {item!r:.100}"
                 message: Message = UserMessage(item) if isinstance(item, str) else item
                 messages_codec.decode(messages_codec.encode(message))
-                assert isinstance(message, CustomMessage) or message.text.strip(), "it said nothing, in so many words"
+                assert isinstance(message, CustomMessage) or message.text.strip(), "it sent a blank message"
 
     async def _delivered_once(self) -> None:
         plugin = self.make_plugin()
@@ -154,58 +137,54 @@ class _VoiceContract(HookContract):
 
 
 class SteeringContract(_VoiceContract):
-    """Derive from this and give `make_plugin`, and `put` if there is a way to give it something to say."""
+    """Subclass this and provide `make_plugin`, and `put` if there is a way to give it a message to deliver."""
 
     hook: ClassVar[str] = "steering"
 
-    def test_steer_1_it_answers_with_messages(self) -> None:
+    async def test_steer_1_it_answers_with_messages(self) -> None:
         """STEER-1: it answers None, a text, a user message or several of them; each can be sent and is not blank."""
-        self.run(self._usable())
+        await self._usable()
 
-    def test_steer_2_nothing_is_lost_or_said_twice(self) -> None:
-        """STEER-2: what is put in is delivered once, in order."""
-        self.run(self._delivered_once())
+    async def test_steer_2_nothing_is_lost_or_said_twice(self) -> None:
+        """STEER-2: every message put in is delivered once, in order."""
+        await self._delivered_once()
 
-    def test_steer_3_it_only_looks(self) -> None:
+    async def test_steer_3_it_only_looks(self) -> None:
         """STEER-3: the transcript is not changed in place."""
-        self.run(self._transcript_kept([self._context(number) for number in range(3)]))
+        await self._unchanged("messages")
 
-    def test_steer_4_it_answers_in_time(self) -> None:
-        """STEER-4: it answers within the five seconds that a run waits for it, also when there is nothing to say."""
-        self.run(self._in_time([self._context(number) for number in range(3)]))
+    async def test_steer_4_it_answers_in_time(self) -> None:
+        """STEER-4: it answers within five seconds, the time a run waits for it, even with nothing to say."""
+        await self._in_time()
 
 
 class FollowUpContract(_VoiceContract):
-    """Derive from this and give `make_plugin`, and `put` if there is a way to give it something to say."""
+    """Subclass this and provide `make_plugin`, and `put` if there is a way to give it a message to deliver."""
 
     hook: ClassVar[str] = "follow_up"
 
-    def test_follow_1_it_answers_with_messages(self) -> None:
+    async def test_follow_1_it_answers_with_messages(self) -> None:
         """FOLLOW-1: it answers None, a text, a user message or several of them; each can be sent and is not blank."""
-        self.run(self._usable())
+        await self._usable()
 
-    def test_follow_2_it_lets_a_run_end(self) -> None:
-        """FOLLOW-2: asked again and again by a run that is done, it comes to an end."""
+    async def test_follow_2_it_lets_a_run_end(self) -> None:
+        """FOLLOW-2: asked repeatedly by a run that is done, it eventually lets the run end."""
+        plugin = self.make_plugin()
+        self.put(plugin, "one more thing")
+        plugin = plugin.for_run()
+        for number in range(LONG):
+            if not as_messages(await self._asked(self._context(number), plugin)):
+                return
+        raise AssertionError(f"it kept the run going {LONG} times")
 
-        async def clause() -> None:
-            plugin = self.make_plugin()
-            self.put(plugin, "one more thing")
-            plugin = plugin.for_run()
-            for number in range(LONG):
-                if not as_messages(await self._asked(self._context(number), plugin)):
-                    return
-            raise AssertionError(f"it kept the run going {LONG} times")
+    async def test_follow_3_nothing_is_lost_or_said_twice(self) -> None:
+        """FOLLOW-3: every message put in is delivered once, in order."""
+        await self._delivered_once()
 
-        self.run(clause())
-
-    def test_follow_3_nothing_is_lost_or_said_twice(self) -> None:
-        """FOLLOW-3: what is put in is delivered once, in order."""
-        self.run(self._delivered_once())
-
-    def test_follow_4_it_only_looks(self) -> None:
+    async def test_follow_4_it_only_looks(self) -> None:
         """FOLLOW-4: the transcript is not changed in place."""
-        self.run(self._transcript_kept([self._context(number) for number in range(3)]))
+        await self._unchanged("messages")
 
-    def test_follow_5_it_answers_in_time(self) -> None:
-        """FOLLOW-5: it answers within the five seconds that a run waits for it, also when there is nothing to say."""
-        self.run(self._in_time([self._context(number) for number in range(3)]))
+    async def test_follow_5_it_answers_in_time(self) -> None:
+        """FOLLOW-5: it answers within five seconds, the time a run waits for it, even with nothing to say."""
+        await self._in_time()

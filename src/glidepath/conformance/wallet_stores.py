@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Protocol
 
 import pytest
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 __all__ = ["WalletStoreContract"]
 
-Clause = Callable[[Any, Any], Coroutine[Any, Any, None]]
 TEAM = WalletTerms(name="team", max_tokens=1_000, max_money=10_000)
 USER = WalletTerms(name="user \u00e9'\"%", per="month", parent="team", max_tokens=400)
 _NOBODY = 2**22 + 1  # a process id that no Linux or macOS gives out
@@ -41,27 +39,26 @@ async def _figures(store: WalletStore, name: str = "team") -> tuple[int, int]:
     return wallet.tokens, wallet.held_tokens
 
 
-class WalletStoreContract(Contract):
-    """Derive from this and give `make_store`: an empty store, with the lease time it is asked for.
+class ClosingWalletStore(WalletStore, Protocol):
+    """A store with wallets, as a user closes it."""
+
+    async def close(self) -> None:
+        """Close the store."""
+
+
+class WalletStoreContract(StoreContract[ClosingWalletStore]):
+    """Subclass this and provide `make_store`: an empty store, with the lease time it is asked for.
 
     `again(store)` is another store object on the same data, as a second process would have it. Every store that keeps
     wallets is closed by its `close()`.
     """
 
-    def make_store(self, *, lease: float = 10.0) -> Any:
-        """An empty store whose leases last this many seconds."""
-        raise NotImplementedError(missing(self, "make_store"))
-
-    def again(self, store: object) -> Any:
-        """Another store on the same data; the same object where nothing is shared outside it."""
-        return store
-
     # --- hold, use, give back -----------------------------------------------------------------------------------
 
-    def test_wallet_1_what_is_granted_is_held_until_it_is_settled(self) -> None:
-        """WALLET-1: a grant is held, a settlement makes what was spent used, and the rest is free again."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_1_what_is_granted_is_held_until_it_is_settled(self) -> None:
+        """WALLET-1: a grant is held, a settlement marks what was spent as used, and the rest is free again."""
+        async with self._stores() as (store, other):
+            assert isinstance(store, WalletStore), f"{type(store).__name__} has no wallets"
             hold = _run_of("a")
             grant = await store.draw(hold, _asks(300))
             assert (grant.verdict, grant.tokens) == ("granted", 300)
@@ -72,12 +69,9 @@ class WalletStoreContract(Contract):
             assert not await store.settle(hold, 120, 7)
             assert await _figures(other) == (120, 0)
 
-        self._run(clause)
-
-    def test_wallet_2_every_wallet_of_a_line_is_charged_or_none(self) -> None:
+    async def test_wallet_2_every_wallet_of_a_line_is_charged_or_none(self) -> None:
         """WALLET-2: a draw fits in every wallet of its line, or changes none; a refusal names the tight one."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             first = _run_of("a", TEAM, USER)
             assert (await store.draw(first, _asks(250))).verdict == "granted"
             assert await _figures(other) == await _figures(other, USER.name) == (0, 250)
@@ -89,12 +83,9 @@ class WalletStoreContract(Contract):
             assert await _figures(other) == await _figures(other, USER.name) == (250, 0)
             await store.settle(second, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_3_what_is_in_flight_elsewhere_is_waited_for(self) -> None:
+    async def test_wallet_3_what_is_in_flight_elsewhere_is_waited_for(self) -> None:
         """WALLET-3: a draw that would fit with nothing in flight waits; one that never could is refused at once."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             first, second = _run_of("a"), _run_of("b")
             await store.draw(first, _asks(800))
             assert (await other.draw(second, _asks(300))).verdict == "wait"
@@ -103,12 +94,9 @@ class WalletStoreContract(Contract):
             assert (await other.draw(second, _asks(300))).verdict == "granted"
             await other.settle(second, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_4_a_smaller_call_is_granted_when_the_whole_one_never_fits(self) -> None:
+    async def test_wallet_4_a_smaller_call_is_granted_when_the_whole_one_never_fits(self) -> None:
         """WALLET-4: when what is asked can never fit, the draw grants what there is, down to `least`."""
-
-        async def clause(store: WalletStore, _other: WalletStore) -> None:
+        async with self._stores() as (store, _other):
             hold = _run_of("a")
             grant = await store.draw(hold, _asks(5_000, least=200))
             assert (grant.verdict, grant.tokens, grant.ahead_tokens) == ("granted", 1_000, 0)
@@ -117,12 +105,9 @@ class WalletStoreContract(Contract):
             assert (await store.draw(hold, _asks(5_000, least=101))).verdict == "refused"
             await store.settle(hold, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_5_nobody_waits_for_a_landing(self) -> None:
+    async def test_wallet_5_nobody_waits_for_a_landing(self) -> None:
         """WALLET-5: what a run keeps for its landing counts as gone: others are refused, and do not wait for it."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             first, second = _run_of("a"), _run_of("b")
             await store.draw(first, _asks(700))
             assert (await store.draw(first, _asks(100, landing=700))).verdict == "granted"
@@ -131,12 +116,9 @@ class WalletStoreContract(Contract):
             await other.settle(second, 0, 0)
             await store.settle(first, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_6_a_draw_that_asks_for_nothing_only_gives_back(self) -> None:
-        """WALLET-6: a draw without a wish counts what was spent, gives the surplus back, and never takes."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_6_a_draw_that_asks_for_nothing_only_gives_back(self) -> None:
+        """WALLET-6: a draw that asks for nothing counts what was spent, gives the surplus back, and never takes."""
+        async with self._stores() as (store, other):
             hold = _run_of("a")
             await store.draw(hold, _asks(500))
             grant = await store.draw(hold, _asks(0, spent=50, landing=100, flight=20))
@@ -147,12 +129,9 @@ class WalletStoreContract(Contract):
             assert await _figures(other) == (50, 120)
             await store.settle(hold, 50, 0)
 
-        self._run(clause)
-
-    def test_wallet_7_many_at_once_never_hold_too_much(self) -> None:
+    async def test_wallet_7_many_at_once_never_hold_too_much(self) -> None:
         """WALLET-7: however many draw at once, through any store object, used and held stay within the limit."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             holds = [_run_of(f"run {number}") for number in range(24)]
             stores = [(store, other)[number % 2] for number in range(24)]
             drawn = await asyncio.gather(*[one.draw(hold, _asks(100)) for one, hold in zip(stores, holds, strict=True)])
@@ -162,14 +141,11 @@ class WalletStoreContract(Contract):
             await asyncio.gather(*[one.settle(hold, 0, 0) for one, hold in zip(stores, holds, strict=True)])
             assert await _figures(store) == (0, 0)
 
-        self._run(clause)
-
     # --- the dead -----------------------------------------------------------------------------------------------
 
-    def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
-        """WALLET-8: a hold is overdue when its lease is over; a draw renews it; only what is overdue is written off."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
+        """WALLET-8: a hold is overdue when its lease runs out; a draw renews it; only overdue holds are written off."""
+        async with self._stores(lease=0.8) as (store, other):
             hold = _run_of("a")
             await store.draw(hold, _asks(100))
             for _ in range(3):
@@ -184,12 +160,9 @@ class WalletStoreContract(Contract):
             assert await _figures(other) == (0, 100)
             await store.settle(hold, 0, 0)
 
-        self._run(clause, lease=0.8)
-
-    def test_wallet_9_the_dead_are_overdue_at_once(self) -> None:
-        """WALLET-9: a hold of a process of this host that is dead is overdue before its lease is over."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_9_the_dead_are_overdue_at_once(self) -> None:
+        """WALLET-9: a hold of a dead process on this host is overdue before its lease has run out."""
+        async with self._stores() as (store, other):
             host, _, birth, name = this_owner().split("|")
             await store.draw(_run_of("a", owner="|".join((host, str(_NOBODY), birth, name))), _asks(100))
             (late,) = await other.overdue()
@@ -197,12 +170,9 @@ class WalletStoreContract(Contract):
             assert await other.write_off(late, None, None)
             assert list(await other.overdue()) == []
 
-        self._run(clause)
-
-    def test_wallet_10_what_the_dead_held_is_used_as_far_as_nobody_knows_better(self) -> None:
-        """WALLET-10: a write-off settles at the figures it is given; without any, all that was held is used."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_10_what_the_dead_held_is_used_as_far_as_nobody_knows_better(self) -> None:
+        """WALLET-10: a write-off settles at the given figures; without any, everything held counts as used."""
+        async with self._stores(lease=0.1) as (store, other):
             known, unknown = _run_of("known"), _run_of("unknown")
             await store.draw(known, _asks(300))
             await store.draw(unknown, _asks(200))
@@ -214,12 +184,9 @@ class WalletStoreContract(Contract):
             assert await store.settle(unknown, 50, 0)  # it was only slow
             assert await _figures(store) == (170, 0)
 
-        self._run(clause, lease=0.1)
-
-    def test_wallet_11_the_latest_leg_owns_the_hold(self) -> None:
+    async def test_wallet_11_the_latest_leg_owns_the_hold(self) -> None:
         """WALLET-11: a later leg continues with what the run holds, and an earlier one is fenced."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             first, second = _run_of("a"), _run_of("a", leg=2)
             await store.draw(first, _asks(300))
             grant = await other.draw(second, _asks(100, spent=40))
@@ -230,14 +197,11 @@ class WalletStoreContract(Contract):
             await other.settle(second, 60, 0)
             assert await _figures(other) == (60, 0)
 
-        self._run(clause)
-
     # --- whose limits -------------------------------------------------------------------------------------------
 
-    def test_wallet_12_the_last_program_sets_the_limits_and_an_operator_outranks_it(self) -> None:
-        """WALLET-12: each draw brings its program's limits; an operator's outrank them until they are taken back."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+    async def test_wallet_12_the_last_program_sets_the_limits_and_an_operator_outranks_it(self) -> None:
+        """WALLET-12: each draw brings its program's limits; an operator's outrank them until they are withdrawn."""
+        async with self._stores() as (store, other):
             hold = _run_of("a", WalletTerms(name="w", max_tokens=100))
             assert (await store.draw(hold, _asks(200))).verdict == "refused"
             hold = _run_of("a", WalletTerms(name="w", max_tokens=250))
@@ -253,12 +217,9 @@ class WalletStoreContract(Contract):
             assert (await store.draw(hold, _asks(200))).verdict == "granted"
             await store.settle(hold, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_13_a_wallet_keeps_its_period_and_its_parent(self) -> None:
+    async def test_wallet_13_a_wallet_keeps_its_period_and_its_parent(self) -> None:
         """WALLET-13: a draw that gives a wallet another period or parent raises kind conflict and changes nothing."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             hold = _run_of("a", TEAM, USER)
             await store.draw(hold, _asks(100))
             for terms in (
@@ -272,12 +233,9 @@ class WalletStoreContract(Contract):
             assert (wallet.max_tokens, wallet.held_tokens) == (400, 100)
             await store.settle(hold, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_14_a_closed_wallet_gives_nothing(self) -> None:
+    async def test_wallet_14_a_closed_wallet_gives_nothing(self) -> None:
         """WALLET-14: a closed wallet answers `closed` and names itself; what is held stays held; it can be opened."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             hold = _run_of("a", TEAM, USER)
             await store.draw(hold, _asks(100))
             await other.close_wallet("team")
@@ -288,12 +246,9 @@ class WalletStoreContract(Contract):
             assert (await store.draw(hold, _asks(50, flight=100))).verdict == "granted"
             await store.settle(hold, 0, 0)
 
-        self._run(clause)
-
-    def test_wallet_15_wallets_are_listed_and_removed(self) -> None:
+    async def test_wallet_15_wallets_are_listed_and_removed(self) -> None:
         """WALLET-15: wallets are listed by name; one that is in use or a parent stays; a missing one is `missing`."""
-
-        async def clause(store: WalletStore, other: WalletStore) -> None:
+        async with self._stores() as (store, other):
             await store.open_wallets((TEAM, USER))
             assert [wallet.left_tokens for wallet in await other.wallets()] == [1_000, 400]
             hold = _run_of("a", TEAM, USER)
@@ -316,21 +271,3 @@ class WalletStoreContract(Contract):
                 with pytest.raises(StoreError) as caught:
                     await call
                 assert caught.value.kind == "missing"
-
-        self._run(clause)
-
-    def _run(self, clause: Clause, *, lease: float = 10.0) -> None:
-        """Run one clause on an event loop of its own, and close the store."""
-
-        async def whole() -> None:
-            store = self.make_store(lease=lease)
-            other = self.again(store)
-            kept: object = store
-            assert isinstance(kept, WalletStore), f"{type(store).__name__} has no wallets"
-            try:
-                await clause(store, other)
-            finally:
-                await store.close()
-                await other.close()
-
-        self.run(whole())

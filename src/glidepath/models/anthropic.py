@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
@@ -21,7 +20,6 @@ from glidepath.messages import (
 )
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
-from glidepath.models.clients import patience
 from glidepath.models.content import (
     VendorReply,
     count,
@@ -34,20 +32,17 @@ from glidepath.models.content import (
     schema_words,
     worded,
 )
-from glidepath.models.exchange import answer
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
+from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.models.anthropic_client import ClaudeClient
 
 __all__ = ["AnthropicModel"]
-
-_log = logging.getLogger("glidepath")
 
 _REASONS = {
     "end_turn": "end_turn",
@@ -58,7 +53,7 @@ _REASONS = {
     "model_context_window_exceeded": "max_tokens",
     "refusal": "refusal",
 }
-# The endpoint wants an output cap with every call, so the known maximum is sent where nobody has set one.
+# The endpoint requires an output cap with every call: the known maximum is sent unless one is set.
 _MAXIMA = (
     (re.compile(r"claude-3-(opus|sonnet|haiku)|claude-2|claude-instant"), 4_096),
     (re.compile(r"claude-3-5"), 8_192),
@@ -69,18 +64,18 @@ UNKNOWN_MAXIMUM = 4_096
 _BUDGETED = re.compile(r"claude-3-7|claude-(sonnet|opus|haiku)-4(-0|-1|-5|-2025|$)")
 """Models whose thinking takes a budget of tokens; later ones take an effort."""
 _UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-1|-2025|$)")
-"""Models that cannot be held to a schema."""
+"""Models without structured output: a schema cannot be enforced."""
 _THINKS = re.compile(r"claude-(fable|mythos|opus-5-[5-9](?!\d)|(opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))")
-"""Models that always think: they refuse to have it turned off, and a forced call. Models nobody knows count as such."""
+"""Models that always think: they refuse to have it turned off, and refuse a forced call. Unknown models count too."""
 _PAUSES = re.compile(r"claude-sonnet-5-[5-9](?!\d)")
-"""Models that think between tools at least: they take that instead of no thinking, and refuse a forced call."""
+"""Models that think between tools at least: they accept that instead of no thinking, and refuse a forced call."""
 _BOUND = re.compile(
     r"claude-(fable-5-[1-9](?!\d)|(opus|sonnet|haiku)-5-[5-9](?!\d)|(fable|opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))"
 )
-"""Models that refuse their own thoughts where anything before them has changed, unless they are told to drop them."""
+"""Models that refuse their own thoughts once anything before them has changed, unless told to drop them."""
 _DROPS = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _BINDING = "thinking-binding-controls-2026-08-01"
-"""The beta that knows the setting."""
+"""The beta that has the setting."""
 _BEGINS_THINKING = re.compile(r"claude-(fable|mythos|(sonnet|opus|haiku)-[5-9])")
 """Models that think unless they are told not to."""
 _FIXED = re.compile(r"claude-(fable|mythos|opus-4-([7-9]|\d\d)(?!\d)|(sonnet|opus|haiku)-[5-9])")
@@ -98,21 +93,21 @@ MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
 _BETWEEN = {"type": "between_tools"}
 _BARE = re.compile(r"claude-[^:/]*")
-"""Where a cloud's name of a model begins to be Anthropic's."""
+"""The part of a cloud's model name that is Anthropic's."""
 
 
-class AnthropicModel:
+class AnthropicModel(VendorModel):
     """A Claude model.
 
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
     the prompt for Anthropic's cache, which makes every later turn of a run cheaper: "5m" or "1h" is how long it is kept
     unused, False marks nothing. `cache_breakpoints` (1 to 4) is how many places are marked: the end of the system
     prompt, then the newest turns. `host` is `bedrock` or `vertex` for
-    Claude in those clouds. `client` is an `AsyncAnthropic` of your own, for one event loop, closed by you.
+    Claude in those clouds. `client` is your own `AsyncAnthropic`, for one event loop, closed by you.
     """
 
-    price: Any = None
     vendor = VENDOR
+    _sdk = "anthropic"
 
     def __init__(
         self,
@@ -138,44 +133,22 @@ class AnthropicModel:
             raise ConfigurationError(f"cache_breakpoints={cache_breakpoints!r} must be a whole number from 1 to 4")
         self._breakpoints = cache_breakpoints
         self.max_output_tokens = next((most for names, most in _MAXIMA if names.match(self._bare)), None)
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
-        self._left_out: set[str] = set()
+        super().__init__(name, context_window, self._port.clients, self._port.faults)
         self._loose = self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
-        """It cannot be held to a schema and must be told."""
+        """A schema cannot be enforced and goes into the prompt instead."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    def _reader(self, reply: VendorReply) -> _Reader:
+        return _Reader(reply, self._faults)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Answer one request."""
-        body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
-        reader = _Reader(reply, self._port.faults)
+    def _open(self, client: ClaudeClient, body: dict[str, Any], **how: Any) -> Any:
         model = "-"
-        if self._port.routed:  # the client makes an address of it, and the cloud refuses it in the body
+        if self._port.routed:  # the client puts it into the URL, and the cloud refuses it in the body
             model = body.pop("model")
             del body["stream"]
             body.setdefault("anthropic_version", self._port.version)
-
-        async def open_stream() -> Any:
-            client = await self._port.clients.get()
-            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
-            return client.messages.with_streaming_response.create(
-                model=model,
-                max_tokens=1,
-                messages=(),
-                stream=True,
-                extra_body=body,
-                extra_headers=_with_beta(client, body),
-                timeout=patience("anthropic", request),
-            )
-
-        return answer(open_stream, reader, self._port.faults, reply)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._port.clients.aclose()
+        headers = _with_beta(client, body)
+        create: Any = client.messages.with_streaming_response.create
+        return create(model=model, max_tokens=1, messages=(), extra_body=body, extra_headers=headers, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         cap = request.max_output_tokens or self.max_output_tokens or UNKNOWN_MAXIMUM
@@ -221,15 +194,9 @@ class AnthropicModel:
 
     @property
     def _bare(self) -> str:
-        """The name as Anthropic spells it: a cloud's has more around it."""
+        """The name as Anthropic spells it, without what a cloud adds."""
         found = _BARE.search(self.name)
         return found[0].replace("@", "-") if found else self.name
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
@@ -239,7 +206,7 @@ class AnthropicModel:
         return request.tool_choice
 
     def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
-        """What to send about thinking that was not asked for, or cannot be turned off."""
+        """The settings for thinking that was not asked for, or cannot be turned off."""
         if _THINKS.match(self._bare):
             if effort == "none":
                 self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
@@ -250,7 +217,7 @@ class AnthropicModel:
         return {"thinking": _OFF} if off else {}
 
     def _thinking(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
-        """Thinking as it is sent. A transcript that was compacted keeps thoughts whose past has changed."""
+        """The thinking settings to send. A compacted transcript still has thoughts whose past has changed."""
         asked = self._depth(request, effort, cap)
         thinking = asked.get("thinking", {"type": "adaptive"})
         if self.usage_is_billed and _BOUND.match(self._bare) and thinking["type"] == "adaptive":
@@ -258,7 +225,7 @@ class AnthropicModel:
         return asked
 
     def _depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
-        """Thinking as it was asked for, left out of a request that the endpoint would refuse with it."""
+        """Thinking as asked for, or off if the endpoint would refuse the request with it."""
         if effort in (None, "none") or _THINKS.match(self._bare):
             return self._unasked(request, effort)
         if _PAUSES.match(self._bare):
@@ -272,12 +239,12 @@ class AnthropicModel:
             return _adaptive(self._bare, effort)
         budget = min(_BUDGETS.get(effort or "", _BUDGETS["medium"]), cap // 2)
         if budget < LEAST_BUDGET:
-            return {"thinking": _OFF}  # the cap has no room for thoughts and an answer
+            return {"thinking": _OFF}  # the cap is too small for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
-    """Thinking at a depth the model chooses, within an effort that it knows."""
+    """Thinking at a depth the model chooses, within an effort it accepts."""
     word = _EFFORTS.get(effort or "", effort)
     if word == "xhigh" and _NO_XHIGH.match(name):
         word = "high"
@@ -308,7 +275,7 @@ def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
 
 def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[str, Any]:
     if declared := defined(request):
-        # The choice stays as it is where no tool may be called: another one would cost the cache of all messages.
+        # The choice stays the same even if no tool may be called: changing it would lose the cache of all messages.
         tools = [_tool(tool, None if grammar is None else grammar.parameters(tool, request)) for tool in declared]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
         return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
@@ -320,7 +287,7 @@ def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[
     }
     if not used:
         return {}
-    # A history with calls is refused when no tools are declared, and the landing call has none.
+    # The endpoint refuses a history with calls but no declared tools, and the landing call declares none.
     stubs = [{"name": name, "input_schema": {"type": "object"}} for name in used]
     return {"tools": stubs, "tool_choice": {"type": "none"}}
 
@@ -359,9 +326,9 @@ def _loop_without_thoughts(transcript: Sequence[Message]) -> bool:
 
 
 def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict[str, str], most: int) -> None:
-    """Mark what opens the prompt, and the newest turns from our side: one is read next time, one was written last time.
+    """Mark the opening of the prompt and the newest user turns: one was cached last time, one will be next time.
 
-    A single mark is at the end, where it holds the most.
+    A single mark goes to the end, where it covers the most.
     """
     ours = [turn["content"][-1] for turn in turns if turn["role"] == "user"]
     opening = opening if most > 1 else []
@@ -384,7 +351,7 @@ class _Reader:
         self._blocks: dict[int, dict[str, Any]] = {}
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
-        if data.startswith("[DONE]"):  # some gateways say so
+        if data.startswith("[DONE]"):  # some gateways send it
             return
         event = parsed(data)
         kind = event.get("type") or name
@@ -410,7 +377,7 @@ class _Reader:
             raise self._faults.refusal(None, event)
 
     def finish(self) -> Iterable[Delta]:
-        """Nothing: without its last event a message is not complete."""
+        """Nothing: a message without its last event is incomplete."""
         return ()
 
     def _opened(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
@@ -440,7 +407,7 @@ class _Reader:
                 yield ToolCallDelta(index=block["place"], arguments=worded(delta["partial_json"]))
             elif "written" in block:
                 block["input"].append(worded(delta["partial_json"]))
-            else:  # a tool of the provider's own: not a call of ours, and sent back as it came
+            else:  # one of the provider's own tools: not a call of ours, and sent back unchanged
                 block["input"], block["written"] = [worded(delta["partial_json"])], True
         elif kind == "thinking_delta":
             block = self._blocks[index]
@@ -456,11 +423,11 @@ class _Reader:
     def _closed(self, index: int) -> Iterable[Delta]:
         block = self._blocks.pop(index, {})
         kind = block.get("type")
-        if kind == "tool_use" and block.get("input"):  # it came at once, and not in pieces
+        if kind == "tool_use" and block.get("input"):  # it came all at once
             yield ToolCallDelta(index=block["place"], arguments=_wire.encode(block["input"]).decode())
         if kind == "text" and block.get("citations"):
             yield self._cited(block)
-        # Blocks of the provider's own tools, and those nobody here knows: they go back as they came.
+        # Blocks of the provider's own tools, and unknown ones, are sent back unchanged.
         provider_tool = kind not in (None, "text", "tool_use", *THOUGHTS)
         if provider_tool and block.pop("written", None) is not None:
             block["input"] = parsed("".join(block["input"]) or "{}")
@@ -469,14 +436,14 @@ class _Reader:
             yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)
 
     def _cited(self, block: Mapping[str, Any]) -> Delta:
-        """The citations of a text, which follow it."""
+        """The citations of a text; they follow it."""
         start, end = block["start"], self._reply.text
         cites = [_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
         return kept(VENDOR, item, text=end, calls=self._reply.calls, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        """Later figures are totals; a figure that is missing or null says nothing."""
+        """Later figures are totals; a missing or null one changes nothing."""
         self._usage.update({name: value for name, value in (usage or {}).items() if value is not None})
 
     def _used(self) -> Usage | None:

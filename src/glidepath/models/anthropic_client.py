@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
+from glidepath.models.checks import check_headers, check_key, check_url, site
 from glidepath.models.clients import Clients, known_platform
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
 
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import TypeAlias
-
     from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
 
     ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicPort"]
 
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
-# The version decides what requests and streams look like. Ours are written to these, whatever the SDK would send.
+# The version decides what requests and streams look like. The adapter is written for these, whatever the SDK sends.
 _VERSION = {"anthropic-version": "2023-06-01"}
 _VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _SHOWN = {"anthropic": "Anthropic", "bedrock": "Bedrock", "vertex": "Vertex AI"}
 
 
 class AnthropicPort:
-    """How a Claude model is reached."""
+    """How to reach a Claude model."""
 
     __slots__ = ("billed", "clients", "faults", "host", "routed", "vendor", "version")
 
@@ -49,18 +47,18 @@ class AnthropicPort:
             kinds = " ".join([kind.__name__ for kind in type(client).__mro__])
             clouds = [cloud for cloud in ("bedrock", "vertex") if f"Anthropic{cloud.title()}" in kinds]
             self.host = find_host(host or (clouds[0] if clouds else "anthropic"))
-            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
-            self.clients = Clients(lambda: calm, leave_open)
+            calm = client.with_options(max_retries=0)  # the runtime retries: it knows the budget and the deadline
+            self.clients = Clients(lambda: calm, ours=False)
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
                 raise ConfigurationError(f"host={host!r} does not serve Claude models over Anthropic's protocol")
             check_key(api_key, self.host.key)
-            self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers), _close)
+            self.clients = Clients(lambda: _MAKERS[self.host.name](api_key, base_url, headers))
         first = self.clients.peek()
         kinds = type(first).__name__
         self.routed = ("Bedrock" in kinds and "Mantle" not in kinds) or "Vertex" in kinds
-        """The client makes the address of the model's name: that is its own field, and not part of the body."""
+        """The client puts the model's name into the URL: it is not part of the body."""
         self.version = _VERSIONS.get(self.host.name, "")
         """The version of the interface, where it is part of the body."""
         self.vendor = _SHOWN.get(self.host.name, "Anthropic")
@@ -70,10 +68,6 @@ class AnthropicPort:
         secrets = [api_key, *[getattr(first, name, None) for name in names], *(headers or {}).values()]
         advice = key_advice(self.host, given=api_key is not None or client is not None)
         self.faults = Faults(f"{self.host.name}:{name} at {site(url)}", secrets, advice)
-
-
-async def _close(client: ClaudeClient) -> None:
-    await client.close()
 
 
 def _sdk(extra: str) -> Any:
@@ -88,7 +82,7 @@ def _options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] |
     return {
         "base_url": base_url,
         "default_headers": headers,
-        "max_retries": 0,  # ours govern: they know the budget and the deadline
+        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
         "timeout": None,
         "http_client": sdk.DefaultAsyncHttpxClient(timeout=None),
     }
@@ -120,7 +114,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
     try:
         client = sdk.AsyncAnthropicBedrock(
             api_key=key,
-            aws_region=region or ("us-east-1" if base_url else None),  # an address of one's own needs no region
+            aws_region=region or ("us-east-1" if base_url else None),  # your own address needs no region
             **_options(sdk, base_url, headers),
         )
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Checks names, keys and addresses of models."""
+"""Checks on names, keys, addresses and headers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["at_home", "check_headers", "check_key", "check_name", "check_url", "leave_open", "site"]
+__all__ = ["at_home", "check_headers", "check_key", "check_name", "check_url", "site"]
 
 
 def check_name(name: object) -> str:
-    """The name of a model, or a `ConfigurationError`."""
+    """The name of a model; raises `ConfigurationError` if it is not one."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ConfigurationError(f"the name of a model must be a printable, non-empty str, not {name!r:.100}")
     return name
 
 
 def check_key(key: object, variable: str) -> None:
-    """Refuse a key that cannot be sent, without showing it."""
+    """Reject a key that cannot be sent, without showing it."""
     if key is None:
         return
     if not isinstance(key, str):
@@ -26,7 +26,7 @@ def check_key(key: object, variable: str) -> None:
     if not key.strip():
         raise ConfigurationError(f"the key is empty: set {variable}, or pass api_key=")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigurationError(f"the key contains blanks or invalid characters: check {variable} or api_key=")
+        raise ConfigurationError(f"the key contains spaces or invalid characters: check {variable} or api_key=")
 
 
 def check_url(url: object) -> None:
@@ -39,13 +39,13 @@ def check_url(url: object) -> None:
     except ValueError:
         parts = None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError("base_url must be an address such as http://localhost:11434/v1")
+        raise ConfigurationError("base_url must be a URL such as http://localhost:11434/v1")
     if parts.username or parts.password:
         raise ConfigurationError("base_url must not hold a user name or password: pass api_key= or headers= instead")
 
 
 def check_headers(headers: object) -> None:
-    """Refuse headers that cannot be sent, without showing their values."""
+    """Reject headers that cannot be sent, without showing their values."""
     if headers is None:
         return
     if not isinstance(headers, Mapping):
@@ -58,7 +58,7 @@ def check_headers(headers: object) -> None:
 
 
 def at_home(url: str, host: str) -> bool:
-    """Whether an address is the vendor's own: what is reported there is what is billed."""
+    """Whether an address is the vendor's own, where the reported usage is what is billed."""
     parts = urlsplit(url)
     name = parts.hostname or ""
     return parts.scheme == "https" and (name == host or (host.startswith(".") and name.endswith(host)))
@@ -69,7 +69,3 @@ def site(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}"
-
-
-async def leave_open(_client: object) -> None:
-    """A client that was passed in is closed by its maker."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib import import_module
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from glidepath.spi import ModelRequest
-
-__all__ = ["Clients", "known_platform", "patience"]
+__all__ = ["Clients", "known_platform"]
 
 C = TypeVar("C")
 
@@ -18,19 +15,19 @@ class Clients:
     """The clients of one model object: a connection belongs to the event loop that opened it.
 
     A client is closed when its loop shuts its asynchronous generators down, as `asyncio.run` does. Until then its
-    connections are kept for the next call.
+    connections are kept for the next call. One that is not `ours` is left open: the application closes it.
     """
 
-    __slots__ = ("_close", "_live", "_make", "_spare")
+    __slots__ = ("_live", "_make", "_ours", "_spare")
 
-    def __init__(self, make: Callable[[], Any], close: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(self, make: Callable[[], Any], *, ours: bool = True) -> None:
         self._make = make
-        self._close = close
-        self._spare: list[Any] = [make()]  # made at construction: a missing key must show before the first call
+        self._ours = ours
+        self._spare: list[Any] = [make()]  # made at construction, so that a missing key shows before the first call
         self._live: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
 
     def peek(self) -> Any:
-        """The first client, to look at before any call is made."""
+        """The first client, to inspect before any call."""
         return self._spare[0]
 
     async def get(self) -> Any:
@@ -47,13 +44,14 @@ class Clients:
         await anext(keeper)
         return client
 
-    async def _keep(self, loop: asyncio.AbstractEventLoop, client: object) -> AsyncIterator[None]:
+    async def _keep(self, loop: asyncio.AbstractEventLoop, client: Any) -> AsyncIterator[None]:
         """Wait, without a task, for the loop to end: it closes every generator that was started and not finished."""
         try:
             yield
         finally:
             self._live.pop(loop, None)
-            await self._close(client)
+            if self._ours:
+                await client.close()
 
     async def aclose(self) -> None:
         """Close the client of the running loop now."""
@@ -63,12 +61,7 @@ class Clients:
 
 
 def known_platform(client: C, get_platform: Callable[[], object]) -> C:
-    """The client with its platform header settled: it would start a thread for that, and the thread would stay."""
+    """The client with its platform header set: the SDK would start a thread to find it, and leave that running."""
     if getattr(client, "_platform", False) is None:
         client._platform = get_platform()  # type: ignore[attr-defined] # noqa: SLF001 - the SDKs have no other door
     return client
-
-
-def patience(sdk: str, request: ModelRequest) -> Any:
-    """An SDK's time limits for a call: connecting has one. All others are kept by the run, which sees more."""
-    return import_module(sdk).Timeout(None, connect=request.connect_timeout)

@@ -1,12 +1,12 @@
-"""What all adapters share: the place of reasoning, settings, schemas, stop reasons."""
+"""Shared by all adapters: the place of reasoning, settings, schemas, stop reasons."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import RefusedError, RejectedError
@@ -27,9 +27,6 @@ from glidepath.messages import (
 from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "VendorReply",
@@ -59,7 +56,7 @@ IMPOSSIBLE = -9999.0
 
 
 def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
-    """An item of the provider's own as it came, with its place: after this many characters of text and this many calls.
+    """A provider's own item, unchanged, with its place: after this many characters of text and this many calls.
 
     `cites` are the sources it names, for `AssistantMessage.citations`.
     """
@@ -70,7 +67,7 @@ def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Cita
 def kept(
     vendor: str, item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()
 ) -> ReasoningDelta:
-    """The delta of such an item."""
+    """The delta for a provider's own item."""
     return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
 
@@ -85,7 +82,7 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
             (characters, number), item = (kept := _wire.loads(block.opaque))["at"], kept["item"]
             characters, number = max(said, characters), max(done, number)
         except (_wire.WireError, KeyError, TypeError, ValueError):
-            continue  # written by somebody else: it cannot be sent
+            continue  # not written by us: it cannot be sent
         if characters > said:
             yield "text", text[said:characters]
             said = characters
@@ -113,7 +110,7 @@ _ADDED = ("tools", "include")
 def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
     """The request with the application's own fields on top; a field set to None is left out.
 
-    `tools` and `include` are added to ours: the provider's own tools, such as a web search, and what else it shows.
+    `tools` and `include` are added to ours: the provider's own tools, such as web search, and further output.
     """
     if extras:
         try:
@@ -132,7 +129,7 @@ def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, 
 
 
 def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
-    """The tools to declare: all that the run has, so that the prefix stays the same when some may not be called.
+    """The tools to declare: all tools of the run, so that the prefix is the same even if some may not be called.
 
     A request that was built without `defined_tools` declares its `tools`.
     """
@@ -140,12 +137,12 @@ def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
 
 
 def sent_choice(request: ModelRequest) -> str:
-    """The tool choice to send: none where no tool may be called, though some are defined."""
+    """The tool choice to send: "none" if no tool may be called, although some are defined."""
     return request.tool_choice if request.tools else "none"
 
 
 def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
-    """OpenAI's fields for the user and the metadata of a run, where it has them."""
+    """OpenAI's fields for the user and the metadata of a run, if it has them."""
     fields: dict[str, Any] = {} if request.user is None else {"safety_identifier": request.user}
     if metadata and request.metadata:
         fields["metadata"] = dict(request.metadata)
@@ -153,24 +150,24 @@ def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """A name for an output schema, as the providers allow them."""
+    """A name for an output schema that the providers accept."""
     title = str(schema.get("title") or schema.get("$ref", "").rpartition("/")[2] or "answer")
     return "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
-    """The schema in words, for a model that cannot be held to it."""
+    """The schema as an instruction, for a model that cannot enforce it."""
     return f"Your final answer must be JSON that fits this schema, and nothing else:\n{_wire.encode(schema).decode()}"
 
 
 def check_stops(vendor: str, words: Sequence[str], most: int | None) -> None:
-    """Refuse more stop sequences than a vendor takes."""
+    """Reject more stop sequences than a vendor takes."""
     if most is not None and len(words) > most:
         raise RejectedError(f"{vendor} takes at most {most} stop_sequences, and there are {len(words)}: remove some")
 
 
 def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
-    """The refusal of a setting that a vendor does not have: known before the call, and named."""
+    """The error for a setting that a vendor does not have, raised before the call."""
     return RejectedError(f"{vendor} has no {name}: remove the setting{f', or {hint}' if hint else ''}")
 
 
@@ -178,14 +175,14 @@ def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
 
 
 def count(figures: object, *path: str) -> int:
-    """A whole number out of a provider's usage; 0 when it is missing."""
+    """An integer from a provider's usage; 0 if it is missing."""
     for name in path:
         figures = figures.get(name) if isinstance(figures, Mapping) else getattr(figures, name, None)
     return figures if type(figures) is int else 0
 
 
 def parsed(data: str) -> Any:
-    """The JSON of an event; Python's own reader takes what some servers write: NaN, and half characters."""
+    """The JSON of an event; Python's own parser accepts what some servers write: NaN, and lone surrogates."""
     try:
         return _wire.loads(data)
     except _wire.WireError:
@@ -193,14 +190,14 @@ def parsed(data: str) -> Any:
 
 
 def worded(text: object) -> str:
-    """A piece of text; anything else is a fault of the line."""
+    """This text; raises `TypeError` for anything else."""
     if isinstance(text, str):
         return text
     raise TypeError(f"{type(text).__name__} instead of text")
 
 
 class VendorReply:
-    """What has come so far of one reply: how much text, how many calls, and whether anything did."""
+    """One reply so far: how much text, how many calls, and whether anything has come at all."""
 
     __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "searches", "silent", "text")
 
@@ -214,7 +211,7 @@ class VendorReply:
         self.ended = False
         self.info: dict[str, str] = {}
         self.searches = 0
-        """Searches of the web that the provider bills."""
+        """Web searches that the provider bills."""
         self._unknown = unknown
         self._half = ""
 
@@ -227,7 +224,7 @@ class VendorReply:
         return TextDelta(text)
 
     def called(self, name: object) -> str:
-        """The name of the tool that is called, as we know it."""
+        """Our own name for the tool that is called."""
         return self._names.ours(worded(name))
 
     def thought(self, text: str) -> ThinkingDelta:
@@ -236,7 +233,7 @@ class VendorReply:
         return ThinkingDelta(clean(worded(text)))
 
     def _whole(self, text: str) -> str:
-        """The text with the half of a character that came before it, and without the half at its end."""
+        """The text joined to the surrogate that came before it, and without a lone one at its end."""
         text, self._half = self._half + worded(text), ""
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._half = text[:-1], text[-1]
@@ -279,7 +276,7 @@ class VendorReply:
         if self.silent and stop == "refusal":
             raise RefusedError(f"the provider refuses to answer{': ' if why else ''}{why}")
         if self.silent and stop == "max_tokens":
-            yield ThinkingDelta("")  # it was all spent on hidden thoughts: a reply that was cut, not an empty one
+            yield ThinkingDelta("")  # all of it went into hidden thoughts: the reply was cut, it is not empty
         self.ended = True
         info: dict[str, Any] = {**self.info}
         if self._tokens:
@@ -290,6 +287,6 @@ class VendorReply:
 
 
 def _weighed(entry: Mapping[str, Any]) -> tuple[str, float]:
-    """A token and its logarithm; an impossible one has the value that OpenAI gives it."""
+    """A token and its log probability; minus infinity becomes OpenAI's value for it."""
     logprob = float(entry["logprob"])
     return clean(worded(entry["token"])), logprob if math.isfinite(logprob) else IMPOSSIBLE

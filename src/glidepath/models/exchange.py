@@ -27,15 +27,6 @@ _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
-class RawResponse(Protocol):
-    """What an SDK's response is to us: bytes, and headers before them."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, by names in any case."""
-        ...
-
-
 class Reader(Protocol):
     """Turns the events of one reply into deltas."""
 
@@ -44,7 +35,7 @@ class Reader(Protocol):
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """What is still to be sent when the stream has ended properly."""
+        """The deltas that remain when the stream has ended properly."""
         ...
 
 
@@ -61,7 +52,7 @@ async def answer(
 
 
 def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
-    """What the reader makes of an event; an unreadable one is a line fault and is retried."""
+    """The reader's deltas; an event that it cannot read counts as a broken connection and is retried."""
     try:
         return list(read(*given))
     except ModelError:
@@ -88,7 +79,7 @@ async def _events(
             events, begun = AwsEvents(), True
         async for chunk in chunks:
             if not begun:
-                await _check_kind(chunk, chunks, response, faults)
+                await _check_kind(chunk, chunks, response.headers, faults)
                 begun = bool(chunk.strip())
             for event in events.feed(chunk):
                 yield event
@@ -103,12 +94,12 @@ async def _events(
         raise failure
 
 
-async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawResponse, faults: Faults) -> None:
+async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], headers: Mapping[str, str], faults: Faults) -> None:
     """Reject anything that is not an event stream, such as a login page. The content type may be wrong."""
     head = chunk.lstrip()
     if not head or head.startswith(_SSE_FIELDS):
         return
-    kind = str(response.headers.get("content-type", "nothing"))
+    kind = str(headers.get("content-type", "nothing"))
     if kind.startswith("text/event-stream"):
         return  # garbage between events is skipped, as the format says
     if kind.startswith("application/json"):
@@ -120,7 +111,7 @@ async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawRes
             body = _wire.loads(chunk)
         except (_wire.WireError, ValueError):
             body = None
-            if len(chunk) <= _MOST_PAGE:  # all of it, and still not JSON: a line that broke, worth another try
+            if len(chunk) <= _MOST_PAGE:  # complete, and still not JSON: the connection broke, so try again
                 raise TransientError("the server answered with JSON that cannot be read") from None
         if isinstance(body, dict) and body.get("error"):
             raise faults.refusal(None, body)
@@ -132,14 +123,14 @@ async def _check_kind(chunk: bytes, rest: AsyncIterator[bytes], response: RawRes
 
 
 async def run_out(close: Callable[[], Any], chunks: AsyncIterator[object] | None) -> None:
-    """Close a response, then let what was reading it come to its end.
+    """Close a response, then let its reader finish.
 
-    A reader that is only dropped would be closed later by the event loop, in a task that outlives the run.
+    The event loop would close a reader that is only dropped later, in a task that outlives the run.
     """
-    with suppress(Exception):  # it is going away; how it complains does not matter
+    with suppress(Exception):  # it is going away: its errors no longer matter
         await close()
     if chunks is None:
         return
-    with suppress(Exception):  # reading from a closed response is an error, and the way out
+    with suppress(Exception):  # reading from a closed response fails, which is what ends the reader
         async for _ in chunks:
             pass

@@ -1,4 +1,4 @@
-"""What went wrong, in our words: every error of an SDK or of the transport becomes one kind of `ModelError`."""
+"""Maps every error of an SDK or of the transport to one kind of `ModelError`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PASSING = frozenset({408, 409, 425, 499})
 _NEVER = frozenset({501, 505})
 _CLIENT_FAULT, _SERVER_FAULT = 400, 500
 
-# Codes and error types of all providers. Where one is given, no text is read.
+# Codes and error types of all providers. If there is one, the message is not searched.
 _BY_CODE: Mapping[str, type[ModelError]] = {
     "context_length_exceeded": ContextOverflowError,
     "exceed_context_size_error": ContextOverflowError,
@@ -71,8 +71,8 @@ _BY_CODE: Mapping[str, type[ModelError]] = {
     "serviceunavailableexception": TransientError,
 }
 _REFUSALS = frozenset({"validationexception", "accessdeniedexception", "resourcenotfoundexception"})
-"""What Bedrock says in a stream when a request is at fault; the text may tell that it was too long."""
-# Anthropic, Google and vLLM have no code for these two: only there is the text read.
+"""What Bedrock sends in a stream when the request is at fault; the message may say that it was too long."""
+# Anthropic, Google and vLLM have no code for these two: only then is the message searched.
 _OVERFLOW = re.compile(
     r"(?:prompt|input) is too long|maximum context length"
     r"|exceeds? the (?:maximum|model's|available) .{0,40}(?:tokens|context)"
@@ -100,7 +100,7 @@ _ASTRAY = ("TooManyRedirects", "UnsupportedProtocol", "InvalidURL")
 
 
 class Faults:
-    """Explains errors for one model object; what it writes never contains a key."""
+    """Explains errors of one model object; its texts never contain a key."""
 
     __slots__ = ("_advice", "_secrets", "_who")
 
@@ -119,7 +119,7 @@ class Faults:
         return clean if len(clean) <= shown else clean[: shown - 3] + "..."
 
     def explain(self, error: BaseException) -> ModelError:
-        """The kind of one exception of an SDK or the transport."""
+        """The `ModelError` for an exception of an SDK or the transport."""
         if isinstance(error, ModelError):
             return error
         status = _status(error)
@@ -132,14 +132,14 @@ class Faults:
         return self._transport(error)
 
     def unsent(self, error: BaseException) -> ModelError:
-        """The kind of an exception that came before any answer: a request that cannot be written will never be."""
+        """The error for an exception before any answer: retrying does not help a request that cannot be written."""
         if isinstance(error, TypeError | ValueError | RecursionError) and _status(error) is None:
             said = self.clean(error, 200)
             return RejectedError(f"{self._who}: the request cannot be written ({type(error).__name__}: {said})")
         return self.explain(error)
 
     def refusal(self, status: int | None, body: object, headers: object = (), text: str = "") -> ModelError:
-        """The kind of an error answer: an HTTP status with a body, or an error event in mid-stream."""
+        """The error for an HTTP status with a body, or for an error event in mid-stream."""
         inner = _inner(body)
         message = _message(inner) or text
         status = _within(inner) if status is None else status
@@ -178,7 +178,7 @@ class Faults:
 
 
 def _kind(status: int | None, inner: Mapping[str, Any], message: str) -> type[ModelError]:
-    """The kind where no code says it."""
+    """The kind of error if no code tells."""
     if status == _RATE_LIMITED:
         return RateLimitedError
     if status == _TOO_LARGE or (_OVERFLOW.search(message) and (status is None or status < _SERVER_FAULT)):
@@ -195,7 +195,7 @@ def _kind(status: int | None, inner: Mapping[str, Any], message: str) -> type[Mo
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status; an error in a stream that began well has none, whatever its response says."""
+    """The HTTP status; an error inside a stream that began well has none, whatever its response says."""
     for field in ("status_code", "code"):
         status = getattr(error, field, None)
         if _is_status(status):
@@ -243,7 +243,7 @@ def _message(inner: Mapping[str, Any]) -> str:
             break
     else:
         return ""
-    if said.lstrip().startswith("<"):  # a page for people
+    if said.lstrip().startswith("<"):  # an HTML page
         said = _PAGE.sub(" ", said[:_MOST_PAGE])
     metadata = inner.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
@@ -278,7 +278,7 @@ def retry_after(headers: object) -> float | None:
 
 
 def _delay(details: object) -> float | None:
-    """Google says it in the body: a RetryInfo with a `retryDelay` such as "34s"."""
+    """The delay that Google puts into the body: a RetryInfo with a `retryDelay` such as "34s"."""
     for detail in details if isinstance(details, list) else ():
         given = detail.get("retryDelay") if isinstance(detail, Mapping) else None
         if isinstance(given, str):

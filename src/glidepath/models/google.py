@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
@@ -14,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
 from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, leave_open
+from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.clients import Clients
 from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
+from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GoogleModel"]
 
-_log = logging.getLogger("glidepath")
 _REFUSALS = (
     "SAFETY",
     "RECITATION",
@@ -56,7 +54,7 @@ _LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _LEAST_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 _MINIMAL = re.compile(r"gemini-3(\.[0-6])?-flash|.*-flash-lite")
-"""Models that know the level `minimal`. Pro models and newer Flash models refuse it, and `low` suits all of them."""
+"""Models with the level `minimal`. Pro models and newer Flash models refuse it; `low` works for all of them."""
 _UNTHINKING = re.compile(r"(models/)?gemini-(1|2\.0)")
 LEAST_PRO_BUDGET = 128
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
@@ -68,7 +66,7 @@ _response: ContextVar[list[Any] | None] = ContextVar("glidepath_google_response"
 _patience: ContextVar[float | None] = ContextVar("glidepath_google_patience", default=None)
 
 
-class GoogleModel:
+class GoogleModel(VendorModel):
     """A Gemini model, on the Gemini API or on Vertex AI.
 
     The key is `api_key`, else what the SDK finds (GEMINI_API_KEY or GOOGLE_API_KEY; GOOGLE_GENAI_USE_VERTEXAI chooses
@@ -76,10 +74,8 @@ class GoogleModel:
     by you.
     """
 
-    max_output_tokens: int | None = None
-    price: Any = None
     vendor = VENDOR
-    provider: str | None = "google"
+    provider = "google"
 
     def __init__(
         self,
@@ -100,34 +96,25 @@ class GoogleModel:
         check_url(base_url)
         check_headers(headers)
         if client is not None:
-            self._clients = Clients(lambda: _Linked(client, None), leave_open)
+            clients = Clients(lambda: _Linked(client, None), ours=False)
         else:
             vertex = served.name == "vertex"
             if vertex and base_url is not None and not served.owns(base_url):
                 own_key(served, base_url, api_key)  # credentials are not sent to another address
-            self._clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex), _close)
-        inside = getattr(self._clients.peek().client, "_api_client", None)
+            clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex))
+        inside = getattr(clients.peek().client, "_api_client", None)
         key = getattr(inside, "api_key", None)
         self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
         self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
         if not (api_key or client) and self.host == "google":
             advice = advice.replace("GEMINI_API_KEY", _variable(key))
-        self._faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
-        self._left_out: set[str] = set()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
+        super().__init__(name, context_window, clients, faults)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         return self._stream(self._body(request), request)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._clients.aclose()
 
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
@@ -137,6 +124,11 @@ class GoogleModel:
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
+
+        async def close() -> None:
+            for response in responses:
+                await response.aclose()
+
         _response.set(responses)
         _patience.set(request.connect_timeout)
         try:
@@ -155,7 +147,7 @@ class GoogleModel:
         finally:
             _response.set(None)
             if chunks is not None:
-                await run_out(_closing(responses), chunks)
+                await run_out(close, chunks)
         if failure is not None:
             raise failure
 
@@ -173,21 +165,15 @@ class GoogleModel:
 
     # --- the request ------------------------------------------------------------------------------------------
 
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
-
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         leveled = _LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
         tools = defined(request)
         if request.output_schema is not None and not request.tools and not leveled:
-            tools = ()  # an answer held to its schema is worth more than the cache of a last call
+            tools = ()  # an enforced schema is worth more than the cache of a last call
         if request.output_schema is not None and tools and not leveled:
-            system.append(schema_words(request.output_schema))  # tools and a schema together are refused there
+            system.append(schema_words(request.output_schema))  # these models refuse tools and a schema together
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
         if tools:
@@ -205,20 +191,16 @@ class GoogleModel:
             ]
             held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
             body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request), held=held)}
-        settings: dict[str, Any] = {}
-        if request.max_output_tokens is not None:
-            settings["maxOutputTokens"] = request.max_output_tokens
-        if request.temperature is not None:
-            settings["temperature"] = request.temperature
-        if request.stop_sequences:
-            check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
-            settings["stopSequences"] = list(request.stop_sequences)
-        if request.seed is not None:
-            settings["seed"] = request.seed
-        if request.logprobs is not None:
-            settings["responseLogprobs"] = True
-            if request.logprobs:
-                settings["logprobs"] = request.logprobs
+        check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
+        wanted = {
+            "maxOutputTokens": request.max_output_tokens,
+            "temperature": request.temperature,
+            "stopSequences": list(request.stop_sequences) or None,
+            "seed": request.seed,
+            "responseLogprobs": None if request.logprobs is None else True,
+            "logprobs": request.logprobs or None,
+        }
+        settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
         if request.reasoning is not None and _UNTHINKING.match(self.name):
             self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
         elif request.reasoning is not None:
@@ -235,7 +217,7 @@ class GoogleModel:
 
 
 class _Linked:
-    """A client and the connections it was given, which it does not close itself."""
+    """A client and the connections it was given, which it does not close."""
 
     __slots__ = ("client", "connections")
 
@@ -243,28 +225,19 @@ class _Linked:
         self.client = client
         self.connections = connections
 
-
-async def _close(linked: _Linked) -> None:
-    if linked.connections is not None:
-        await linked.connections.aclose()
-    linked.client.close()
-
-
-def _closing(responses: list[Any]) -> Any:
-    async def close() -> None:
-        for response in responses:
-            await response.aclose()
-
-    return close
+    async def close(self) -> None:
+        if self.connections is not None:
+            await self.connections.aclose()
+        self.client.close()
 
 
 async def _bound(request: httpx.Request) -> None:
-    """Give connecting a time limit: the SDK knows only one for the whole call."""
+    """Set the connect timeout: the SDK has only one for the whole call."""
     request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "connect": _patience.get()}
 
 
 async def _remember(response: httpx.Response) -> None:
-    """Keep hold of the response of a call: the SDK has no way to close it."""
+    """Keep the response of a call: the SDK has no way to close it."""
     responses = _response.get()
     if responses is not None:
         responses.append(response)
@@ -273,9 +246,9 @@ async def _remember(response: httpx.Response) -> None:
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
-    """The lines of an event stream as the SDK can read them.
+    """The lines of an event stream in a form the SDK can read.
 
-    Its own reader breaks lines at signs that a text may hold, and takes every field but `data` for JSON.
+    Its own reader splits at characters that a text may contain, and parses every field except `data` as JSON.
     """
     lines = Lines()
     async for chunk in response.aiter_bytes():
@@ -288,7 +261,7 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def _variable(key: str | None) -> str:
-    """The variable that the SDK has taken its key from."""
+    """The variable the SDK took its key from."""
     return "GOOGLE_API_KEY" if key and key == setting("GOOGLE_API_KEY") else "GEMINI_API_KEY"
 
 
@@ -301,7 +274,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         http = import_module("httpx2")
     except ImportError:
         http = import_module("httpx")
-    limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # how many runs there are is not its call
+    limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # runs are limited elsewhere
     hooks = {"request": [_bound], "response": [_remember]}
     connections = http.AsyncClient(timeout=None, follow_redirects=True, limits=limits, event_hooks=hooks)
     options: dict[str, Any] = {"httpx_async_client": connections}
@@ -312,7 +285,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     try:
         beta: Any = {**options, "api_version": "v1beta"}
         client: Any = None if vertex else genai.Client(api_key=key, http_options=beta)
-        if client is None or client.vertexai:  # its versions have other names
+        if client is None or client.vertexai:  # Vertex names its versions differently
             beta.pop("api_version")
             client = genai.Client(vertexai=True, api_key=key, http_options=beta, **_place(vertex=vertex, key=key))
     except ValueError as error:
@@ -325,7 +298,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
 
 
 def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
-    """Project and location, for the string that asks for Vertex AI; a key of Vertex AI needs neither."""
+    """Project and location for a `vertex:` model; a Vertex AI key needs neither."""
     if not vertex or key is not None:
         return {}
     project = setting("GOOGLE_CLOUD_PROJECT")
@@ -335,7 +308,7 @@ def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
 
 
 def _choice(choice: str, *, held: bool) -> dict[str, Any]:
-    """The mode of function calling; `held`: the model may write only calls that fit their schemas."""
+    """The function calling mode; with `held`, the schemas of calls are enforced."""
     modes = {"auto": "VALIDATED" if held else "AUTO", "required": "ANY", "none": "NONE"}
     if choice in modes:
         return {"mode": modes[choice]}
@@ -368,7 +341,7 @@ class _Reader:
         self._why = ""
         self._grounds: Any = None
         self._texts: list[str] = []
-        """The pieces of the visible text, in which citations have their places."""
+        """The pieces of the visible text; citations point into it."""
 
     def read(self, chunk: GenerateContentResponse) -> Iterable[Delta]:
         if "model" not in self._reply.info:  # every chunk repeats it
@@ -393,7 +366,7 @@ class _Reader:
                 self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
 
     def finish(self) -> Iterable[Delta]:
-        """Without a reason to stop, the connection was dropped."""
+        """The end of the reply; nothing without a finish reason, because then the connection was dropped."""
         if self._reason is None:
             return
         if self._reason in _BROKEN and not self._reply.calls:
@@ -407,7 +380,7 @@ class _Reader:
         call = part.function_call
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
-            self._reply.silent = False  # of the provider's own tools: it goes back as it came
+            self._reply.silent = False  # from the provider's own tools: sent back unchanged
             yield kept(VENDOR, {"on": "part", "part": own}, text=self._reply.text, calls=self._reply.calls)
             return
         if signature is not None:
@@ -433,7 +406,7 @@ class _Reader:
 
 
 def _dumped(part: Part) -> dict[str, Any]:
-    """A part that is neither text nor a call, as it is sent back; empty for one that is only a signature."""
+    """A part that is neither text nor a call, in the form to send back; empty if it is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
 
@@ -460,7 +433,7 @@ def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
 
 
 def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote is in the text. Google counts bytes, in its own part: what does not fit is looked up."""
+    """Where a quote is in the text. Google counts bytes within a part: if that does not fit, the text is searched."""
     if not quote:
         return None, None
     end = count(segment, "end_index")

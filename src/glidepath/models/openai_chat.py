@@ -1,17 +1,16 @@
-"""OpenAI chat completions, and every server that speaks the same."""
+"""OpenAI chat completions, and every server that speaks the same protocol."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
-from glidepath.models.checks import check_name
-from glidepath.models.clients import patience
+from glidepath.models.attached import Takes
 from glidepath.models.content import (
     VendorReply,
     check_stops,
@@ -26,13 +25,11 @@ from glidepath.models.content import (
     schema_words,
     sent_choice,
 )
-from glidepath.models.exchange import answer
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
-from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches, takes_temperature, tells_probabilities
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
+from glidepath.models.openai_client import OpenAIModel
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIChatModel"]
 
-_log = logging.getLogger("glidepath")
 _REASONS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -53,7 +49,7 @@ _REASONS = {
     "error": "error",
     "insufficient_system_resource": "error",
     "abort": "aborted",
-    # What stands behind a gateway is passed on in its own words.
+    # Gateways pass on the words of the provider behind them.
     "eos_token": "end_turn",
     "stop_sequence": "end_turn",
     "tool_use": "tool_use",
@@ -69,73 +65,38 @@ _REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
 """Models that refuse `max_tokens`, wherever they are served."""
 
 
-class OpenAIChatModel:
+class OpenAIChatModel(OpenAIModel):
     """A model behind a chat completions endpoint: OpenAI's, or any compatible one by `base_url`.
 
     `host` names a server of the table of hosts (`groq`, `ollama`), with its address, key variable and quirks. The key
     is `api_key`, else the host's own from the environment: OPENAI_API_KEY where no host is named. With a `base_url`
-    that is not the host's own, no key is taken from the environment. `client` is an `AsyncOpenAI` of your own, for one
+    that is not the host's own, no key is taken from the environment. `client` is your own `AsyncOpenAI`, for one
     event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are sent as they are, where they are set.
     """
 
-    max_output_tokens: int | None = None
-    price: Any = None
     vendor = VENDOR
+    usual = "openai-chat"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context_window: int | None = None,
-        prompt_cache_key: str | None = None,
-        prompt_cache_retention: str | None = None,
-        client: AsyncOpenAI | None = None,
-        host: str | None = None,
-    ) -> None:
-        self.name = check_name(name)
-        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
-        self._port = OpenAIPort(
-            name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host, usual="openai-chat"
-        )
-        served = self._port.host
-        self.host = served.name
-        self.provider = served.prices
-        self.usage_is_billed = self._port.billed
-        self._official = served.name == "openai-chat"
-        self._quirks = served.quirks
-        if _REASONING.match(name):
-            own = HOSTS["openai-chat"].quirks
-            fixed, calm = (self._quirks.fixed, self._quirks.calm) if self._quirks.fixed else (own.fixed, own.calm)
-            self._quirks = replace(self._quirks, cap="max_completion_tokens", fixed=fixed, calm=calm)
-        self._takes = takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
-        self._left_out: set[str] = set()
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
+    def _adapted(self, quirks: Quirks) -> Quirks:
+        if not _REASONING.match(self.name):
+            return quirks
+        known = quirks if quirks.fixed else HOSTS["openai-chat"].quirks
+        return replace(quirks, cap="max_completion_tokens", fixed=known.fixed, calm=known.calm)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    @property
+    def _official(self) -> bool:
+        return self.host == "openai-chat"
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Answer one request."""
-        body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
-        reader = _Reader(reply, self._port.faults, echo=not self._official)
+    @cached_property
+    def _takes(self) -> Takes:
+        return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
-        async def open_stream() -> Any:
-            client = await self._port.clients.get()
-            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
-            return client.chat.completions.with_streaming_response.create(
-                model=self.name, messages=(), stream=True, extra_body=body, timeout=patience("openai", request)
-            )
+    def _reader(self, reply: VendorReply) -> _Reader:
+        return _Reader(reply, self._faults, echo=not self._official)
 
-        return answer(open_stream, reader, self._port.faults, reply)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._port.clients.aclose()
+    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: Any) -> Any:
+        create = client.chat.completions.with_streaming_response.create
+        return create(model=self.name, messages=(), extra_body=body, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         quirks, system = self._quirks, request.system_prompt
@@ -150,11 +111,7 @@ class OpenAIChatModel:
             body["tool_choice"] = _choice(self._chosen(request, body), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
-        if request.temperature is not None:
-            if takes_temperature(quirks, self.name, request.reasoning):
-                body["temperature"] = request.temperature
-            else:
-                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
+        body.update(self._sampling(request))
         if (effort := self._reasoning(request)) is not None:
             self._effort(body, effort)
         if request.seed is not None:
@@ -165,8 +122,6 @@ class OpenAIChatModel:
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
         if request.logprobs is not None:
-            if not tells_probabilities(quirks, self.name, request.reasoning):
-                raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["logprobs"] = True
             if request.logprobs:
                 body["top_logprobs"] = request.logprobs
@@ -179,24 +134,24 @@ class OpenAIChatModel:
         return merged(body, request.extras)
 
     def _chosen(self, request: ModelRequest, body: dict[str, Any]) -> str:
-        """The tool choice to send. Where thinking takes none but auto, thinking or the choice gives way."""
+        """The tool choice to send. If thinking allows only "auto", either thinking or the choice gives way."""
         choice = sent_choice(request)
         if choice == "auto" or not self._quirks.thinking_switch:
             return choice
         if not request.tools:
-            return "auto"  # in a last call: what is called all the same does not run
+            return "auto"  # in a last call: a tool that is called anyway does not run
         body["thinking"] = _OFF
         if request.reasoning not in (None, "none"):
             self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
         return choice
 
     def _reasoning(self, request: ModelRequest) -> str | None:
-        """The effort to ask for. Where tools and reasoning are refused together, reasoning gives way."""
+        """The effort to ask for. If tools and reasoning are refused together, reasoning gives way."""
         quirks, effort = self._quirks, request.reasoning
         if not defined(request) or not matches(quirks.plain_tools, self.name):
             return effort
         if effort_for(quirks, self.name, "none") != "none":
-            return effort  # it cannot be told not to reason: what the endpoint says to that is passed on
+            return effort  # reasoning cannot be turned off: the endpoint decides
         if effort not in (None, "none"):
             self._leave_out(
                 "does not reason in a request with tools: chat completions refuse both together. "
@@ -215,12 +170,6 @@ class OpenAIChatModel:
             body["reasoning"] = {"effort": word}
         else:
             body[quirks.effort] = word
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
@@ -242,7 +191,7 @@ def _choice(choice: str, *, named: bool) -> Any:
 
 
 def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    """How the server is held to an output schema, as far as it can be."""
+    """The output format field, as far as the server can enforce a schema."""
     if quirks.schema == "words":
         return {}
     if quirks.schema == "json":
@@ -305,17 +254,17 @@ class _Reader:
             self._reply.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             self._usage = _usage(used)
-            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # of OpenRouter
+            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
-                continue  # a second answer that nobody asked for
+                continue  # a second answer, which was not requested
             yield from self._delta(choice.get("delta") or {})
             if choice.get("logprobs"):
                 self._reply.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:
-        """A server that never says [DONE] has given its reason at least; without that, the connection was dropped."""
+        """The end for a server that never sends [DONE]; without a finish reason the connection was dropped."""
         if self._reason is not None:
             yield from self._end()
 
@@ -339,7 +288,7 @@ class _Reader:
         self._cites += [_citation(annotation) for annotation in delta.get("annotations") or ()]
 
     def _parts(self, parts: list[Any]) -> Iterable[Delta]:
-        """Content in parts, as some servers send thoughts and text apart."""
+        """Content in parts: some servers send thoughts and text separately."""
         for part in parts:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else ():
@@ -348,7 +297,7 @@ class _Reader:
                 yield self._reply.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
-        """A fragment. Some servers give every call the index 0, or none, or no id."""
+        """The delta of a fragment. Some servers give every call the index 0, or no index, or no id."""
         function = fragment.get("function") or {}
         call_id, name, given = (
             str(fragment.get("id") or ""),
@@ -372,10 +321,10 @@ class _Reader:
         if self._reply.ended:
             return
         if self._thoughts and self._echo:
-            if "reasoning_details" in self._thoughts:  # they hold the text as well
+            if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
             yield kept(VENDOR, self._thoughts, text=0, calls=0)
-        if self._cites:  # the text holds what is sent back
+        if self._cites:  # the text alone is sent back
             yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
         stop = self._reply.stop(self._reason, _REASONS)
         yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
@@ -385,7 +334,7 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     prompt, completion = count(given, "prompt_tokens"), count(given, "completion_tokens")
     reasoning = count(given, "completion_tokens_details", "reasoning_tokens")
     if reasoning and count(given, "total_tokens") == prompt + completion + reasoning:
-        completion += reasoning  # a server that counts them apart
+        completion += reasoning  # this server counts them separately
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)

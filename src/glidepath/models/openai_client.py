@@ -1,78 +1,113 @@
-"""The OpenAI SDK: its clients, its keys, its errors. Shared by chat completions and Responses."""
+"""The OpenAI SDK: its clients, its keys, its errors. Chat completions and Responses share it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.checks import check_headers, check_key, check_url, leave_open, site
+from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
 from glidepath.models.clients import Clients, known_platform
+from glidepath.models.content import no_setting
 from glidepath.models.faults import Faults
-from glidepath.models.hosts import HOSTS, ModelHost, find_host, key_advice, own_key, setting
+from glidepath.models.hosts import (
+    HOSTS,
+    ModelHost,
+    Quirks,
+    find_host,
+    key_advice,
+    own_key,
+    setting,
+    takes_temperature,
+    tells_probabilities,
+)
+from glidepath.models.vendor_model import VendorModel
+from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
     from openai import AsyncOpenAI
 
-__all__ = ["NO_TEMPERATURE", "OPENAI_HOST", "OpenAIPort", "cache_fields"]
+__all__ = ["OpenAIModel"]
 
 OPENAI_HOST = "api.openai.com"
 RETENTIONS = ("in_memory", "24h")
-NO_TEMPERATURE = "OpenAI refuses one for models that reason; from gpt-5.1 on, reasoning='none' allows it"
 _NO_KEY = "none"  # the SDK insists on one
 
 
-class OpenAIPort:
-    """How an OpenAI model is reached."""
+class OpenAIModel(VendorModel):
+    """A model behind the OpenAI SDK. `usual` is its host when no other is named."""
 
-    __slots__ = ("billed", "clients", "faults", "host", "url")
+    usual: ClassVar[str]
+    _sdk = "openai"
 
     def __init__(
         self,
         name: str,
         *,
-        api_key: str | None,
-        base_url: str | None,
-        headers: Mapping[str, str] | None,
-        client: AsyncOpenAI | None,
-        host: str | None,
-        usual: str,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        context_window: int | None = None,
+        prompt_cache_key: str | None = None,
+        prompt_cache_retention: str | None = None,
+        client: AsyncOpenAI | None = None,
+        host: str | None = None,
     ) -> None:
-        """`usual` is the host when no other is named."""
+        self.name = check_name(name)
+        self._caching = _cache_fields(prompt_cache_key, prompt_cache_retention)
         check_url(base_url)
         check_headers(headers)
-        named = find_host(host or usual)
+        named = find_host(host or self.usual)
         if named.extra != "openai" and named.adapter != "bedrock":
             raise ConfigurationError(f"host={host!r} does not speak OpenAI's protocol")
         check_key(api_key, named.key or "api_key")
-        own = usual in HOSTS and named.key == "OPENAI_API_KEY"
+        own = named.key == "OPENAI_API_KEY"
         if own and base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST:
-            named = HOSTS["openai-compatible"]  # a server of one's own: OpenAI's key is not for it
+            named = HOSTS["openai-compatible"]  # somebody else's server: OpenAI's key is not for it
         if client is not None:
-            calm = client.with_options(max_retries=0)  # ours govern: they know the budget and the deadline
-            self.clients = Clients(lambda: calm, leave_open)
+            calm = client.with_options(max_retries=0)  # the runtime retries: it knows the budget and the deadline
+            clients = Clients(lambda: calm, ours=False)
         else:
-            self.clients = Clients(lambda: _client(named, api_key, base_url, headers), _close)
-        first = self.clients.peek()
-        self.url = str(first.base_url)
-        self.host = _actual(named, first, self.url)
-        self.billed = self.host.owns(self.url)
+            clients = Clients(lambda: _client(named, api_key, base_url, headers))
+        first = clients.peek()
+        url = str(first.base_url)
+        served = _actual(named, first, url)
+        self.host = served.name
+        self.provider = served.prices or self.provider
+        self.usage_is_billed = served.owns(url)
+        self._quirks = self._adapted(served.quirks)
         secrets = [api_key, first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         given = api_key is not None or client is not None
         advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
-        if urlsplit(self.url).path in ("", "/"):
+        if urlsplit(url).path in ("", "/"):
             advice += "; most addresses end in /v1, and this one has no path"
-        shown = usual if own else named.name
-        who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(self.url)}"
-        self.faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
+        shown = self.usual if own else named.name
+        who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(url)}"
+        faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
+        super().__init__(name, context_window, clients, faults)
+
+    def _adapted(self, quirks: Quirks) -> Quirks:
+        """The quirks of the host, adapted to the model."""
+        return quirks
+
+    def _sampling(self, request: ModelRequest) -> dict[str, Any]:
+        """The temperature, unless the model refuses one; raises `RejectedError` for probabilities it cannot report."""
+        if request.logprobs is not None and not tells_probabilities(self._quirks, self.name, request.reasoning):
+            raise no_setting(f"{self.host}:{self.name}", "logprobs")
+        if request.temperature is None:
+            return {}
+        if takes_temperature(self._quirks, self.name, request.reasoning):
+            return {"temperature": request.temperature}
+        self._leave_out(
+            "gets no temperature: OpenAI refuses one for models that reason; since gpt-5.1, reasoning='none' allows it"
+        )
+        return {}
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
-    """The host behind an address: your own client may lead to Azure, OPENAI_BASE_URL anywhere."""
+    """The host behind an address: your own client may point to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
     if azure.owns(url) or "Azure" in type(client).__name__:
         return azure
@@ -81,7 +116,7 @@ def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
     return named
 
 
-def cache_fields(key: object, retention: object) -> dict[str, str]:
+def _cache_fields(key: object, retention: object) -> dict[str, str]:
     """What a request says about the prompt cache: only what was set, because other servers may refuse the fields."""
     if key is not None and (not isinstance(key, str) or not key):
         raise ConfigurationError(f"prompt_cache_key={key!r} must be a non-empty str")
@@ -89,10 +124,6 @@ def cache_fields(key: object, retention: object) -> dict[str, str]:
         raise ConfigurationError(f"prompt_cache_retention={retention!r} is not known: use 'in_memory' or '24h'")
     given = {"prompt_cache_key": key, "prompt_cache_retention": retention}
     return {name: value for name, value in given.items() if value is not None}
-
-
-async def _close(client: AsyncOpenAI) -> None:
-    await client.close()
 
 
 def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
@@ -104,7 +135,7 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
 
     options: dict[str, Any] = {
         "default_headers": headers,
-        "max_retries": 0,  # ours govern: they know the budget and the deadline
+        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
         "timeout": None,
     }
     if host.adapter == "azure":
@@ -114,7 +145,7 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
     else:
         base_url = base_url or (_mantle() if host.adapter == "bedrock" else host.address) or None
         key = own_key(host, base_url or "", key)
-        # A server of one's own mostly wants no key.
+        # Most private servers want no key.
         client = _opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
     check_key(client.api_key, host.key or "api_key")
     check_url(str(client.base_url))
@@ -146,7 +177,7 @@ def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: d
     check_url(endpoint)
     token = None
     if key is None and base_url is None:
-        key = setting(host.key)  # an endpoint from the environment is as much the user's as the key
+        key = setting(host.key)  # both the endpoint and the key come from the user's environment
         token = None if key else setting("AZURE_OPENAI_AD_TOKEN")
     if key is None and token is None:
         key = own_key(host, endpoint, None)
@@ -159,7 +190,7 @@ def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: d
 
 
 def _mantle() -> str:
-    """Where Bedrock serves models that are not Claude, by chat completions."""
+    """Where Bedrock serves models other than Claude, by chat completions."""
     region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
     if region is None:
         raise ConfigurationError("Bedrock needs a region: set the environment variable AWS_REGION")

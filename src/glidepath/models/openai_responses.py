@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
-from glidepath.models.checks import check_name
-from glidepath.models.clients import patience
 from glidepath.models.content import (
     VendorReply,
     count,
@@ -22,13 +19,11 @@ from glidepath.models.content import (
     sent_choice,
     worded,
 )
-from glidepath.models.exchange import answer
-from glidepath.models.facts import known_window
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
-from glidepath.models.hosts import effort_for, takes_temperature, tells_probabilities
+from glidepath.models.hosts import effort_for
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import NO_TEMPERATURE, OpenAIPort, cache_fields
+from glidepath.models.openai_client import OpenAIModel
 from glidepath.models.strictness import strict, strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -37,12 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIResponsesModel"]
 
-_log = logging.getLogger("glidepath")
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-class OpenAIResponsesModel:
+class OpenAIResponsesModel(OpenAIModel):
     """An OpenAI model behind the Responses endpoint.
 
     Nothing is stored at OpenAI: reasoning comes back encrypted and is sent again with the history. The key is
@@ -51,64 +45,15 @@ class OpenAIResponsesModel:
     sent as they are, where they are set.
     """
 
-    max_output_tokens: int | None = None
-    price: Any = None
     vendor = VENDOR
+    provider = "openai"
+    usual = "openai-responses"
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        context_window: int | None = None,
-        prompt_cache_key: str | None = None,
-        prompt_cache_retention: str | None = None,
-        client: AsyncOpenAI | None = None,
-        host: str | None = None,
-    ) -> None:
-        self.name = check_name(name)
-        self._caching = cache_fields(prompt_cache_key, prompt_cache_retention)
-        self._port = OpenAIPort(
-            name,
-            api_key=api_key,
-            base_url=base_url,
-            headers=headers,
-            client=client,
-            host=host,
-            usual="openai-responses",
-        )
-        self.host = self._port.host.name
-        self.provider = self._port.host.prices or "openai"
-        self.usage_is_billed = self._port.billed
-        self._reasons = not name.startswith(_PLAIN) and "-chat" not in name
-        self.context_window = context_window or known_window(name, self.provider)
-        self._unknown_reasons: set[str] = set()
-        self._quirks = self._port.host.quirks
-        self._left_out: set[str] = set()
+    def _reader(self, reply: VendorReply) -> _Reader:
+        return _Reader(reply, self._faults)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Answer one request."""
-        body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
-        reader = _Reader(reply, self._port.faults)
-
-        async def open_stream() -> Any:
-            client = await self._port.clients.get()
-            # The whole request is in extra_body: the SDK would walk through every typed field of a long history.
-            return client.responses.with_streaming_response.create(
-                model=self.name, stream=True, extra_body=body, timeout=patience("openai", request)
-            )
-
-        return answer(open_stream, reader, self._port.faults, reply)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._port.clients.aclose()
+    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: Any) -> Any:
+        return client.responses.with_streaming_response.create(model=self.name, extra_body=body, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -119,11 +64,9 @@ class OpenAIResponsesModel:
         }
         if request.system_prompt:
             body["instructions"] = request.system_prompt
-        if self._reasons:
+        if not self.name.startswith(_PLAIN) and "-chat" not in self.name:
             body["include"] = ["reasoning.encrypted_content"]
         if request.logprobs is not None:
-            if not tells_probabilities(self._quirks, self.name, request.reasoning):
-                raise no_setting(f"{self.host}:{self.name}", "logprobs")
             body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
             body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
@@ -137,11 +80,7 @@ class OpenAIResponsesModel:
             body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
-        if request.temperature is not None:
-            if takes_temperature(self._quirks, self.name, request.reasoning):
-                body["temperature"] = request.temperature
-            else:
-                self._leave_out(f"gets no temperature: {NO_TEMPERATURE}")
+        body.update(self._sampling(request))
         if request.reasoning is not None:
             word = effort_for(self._quirks, self.name, request.reasoning)
             if word is None:
@@ -162,12 +101,6 @@ class OpenAIResponsesModel:
         if self.usage_is_billed:  # another host may not know the fields
             body.update(known_by(request, metadata=True))
         return merged(body, request.extras)
-
-    def _leave_out(self, what: str) -> None:
-        """Say once that a request goes out without something, because it would be refused."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            _log.warning("%r %s", self, what)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
@@ -192,11 +125,11 @@ class _Reader:
         self._faults = faults
         self._refused = False
         self._written: dict[int, int] = {}
-        """Characters of arguments so far, by the place of the call."""
+        """Characters of arguments so far, by the index of the call."""
         self._spoken: set[Any] = set()
-        """The places whose text has come in pieces."""
+        """The items whose text came in pieces."""
         self._starts: dict[Any, int] = {}
-        """Where the text of each place begins."""
+        """Where the text of each item begins."""
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
@@ -226,7 +159,7 @@ class _Reader:
             raise self._faults.refusal(None, event)
 
     def finish(self) -> Iterable[Delta]:
-        """Nothing: without its last event a response is not complete."""
+        """Nothing: a response without its last event is incomplete."""
         return ()
 
     def _said(self, event: Mapping[str, Any]) -> Delta:
@@ -248,22 +181,18 @@ class _Reader:
         )
 
     def _closed(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
-        if item.get("type") == "reasoning":
-            self._reply.silent = False
-            item = {key: value for key, value in item.items() if value is not None}
-            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
-        elif item.get("type") == "function_call":
+        if item.get("type") == "function_call":
             yield from self._opened(index, item)
             rest = (item.get("arguments") or "")[self._written[index] :]
-            if rest:  # it came at once, and not in pieces
+            if rest:  # it came all at once
                 self._written[index] += len(rest)
                 yield ToolCallDelta(index=index, arguments=rest)
         elif item.get("type") == "message":
             yield from self._message(index, item)
-        elif item.get("type"):  # of the provider's own tools: it goes back as it came
+        elif item.get("type"):  # reasoning, and the provider's own tools: they go back as they came
             self._reply.silent = False
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
-                self._reply.searches += 1  # opening a page that was found costs nothing
+                self._reply.searches += 1  # opening a page it found is free
             item = {key: value for key, value in item.items() if value is not None}
             yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
 
@@ -278,7 +207,7 @@ class _Reader:
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
             cites += [_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
-        if cites:  # the text holds what is sent back
+        if cites:  # the text alone is sent back
             yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
@@ -295,7 +224,7 @@ class _Reader:
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")
             stop = self._reply.stop(reason, _INCOMPLETE)
-            stop = "max_tokens" if stop == "other" else stop  # whatever cut it, it is cut
+            stop = "max_tokens" if stop == "other" else stop  # cut for an unknown reason is still cut
         elif self._refused:
             stop = "refusal"
         yield from self._reply.end(stop, None if usage is None else _usage(usage))

@@ -8,7 +8,7 @@ from glidepath.errors import TransientError
 
 __all__ = ["Events", "Lines"]
 
-LARGEST = 64 * 1024 * 1024  # bytes of one event: no reply is as long, and memory is not endless
+LARGEST = 64 * 1024 * 1024  # bytes of one event: no reply is that long
 _BREAK = re.compile(rb"\r\n|\n|\r")
 
 
@@ -22,7 +22,7 @@ class Lines:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that are complete with this chunk."""
-        # A line is joined once, when its end comes: an event of many chunks costs its length, not its square.
+        # Joined once, when the line ends: the cost of an event of many chunks is linear.
         self._pending.append(chunk)
         if b"\n" not in chunk and b"\r" not in chunk:
             return []
@@ -61,7 +61,7 @@ class Events:
         return [event for line in self._lines.feed(chunk) if (event := self._line(line)) is not None]
 
     def finish(self) -> list[tuple[str, str]]:
-        """The last event, when the stream ended without the blank line behind it."""
+        """The last event, if the stream ended without the blank line after it."""
         events = [self._line(line) for line in (*self._lines.finish(), b"")]
         return [event for event in events if event is not None]
 

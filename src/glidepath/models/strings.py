@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError
 from glidepath.models.hosts import HOSTS, ModelHost
 
 __all__ = ["resolve"]
 
 _ADDRESS = re.compile(r"@(?=[A-Za-z]+://)")
-"""Where an address begins; a model's own name may hold an @."""
-_NAMELESS = frozenset({"local"})  # these have a model that needs no name
+"""Where an address begins; a model's own name may contain an @."""
+_NAMELESS = frozenset({"local"})  # these have a default model
+_ADAPTERS = {
+    "anthropic": "AnthropicModel",
+    "google": "GoogleModel",
+    "vertex": "GoogleModel",
+    "responses": "OpenAIResponsesModel",
+}
 _COMPANIES = {
     "gemini": "google",
     "claude": "anthropic",
@@ -30,8 +36,7 @@ _COMPANIES = {
 def resolve(model: str, *, api_key: str | None = None) -> Any:
     """The model behind a string such as `anthropic:claude-sonnet-4-5`; raises `ConfigurationError` naming the fix.
 
-    The SDK is imported now, and looks for its key now, unless `api_key` is given. Nothing is kept: two calls make two
-    models.
+    The SDK is imported now and looks for its key now, unless `api_key` is given. Two calls make two models.
     """
     if not isinstance(model, str):
         raise ConfigurationError(f"a model string must be a str, not {type(model).__name__}")
@@ -53,45 +58,23 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
 
 
 def _made(host: ModelHost, name: str, api_key: str | None) -> Any:
+    from glidepath import models
+
     if host.adapter == "local":
-        return _local(name)
+        return models.LocalModel(name)
     found = list(_ADDRESS.finditer(name))
     bare, address = (name[: found[-1].start()], name[found[-1].end() :]) if found else (name, None)
     if host.form == "NAME@ADDRESS" and (not bare or address is None):
         raise ConfigurationError(f"it must be '{host.name}:{host.form}', such as '{host.example}'")
     if not bare:
         raise ConfigurationError(f"it needs a name before the address, such as '{host.example}@{address:.60}'")
-    options: dict[str, Any] = {"api_key": api_key, "base_url": address, "host": host.name}
-    claude = "claude" in bare.lower()
-    if host.adapter == "anthropic" or (host.adapter in ("bedrock", "vertex") and claude):
-        from glidepath.models.anthropic import AnthropicModel
-
-        return AnthropicModel(bare, **options)
-    if host.adapter in ("google", "vertex"):
-        from glidepath.models.google import GoogleModel
-
-        return GoogleModel(bare, **options)
-    if host.adapter == "responses":
-        from glidepath.models.openai_responses import OpenAIResponsesModel
-
-        return OpenAIResponsesModel(bare, **options)
-    from glidepath.models.openai_chat import OpenAIChatModel
-
-    return OpenAIChatModel(bare, **options)
-
-
-def _local(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        module = import_module("glidepath.models.local")
-    except ImportError as error:
-        raise ConfigurationError(f"local models are not available ({error}): {install_line('local')}") from None
-    return module.LocalModel(name)
+    claude = host.adapter in ("bedrock", "vertex") and "claude" in bare.lower()
+    kind = "AnthropicModel" if claude else _ADAPTERS.get(host.adapter, "OpenAIChatModel")
+    return getattr(models, kind)(bare, api_key=api_key, base_url=address, host=host.name)
 
 
 def _shown(model: str) -> str:
-    """The string without what might be a password in an address."""
+    """The string without a possible password in its address."""
     found = _ADDRESS.search(model)
     held = found is not None and "@" in model[found.end() :]
     return repr(f"{model[: found.start()]}@..." if held and found is not None else model)[:120]

@@ -1,4 +1,4 @@
-"""Plugins that come with glidepath; behind them, which plugin has which hook and in which order."""
+"""The plugins that ship with glidepath, and the lineup that orders plugins and their hooks."""
 
 from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
 from glidepath.plugins.channel import ChannelSteering

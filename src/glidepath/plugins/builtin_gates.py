@@ -1,4 +1,4 @@
-"""Gates that come with glidepath: the first turn, an allow or deny list, and a person's approval."""
+"""The gates that ship with glidepath: for the first turn, for allow and deny lists, and for a person's approval."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_NAMES = 100_000
 class OpeningGate(Plugin):
     """Only these tools in the first turn of a run, such as the one that makes a plan.
 
-    A required gate; with `required=False` an advisory one, which gives way to a stronger advisory gate when the two
-    leave nothing. A child's run is not bound by it: it has its own opening.
+    The gate is required; with `required=False` it is advisory, and gives way to a stronger advisory gate if the two
+    together would leave no tool. It does not bind the runs of children.
     """
 
     inheritable_to_child: ClassVar[bool | None] = False
@@ -82,10 +82,10 @@ class ToolListGate(Plugin):
 
 
 class ApprovalGate(Plugin):
-    """Asks a person before a call of these tools runs: the run pauses until somebody decides.
+    """Asks a person before a call of these tools runs: the run pauses until they decide.
 
-    `tools` takes names and patterns (None: every tool). `when` narrows it further: a function of `ToolCallContext`
-    that answers whether to ask. One that crashes blocks the call.
+    `tools` takes names and patterns (None: every tool). `when` narrows it further: a function of `ToolCallContext` that
+    returns whether to ask. If it crashes, the call is blocked.
     """
 
     named: tuple[str, ...]
@@ -114,7 +114,7 @@ class ApprovalGate(Plugin):
         if self._when is not None:
             answer: Any = self._when(context)
             if not isinstance(answer, bool):
-                raise TypeError(f"ApprovalGate.when must answer True or False, not {answer!r:.100}")
+                raise TypeError(f"ApprovalGate.when must return True or False, not {answer!r:.100}")
             if not answer:
                 return None
         return Ask(self._reason or f"{context.call.name} needs a person's approval")

@@ -1,4 +1,4 @@
-"""Talking to a run from outside, from any thread."""
+"""Sends messages to a run from outside, from any thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ChannelSteering"]
 
 
 class ChannelSteering(Plugin):
-    """A queue that any code may write to and runs read from: each message reaches exactly one run, once.
+    """A queue that any code can write to and runs read from: each message reaches exactly one run, once.
 
     `send` puts a message in, from any thread. A message without `run_id` goes to the next run that asks; with it, to
     that run only. Runs ask before their first call and after every turn. With `keeps_going` a message that comes while
@@ -30,7 +30,7 @@ class ChannelSteering(Plugin):
         self._lock = Lock()
 
     def send(self, message: str | Message, *, run_id: str | None = None) -> None:
-        """Put a message in; raises `ConfigurationError` for what cannot be sent."""
+        """Put a message in; raises `ConfigurationError` if it cannot be sent."""
         try:
             ready = as_message(message)
             codec.decode(codec.encode(ready))

@@ -1,4 +1,4 @@
-"""A function as a plugin, when one hook is enough."""
+"""Turns a function into a plugin with one hook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plugin_from(
 ) -> Plugin:
     """A plugin whose only hook is this function, plain or async.
 
-    Its name is the one given, else the function's own, else the hook's; with a number behind it where that is taken.
+    Its name is `name`, else the function's, else the hook's, with a number added if that is taken.
     """
     called = name or _name(function) or hook
     number = 1

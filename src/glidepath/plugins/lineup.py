@@ -14,19 +14,6 @@ from glidepath.spi.hooks import HOOKS, Plugin
 
 __all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "free_name", "hooks_of", "name_of", "snake_case"]
 
-_OWN = frozenset(
-    {
-        "name",
-        "for_run",
-        "for_child",
-        "runs_before",
-        "runs_after",
-        "events",
-        "inheritable_to_child",
-        "journal_note",
-        "flush",
-    }
-)
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
 _SHAPES_TURNS = frozenset({"before_tool_call", "after_tool_call", "context_transform", "tool_gate", "steering"})
@@ -110,7 +97,7 @@ def _check_method(plugin: Plugin, hook: str) -> None:
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
-        return  # written in C, perhaps: it will show when it is called
+        return  # perhaps written in C: a mistake will show when it is called
     try:
         signature.bind(None)
     except TypeError as error:
@@ -141,7 +128,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
         if owner in (Plugin, object):
             continue
         for name, value in vars(owner).items():
-            if name.startswith("_") or name in HOOKS or name in _OWN:
+            if name.startswith("_") or name == "name" or hasattr(Plugin, name):
                 continue
             if callable(value) and (close := _close(name, HOOKS, 0.8)):
                 raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
@@ -156,7 +143,7 @@ def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:
 
 
 class Lineup:
-    """The plugins of a configuration, checked and in order; behind them those a child inherits from its parent."""
+    """The plugins of a configuration, checked and in order; then those a child inherits from its parent."""
 
     __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins", "shapes_turns")
 
@@ -173,7 +160,7 @@ class Lineup:
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
         self.shapes_turns = not _SHAPES_TURNS.isdisjoint([hook for found in self._capabilities for hook in found])
-        """Some plugin takes part in ordinary turns."""
+        """True if some plugin takes part in ordinary turns."""
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
         self._shared = None if own_state else self._bind(self.plugins)
 
@@ -217,14 +204,14 @@ class Lineup:
         for plugin, name, found in zip(plugins, self._names, self._capabilities, strict=True):
             for hook in found:
                 bound[hook].append((name, getattr(plugin, hook)))
-            if "event_observer" in found and plugin.events != ():  # one that wants nothing makes nobody listen
+            if "event_observer" in found and plugin.events != ():  # one that wants no events needs no route
                 observers.append((name, plugin))
         del bound["event_observer"]
         return Hooks(observers=tuple(observers), **{hook: tuple(pairs) for hook, pairs in bound.items()})
 
 
 def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None:
-    """What `for_run` or `for_child` gives; anything but a plugin or None is a mistake."""
+    """What `for_run` or `for_child` returns; raises `ConfigurationError` unless it is a plugin or None."""
     try:
         made = make()
     except KeyboardInterrupt:
@@ -265,7 +252,7 @@ def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:
         ready = next((pair for pair in waiting if before[pair[1]] <= placed), None)
         if ready is None:
             stuck = ", ".join(name for _, name in waiting)
-            raise ConfigurationError(f"runs_before/runs_after form a cycle among: {stuck}")
+            raise ConfigurationError(f"runs_before/runs_after form a cycle among {stuck}; remove one of them")
         waiting.remove(ready)
         ordered.append(ready)
         placed.add(ready[1])

@@ -1,4 +1,4 @@
-"""Some hooks of a plugin and not the others: what the hook methods of `AgentBuilder` register."""
+"""A plugin reduced to some of its hooks, for the hook methods of `AgentBuilder`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["narrowed", "origin"]
 
 
 def narrowed(plugin: Plugin, *hooks: str) -> Plugin:
-    """A plugin with only these hooks of another one: same name, same place in the order, same state."""
+    """A plugin with only these hooks of another one: same name, same order, same state."""
     kept = tuple(hook for hook in HOOKS if hook in hooks)
     if kept == hooks_of(plugin):
         return plugin
@@ -34,7 +34,7 @@ def narrowed(plugin: Plugin, *hooks: str) -> Plugin:
 
 
 def origin(plugin: object) -> Any:
-    """The plugin that this one is a part of; itself when it is whole."""
+    """The plugin that this one was narrowed from, or the plugin itself."""
     return getattr(plugin, "_origin", plugin)
 
 

@@ -1,4 +1,4 @@
-"""Showing events to the observers of a run: isolated, filtered, and without slowing the run."""
+"""Delivers events to the observers of a run: isolated, filtered, and without slowing the run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["FAREWELL", "LAST_WORDS", "Audience", "Farewell", "Observer", "dismis
 
 _log = logging.getLogger("glidepath")
 FAREWELL = 1.0  # seconds that all observers of a run together have after its last event
-LAST_WORDS = 0.25  # seconds that they have when the run, or whoever called it, was stopped
+LAST_WORDS = 0.25  # seconds that they have when the run or its caller was stopped
 Report: TypeAlias = Callable[[str, str, str, str], None]
-"""Told about a failure: plugin, hook, error, effect."""
+"""Called with a failure: plugin, hook, error, effect."""
 
 
 class Sink:
@@ -42,7 +42,7 @@ class Sink:
         """It is never called without protection."""
 
     def fail(self, error: BaseException) -> None:
-        """It raised: it is not asked again."""
+        """Report the error, and do not call it again."""
         self.removed = True
         self._report("event_sink", "event_sink", told(error), "removed")
 
@@ -50,7 +50,7 @@ class Sink:
 class Observer:
     """One event observer in one run. An async one has a bounded queue, and loses events rather than time.
 
-    `last`: the kinds of event that end what it watches. That one is always offered, whatever else had to be dropped.
+    `last`: the kinds of event that end what it watches. They are always delivered, whatever else was dropped.
     """
 
     MAX_FAILURES = 3
@@ -61,7 +61,7 @@ class Observer:
     ) -> None:
         self.name = name
         self.by_hand: Callable[[], Any] | None = None
-        """Told when Ctrl-C arrives in an async observer."""
+        """Called when Ctrl-C arrives in an async observer."""
         self._method = plugin.event_observer
         self._wanted = plugin.events
         self._report = report
@@ -69,7 +69,7 @@ class Observer:
         self._last = last
         self._queue: deque[Event] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._left: asyncio.Task[None] | None = None  # one that was stopped, and may not have heard of it yet
+        self._left: asyncio.Task[None] | None = None  # a stopped task that may still be running
         self._told: Event | None = None
         self.dropped = 0
         self._flush = plugin.flush if type(plugin).flush is not Plugin.flush else None
@@ -80,7 +80,7 @@ class Observer:
         self._direct = plugin if isinstance(plugin, DirectObserver) and self.tell is self._method else None
 
     def direct(self, kind: type[Event]) -> Callable[[Event], Any] | None:
-        """What to call for events of this kind without protection; None when there is no such thing."""
+        """The handler for this kind of event that needs no protection, if there is one."""
         return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
 
     def wants(self, kind: type[Event]) -> bool:
@@ -93,7 +93,7 @@ class Observer:
         return self._failed >= self.MAX_FAILURES
 
     def fail(self, error: BaseException) -> None:
-        """It raised: report it, and remove it the third time."""
+        """Report the error; the third one removes the observer."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
         self._report(self.name, "event_observer", told(error), effect)
@@ -113,7 +113,7 @@ class Observer:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
-        # made by hand: with asyncio.eager_task_factory it would begin inside the run, and before it is known here
+        # not create_task: an eager task factory would start it inside the run, before self._task is set
         self._task = asyncio.Task(self._drain(), loop=loop, name="glidepath-observer")
 
     async def _drain(self) -> None:
@@ -122,9 +122,9 @@ class Observer:
             self._told = event = queue.popleft()
             try:
                 await self._method(event)  # type: ignore[misc] # one that answers at once has no queue
-            except BaseException as error:  # SystemExit, too: in a task of ours it would end the event loop
+            except BaseException as error:  # even SystemExit: in our task it would end the event loop
                 if isinstance(error, GeneratorExit) or mine is not self._task:
-                    raise  # the loop is being torn down, or it was stopped
+                    raise  # the loop is closing, or this task was stopped
                 self.fail(error)
                 if isinstance(error, KeyboardInterrupt) and self.by_hand is not None:
                     self.by_hand()
@@ -136,12 +136,11 @@ class Observer:
 
     def finish(self) -> None:
         """Let a plain observer finish what it does in the background."""
-        if self._flush is not None and self._task is None and not self.removed and not self._flushed_already():
+        if self._flush is None or self._task is not None or self.removed:
+            return
+        if self._direct is None or not self._direct._flushed():  # noqa: SLF001 - of the house
             loop = asyncio.get_running_loop()
             self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
-
-    def _flushed_already(self) -> bool:
-        return self._direct is not None and self._direct._flushed()  # noqa: SLF001 - of the house
 
     async def _flushed(self) -> None:
         try:
@@ -158,7 +157,7 @@ class Observer:
         return any(task is not None and not task.done() for task in tasks)
 
     def hurry(self) -> None:
-        """It cannot keep up: the event that ends all is next, the others are dropped."""
+        """Drop everything in the queue except the final event."""
         if self.busy and self._queue:
             last = self._queue[-1]
             self.dropped += len(self._queue)
@@ -168,12 +167,12 @@ class Observer:
                 self._queue.append(last)
 
     def redirect(self) -> None:
-        """Stop what it does now and show it the event that ends all, unless that is what it is at."""
+        """Stop what it is doing and give it the final event, unless it is already handling that."""
         if not isinstance(self._told, self._last):
             self.stop()
 
     def stop(self) -> None:
-        """Stop what it does now; the rest is still offered."""
+        """Stop what it is doing; the rest of the queue is still delivered."""
         task = self._task
         if task is None or task.done():
             return
@@ -200,8 +199,8 @@ class Farewell(Record):
 async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
-    They continue in order for most of that time. Who is not done by then is shown the last event next, and a moment
-    later gets it in place of what it is stuck in. A cancellation of the caller only makes this quicker.
+    They continue in order for most of that time. After that, a slow observer skips to the last event, and a moment
+    later is interrupted to get it. A cancellation of the caller only makes this quicker.
     """
     farewell = Farewell()
     for observer in observers:
@@ -223,7 +222,7 @@ async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
 
 
 async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -> None:
-    """Wait until all are done, or that time; the caller's cancellation is noted, and passed on when all is done."""
+    """Wait until all are done or the time has come; a cancellation of the caller is recorded in `farewell`."""
     loop = asyncio.get_running_loop()
     while (tasks := set[Any]().union(*[observer.tasks() for observer in observers])) and loop.time() < at - 1e-9:
         try:
@@ -234,7 +233,7 @@ async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -
 
 
 class Audience:
-    """All listeners of one run. Which of them want a kind of event is determined once per kind."""
+    """All listeners of one run. Which of them want an event is looked up once per kind."""
 
     __slots__ = (
         "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
@@ -250,34 +249,34 @@ class Audience:
         by_hand: Callable[[], Any],
     ) -> None:
         self.observers = tuple(observers)
-        self._by_hand = by_hand  # told when Ctrl-C arrives in whoever watches
+        self._by_hand = by_hand  # called when Ctrl-C arrives in a listener
         for observer in self.observers:
             observer.by_hand = by_hand
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
         self._direct: dict[type[Event], Callable[[Event], Any]] = {}
-        """Kinds of event for which there is one handler, which needs no protection."""
+        """The kinds of event with a single handler, which needs no protection."""
         self._telling = False
         self._untold: deque[Event] = deque()
         self.outbox: list[Event] | None = None
-        """Where a stream's consumer finds every event, too."""
+        """A list that also receives every event, for the consumer of a stream."""
         self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
         self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
     @property
     def harmless(self) -> bool:
-        """Whether no listener can stop a run: the only one is a plugin of the house whose handlers do not."""
+        """True if no listener can stop a run: the only one is a built-in plugin with safe handlers."""
         return len(self._direct) > 0
 
     def tell(self, event: Event) -> None:
-        """Tell all listeners that want it; an event that one of them causes waits until all have seen this one."""
+        """Deliver an event to all listeners that want it; events that they cause wait until all have seen this one."""
         direct = self._direct.get(event.__class__)
         if direct is not None and not self._telling:
             if self.outbox is not None:
                 self.outbox.append(event)
             try:
                 direct(event)
-            except BaseException as error:  # whatever it is: who watches can never hurt a run
+            except BaseException as error:  # whatever it is: an observer can never hurt a run
                 self._failed(self._listeners[0], error)
             return
         if self.outbox is not None:
@@ -294,13 +293,13 @@ class Audience:
         self._telling = True
         place = INSIDE.get()
         if place is not None:
-            INSIDE.set(None)  # whoever watches does not hold the run up: what it starts is not the run's child
+            INSIDE.set(None)  # a run does not wait for observers: what they start is not its child
         try:
             for tell in route:
                 try:
                     if (answer := tell(event)) is not None:
                         _refuse(answer)
-                except BaseException as error:  # whatever it is: who watches can never hurt a run
+                except BaseException as error:  # whatever it is: an observer can never hurt a run
                     self._failed(self._owner(tell), error)
             if self._untold:
                 self._catch_up()
@@ -314,7 +313,7 @@ class Audience:
     __call__ = tell
 
     def _catch_up(self) -> None:
-        """Tell what listeners have caused meanwhile."""
+        """Deliver the events that listeners have caused."""
         while self._untold:
             event = self._untold.popleft()
             for tell in self._route(event.__class__):
@@ -325,7 +324,7 @@ class Audience:
                     self._failed(self._owner(tell), error)
 
     def notes(self) -> dict[str, str]:
-        """What they want the journal to keep about the run, by name; a failing one adds nothing."""
+        """The observers' notes for the journal, by name; a failing observer adds none."""
         found: dict[str, str] = {}
         for observer in self.observers:
             if observer.note is None:
@@ -363,7 +362,7 @@ class Audience:
 
 
 def _refuse(answer: object) -> None:
-    """A plain callable that answers with an awaitable: nothing would ever await it. Other return values are ignored."""
+    """Raise for a plain callable that returns an awaitable, which nothing would await; ignore other values."""
     if hasattr(answer, "__await__"):
         if hasattr(answer, "close"):
             answer.close()

@@ -1,4 +1,4 @@
-"""The answer of a store, within a time limit. A silent store must not block its run forever."""
+"""Waits for a store's answer, within a time limit: a silent store must not block its run forever."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["FAREWELL", "SILENCE", "as_store_error", "called", "heard"]
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
-FAREWELL = 10.0  # seconds to give a lease back in: it runs out by then
-LAST_WORDS = 1.5  # seconds it has to stop, when nobody waits for it any more; what ignores that is closed by then
+FAREWELL = 10.0  # seconds to give a lease back: by then it has run out
+LAST_WORDS = 1.5  # seconds it has to stop once nobody waits for it any more; after that it is closed
 
 
 def as_store_error(error: BaseException) -> StoreError:
-    """What a store raised, as the error it should have raised."""
+    """A store's exception as a `StoreError`."""
     if isinstance(error, StoreError):
         return error
     broken = StoreError(f"the session store failed: {told(error)}")
@@ -32,10 +32,10 @@ def as_store_error(error: BaseException) -> StoreError:
 async def heard(
     later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
 ) -> T:
-    """What a store answers; raises `StoreError` for whatever it raises, and when it is silent for this long.
+    """A store's answer; raises `StoreError` for whatever it raises, and if it is silent for this long.
 
-    What is still at work then is asked to stop, and closed if it does not: nothing of it is left. `undo` undoes what
-    was done anyway, when nobody waits for the answer any more.
+    Work that is still running then is cancelled, and closed if it does not stop. `undo` undoes what was done anyway,
+    once nobody waits for the answer any more.
     """
     loop = asyncio.get_running_loop()
     over, bell = False, loop.create_future()
@@ -43,10 +43,10 @@ async def heard(
     work.add_done_callback(partial(_ring, bell))
     timer = loop.call_later(seconds, _ring, bell)
     try:
-        await bell  # as `asyncio.wait` does, with half the objects: a thousand runs may begin at once
+        await bell  # like `asyncio.wait` with half the objects: a thousand runs may begin at once
         if not work.done():
             raise StoreError(f"the session store has not answered within {seconds:g} s")
-    except BaseException:  # it is silent, or whoever waits for it was cancelled
+    except BaseException:  # it is silent, or the waiting task was cancelled
         over = True
         work.cancel()
         await asyncio.wait([work], timeout=LAST_WORDS)
@@ -68,7 +68,7 @@ def _ring(bell: asyncio.Future[None], _: object = None) -> None:
 
 
 async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
-    """Call a store's method inside the await: what it raises before it has anything to wait for is heard, too."""
+    """Call a store's method inside the await, so that what it raises at once is caught, too."""
     return await method(*arguments, **options)
 
 
@@ -85,7 +85,7 @@ async def _take_back(
 
 
 async def _contained(later: Awaitable[T], over: Callable[[], bool]) -> tuple[Any, BaseException | None]:
-    """The answer, or what was raised: SystemExit and KeyboardInterrupt, too, stay in here."""
+    """The answer, or what was raised, even SystemExit and KeyboardInterrupt."""
     try:
         return await closable(later if type(later) is CoroutineType else _awaited(later), over), None
     except BaseException as error:

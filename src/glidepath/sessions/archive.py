@@ -1,4 +1,4 @@
-"""Inspecting and moving journals: list, show, stop, export, import."""
+"""Inspects and moves journals: list, read, stop, export, import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ __all__ = [
     "read_journal",
     "refuse_unfinished",
     "repair",
-    "show",
     "stop",
 ]
 
@@ -75,13 +74,8 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
 
 
 async def list_runs(store: SessionStore, *, children: bool = False) -> list[Entry]:
-    """What is in the store, the last written first; child sessions only when asked for."""
+    """The sessions in the store, newest first; child sessions only with `children`."""
     return [entry async for entry in each_session(store, roots=not children)]
-
-
-async def show(store: SessionStore, session_id: str) -> StoredJournal:
-    """One journal, read and verified."""
-    return await read_journal(store, session_id)
 
 
 async def stop(store: SessionStore, session_id: str, reason: str = "") -> None:
@@ -102,7 +96,7 @@ class _Header(Value, frozen=True, kw_only=True, omit_defaults=True):
     title: str = ""
     tags: tuple[str, ...] = ()
     family: int = 1
-    """How many journals there are in the file; the first one says so."""
+    """How many journals the file has; only the first header says."""
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -140,7 +134,7 @@ async def export_journal(store: SessionStore, session_id: str) -> bytes:
 
 
 async def _labels(store: SessionStore, session_id: str) -> Entry:
-    """The entry with its title and tags, where the store keeps some."""
+    """The entry with its title and tags, if the store keeps them."""
     if getattr(store, "find", None) is not None:
         async for entry in each_session(store, prefix=session_id, roots=False):
             if entry.session_id == session_id:
@@ -203,11 +197,11 @@ def _check_family(headers: Sequence[_Header]) -> None:
 
 
 async def import_journal(store: SessionStore, data: bytes, *, session_id: str | None = None) -> str:
-    """Put what was exported into a store; raises `StoreError` (`conflict`) when the session is there already.
+    """Put an exported journal into a store; raises `StoreError` (`conflict`) if the session already exists.
 
-    Every record is kept, and a last one in each journal says that it was imported. From then on nothing in it may act:
-    decisions have lost their force, a call that had begun is unknown and never repeated, one that had not begun waits
-    for a person. `session_id` is its id from then on, in every record, and the beginning of its children's.
+    Every record is kept, and a last one in each journal says that it was imported. Nothing in it takes effect:
+    decisions are void, a call that had begun is unknown and never repeated, one that had not begun waits for a
+    person. `session_id` becomes its id in every record, and the start of its children's ids.
     """
     sections = parse_export(data)
     old = sections[0][0].session_id
@@ -218,7 +212,7 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     kept_tags = getattr(store, "kept_tags", tuple)  # a store that redacts leaves some of them out
     for entry, written in sections:
         name = checked_id(rebased(entry.session_id, old, new))
-        folded = fold(written)  # what cannot be read is not taken in
+        folded = fold(written)  # what cannot be read is not imported
         commits = written if new == old else renamed(written, partial(rebased, old=old, new=new))
         items: list[tuple[str, Any]] = [("imported", Imported(session_id=name))]
         redactor, told = redactor_of(store), entry.summary

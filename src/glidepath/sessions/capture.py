@@ -1,4 +1,4 @@
-"""What changed in a run since the last commit, found cheaply: it is asked twice a turn.
+"""Finds cheaply what changed in a run since the last commit: it is asked twice a turn.
 
 A few figures change every turn and are looked at one by one. For everything else there is a fingerprint; only when it
 differs is a whole snapshot taken and compared. `tests/crash` checks after every commit that the journal folds to the
@@ -56,7 +56,7 @@ class Capture:
         return changed or None
 
     def _look_at_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
-        """What models other than the configured one have cost: it grows while one of them is in use."""
+        """Update the cost of models other than the configured one: it grows while one of them is in use."""
         spent = fallbacks_spent(run)
         if spent != self._known["fallbacks_spent"]:
             changed["fallbacks_spent"] = diff(self._known["fallbacks_spent"], spent)
@@ -70,10 +70,10 @@ class Capture:
         known["text"] = text
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
-        """Compare what each guard keeps with what it kept, and copy only what differs."""
+        """Compare the state of each guard with its last one, and copy only the differences."""
         known, live = self._known["guards"], run.guards.home.get("guardrails")
         if live.__class__ is not dict or known.keys() != live.keys():
-            self._print = None  # the long way, next time
+            self._print = None  # compare the whole snapshot next time
             return
         patches: dict[str, Any] = {}
         for name, state in live.items():
@@ -90,7 +90,7 @@ class Capture:
                 old = before[key]
                 if value == old:
                     continue
-                if value.__class__ is list is old.__class__:  # nearly always: one more at its end
+                if value.__class__ is list is old.__class__:  # nearly always it has one more item at its end
                     changes[key] = followed(old, value)
                     continue
                 before[key] = new = _copied(value)
@@ -100,7 +100,7 @@ class Capture:
             changed["guards"] = ("{", patches, ())
 
     def _all(self, run: Run) -> dict[str, Any] | None:
-        """The long way: the whole snapshot, field by field."""
+        """Compare the whole snapshot, field by field."""
         snapshot = take_snapshot(run)
         known = self._known
         changed: dict[str, Any] = {}
@@ -183,7 +183,7 @@ def untick(data: list[Any], fields: dict[str, Any]) -> None:
 
 
 def configured_account(run: Run) -> Any:
-    """What the configured model has cost, whichever is in use."""
+    """The account of the configured model, whichever is in use."""
     name = configured(run)
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
@@ -228,11 +228,11 @@ def followed(old: list[Any], new: list[Any]) -> list[Any]:
             del old[:dropped]
             old += added
             return ["[", dropped, added]
-    raise AssertionError  # with all dropped, nothing is left that could differ
+    raise AssertionError  # an empty rest always matches
 
 
 def _copied(value: object) -> Any:
-    """A copy that goes all the way down; what guards keep is small."""
+    """A deep copy; the state of guards is small."""
     if value.__class__ is dict:
         return {key: _copied(inner) for key, inner in value.items()}
     if value.__class__ is list:
@@ -248,11 +248,11 @@ def _last_reply(run: Run) -> str | None:
 
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
-    """Children are only added; each has its own journal, so that its transcript is left out here."""
+    """A patch for new children. Each has its own journal, so its transcript is left out here."""
     return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 
 def bare(result: RunResult) -> RunResult:
-    """A result without its transcript, and without what the journal tells turn by turn."""
+    """A result without its transcript and other parts that the journal already has."""
     children = tuple(map(bare, result.children))
     return replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)

@@ -1,7 +1,7 @@
-"""The journal's format: records in commits, commits in a chain. The one place that knows how it is written.
+"""The journal's format: records in commits, commits in a chain. No other module knows it.
 
 A commit's body is a JSON array of records `[sequence, time, kind, payload]`. Its hash is taken over the hash before it,
-its number and its body, so that nothing can be changed, left out or put in between without being noticed. Payloads of
+its number and its body, so that no change, omission or insertion goes unnoticed. Payloads of
 a kind that this version does not know are kept as they were read.
 """
 
@@ -20,13 +20,13 @@ __all__ = ["OLDEST", "SCHEMA", "JournalRecord", "check_schema", "link", "plain_p
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
-"""The last two are read."""
+"""This version reads the last two."""
 
 HASH_SIZE = 16
 
 
 class JournalRecord(Value, frozen=True, array_like=True, gc=False):
-    """One thing that happened: its place in the journal, when, what kind, and what there is to say about it."""
+    """One thing that happened: its place in the journal, the time, the kind, and the payload."""
 
     sequence: int
     time: float
@@ -38,7 +38,7 @@ _records = _wire.decoder(tuple[JournalRecord, ...])
 
 
 def _readable(value: object) -> Any:
-    """What only an application understands: its plain data, where it has some, or at least something to read."""
+    """Plain data for an application's own object, or at least its repr."""
     try:
         return _wire.foreign(value)
     except TypeError:
@@ -67,7 +67,7 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
 
 
 def plain_payload(payload: object) -> Any:
-    """A payload as a reader of the journal finds it."""
+    """A payload as a reader of the journal sees it."""
     return _wire.loads(payload if type(payload) is Raw else _encode(payload))
 
 
@@ -86,7 +86,7 @@ def verified(
     hash_: bytes | None = None,
     after: tuple[int, bytes] = (0, b""),
 ) -> Iterator[Commit]:
-    """The commits, each checked against the chain; raises `StoreError` (damaged) at the first that is not whole.
+    """The commits, each checked against the chain; raises `StoreError` (damaged) at the first damaged one.
 
     `head` and `hash_`: where the chain must end; `after`: the number and hash of the commit before the first.
     """
@@ -103,7 +103,7 @@ def verified(
 
 
 def check_schema(version: object) -> None:
-    """Refuse what this version cannot read: kind `newer` for what a later release wrote, else `schema`."""
+    """Reject a schema this version cannot read: kind `newer` if a later release wrote it, else `schema`."""
     if type(version) is not int or not OLDEST <= version <= SCHEMA:
         newer = type(version) is int and version > SCHEMA
         fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"

@@ -1,4 +1,4 @@
-"""What changed between two states: small, whatever the size of what stayed the same.
+"""Patches between two states: small, however large the unchanged part is.
 
 A patch of plain data is `["=", value]` (replaced), `["{", {key: patch}, [removed keys]]` (a dict) or
 `["[", dropped, [added]]` (a list that lost its first items and got new ones at its end).
@@ -12,7 +12,7 @@ __all__ = ["apply", "diff"]
 
 
 def diff(old: Any, new: Any) -> list[Any] | None:
-    """The patch that makes `new` of `old`; None when they are equal."""
+    """The patch that turns `old` into `new`; None if they are equal."""
     if old is new:
         return None
     if old.__class__ is new.__class__:
@@ -31,7 +31,7 @@ def diff(old: Any, new: Any) -> list[Any] | None:
 def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
     changed: dict[str, Any] = {}
     for key, value in new.items():
-        before = old.get(key, changed)  # something that equals nothing in there
+        before = old.get(key, changed)  # a value that cannot be in `old`
         if before is changed:
             changed[key] = ["=", value]
         elif before != value:
@@ -40,7 +40,7 @@ def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
 
 
 def apply(old: Any, patch: Any) -> Any:
-    """What the patch makes of `old`; raises ValueError or TypeError when it is not a patch, or does not fit."""
+    """Apply a patch to `old`; raises ValueError or TypeError if it is not a patch, or does not fit."""
     kind, *rest = patch
     if kind == "=":
         return rest[0]

@@ -1,7 +1,7 @@
-"""Reading a journal: from its records to the state of the session and of its last run.
+"""Reads a journal: from its records to the state of the session and of its last run.
 
 `fold(journal)` is the live state at the moment of the last commit. Every record is a fact about the run; nothing is
-worked out a second time, so that a journal means the same whatever the configuration it is read with.
+computed again, so that a journal means the same under any configuration.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ __all__ = [
     "fold",
 ]
 
-HOOK = "hook:"  # what the name of a hook begins with, where a child has the id of its call otherwise
-_BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # what is written while a hook is asked
+HOOK = "hook:"  # prefix of a hook's name, used instead of a call id for its children
+_BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # kinds that are written while a hook runs
 
 
 class Opened(Value, frozen=True, kw_only=True):
-    """The first record: what wrote this journal, and under which call of which run, when it is a child's."""
+    """The first record: what wrote this journal and, for a child, under which call of which run."""
 
     schema: int
     session_id: str
@@ -57,7 +57,7 @@ class Opened(Value, frozen=True, kw_only=True):
 
 
 class Began(Value, frozen=True, kw_only=True):
-    """A run began, or continued (`resumed`) with what a person had decided.
+    """A run began, or continued (`resumed`) with a person's decisions.
 
     `pins`: the digest of every tool that a server has offered it, by server and name.
     """
@@ -73,13 +73,13 @@ class Began(Value, frozen=True, kw_only=True):
     version: str = ""
     """The release that writes from here on."""
     config: str = ""
-    """The digest of the agent; what it stands for is in the last `config` record."""
+    """The digest of the agent; the last `config` record has the details."""
 
 
 class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     """A call is about to start, under this idempotency key. From here on it may have taken effect.
 
-    `arguments` are those that are really used; None when they are what the model wrote.
+    `arguments` are the ones actually used; None if they are what the model wrote.
     """
 
     call_id: str
@@ -87,11 +87,11 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
     arguments: dict[str, Any] | None = None
     idempotent: bool = False
     tool: str = ""
-    """Its tool, where the model has called it by another (`call_found_tool`)."""
+    """Its tool, if the model called it through another one (`call_found_tool`)."""
 
 
 class Imported(Value, frozen=True, kw_only=True):
-    """What is before this was taken in from a file, under this id: a stranger wrote it. It keeps no decisions."""
+    """Everything before this was imported from a file, under this id, and is not trusted. Decisions are void."""
 
     session_id: str
 
@@ -110,7 +110,7 @@ class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forked(Value, frozen=True, kw_only=True):
-    """What is before this is a copy of another session up to one of its turns. From here on it is its own run.
+    """Everything before this is a copy of another session up to one of its turns. From here on it is its own run.
 
     Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
     `effects` are the calls that the original made after that turn.
@@ -124,7 +124,7 @@ class Forked(Value, frozen=True, kw_only=True):
 
 
 class Quarantined(Value, frozen=True, kw_only=True):
-    """A commit that was behind a damaged one, and is whole itself."""
+    """An intact commit after a damaged one."""
 
     commit: int
     hash: str
@@ -132,7 +132,7 @@ class Quarantined(Value, frozen=True, kw_only=True):
 
 
 class Quarantine(Value, frozen=True, kw_only=True):
-    """The journal was repaired: commits from `first` on are lost, but for those kept here. Nothing in them is believed.
+    """The journal was repaired: commits from `first` on are lost, except those kept here. They are not trusted.
 
     `effects` are the calls that may have taken effect, as far as anything is known about them.
     """
@@ -188,7 +188,7 @@ class Folded:
         self.time = 0.0
         self.fields: dict[str, Any] = {}
         self.result: RunResult | None = None
-        """How the last run ended; None when it did not."""
+        """How the last run ended; None if it did not end."""
         self.reserved: Reserved | None = None
         """The model call that was in flight."""
         self.intents: dict[str, Intent] = {}
@@ -203,21 +203,21 @@ class Folded:
         self.taken = 0
         """Up to which number the notes of the inbox were taken."""
         self.controls: list[dict[str, Any]] = []
-        """What people did to its runs from outside, why, and who."""
+        """What people did to its runs from outside, who and why."""
         self.config: Fingerprint | None = None
-        """What the agent was like that wrote the last leg."""
+        """The configuration of the agent that wrote the last leg."""
         self.charged: dict[str, Used] = {}
-        """What of each child of the last batch is in the figures of the run."""
+        """How much of each child's spending is already in the run's figures."""
         self.flag: str | None = None
         """Why the store asks the run in this session to stop."""
         self.imported = False
-        """Some of it was taken in from a file."""
+        """Some of it was imported."""
         self.foreign = False
-        """The last batch was: somebody else wrote its calls, no model of ours asked for them."""
+        """The last batch was imported or copied: none of our models asked for its calls."""
         self.forked: Forked | None = None
-        """Where it was copied from, when it was."""
+        """Where it was copied from, if it is a fork."""
         self.repaired: Quarantine | None = None
-        """What was lost, until a run begins that knows of it."""
+        """What was lost; None once a run that knows of it begins."""
         self.bases: list[tuple[int, str]] = []
         """The bases in it: the number and the hash of each commit that has one."""
         self.based = 0
@@ -237,7 +237,7 @@ class Folded:
 
     @property
     def state(self) -> AgentState:
-        """Where the last run stood at the last commit, as far as the journal knows: waiting for a tool, or running."""
+        """The state of the last run at the last commit, as far as the journal knows: waiting for a tool, or running."""
         if self.result is not None or self.began is None:
             return self.session.state
         return AgentState.WAITING_FOR_TOOL if self.intents.keys() - self.results.keys() else AgentState.RUNNING
@@ -248,7 +248,7 @@ class Folded:
         return self.session.messages
 
     def copy(self) -> Folded:
-        """The same state, which its owner may change and this one does not notice. Messages are shared."""
+        """An independent copy. Messages are shared."""
         other = copy(self)
         other.session = copied(self.session)
         other.fields = _wire.thawed(self.fields)
@@ -259,14 +259,14 @@ class Folded:
         return other
 
     def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
-        """The records of one more commit; without it, whatever is a base among them is not remembered as one."""
-        # A reservation holds until the next commit: by then the call is over, or reserves anew.
+        """Add the records of a commit; without `commit`, a base among them is not remembered."""
+        # A reservation holds until the next commit: by then the call is over, or has reserved again.
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
             self.children = [
                 child for child in self.children if not child.of_hook
-            ]  # the run has continued: all is told
+            ]  # the run has continued: hooks are done
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time
@@ -281,7 +281,7 @@ class Folded:
                 raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
-        """Its hash fits, so it was not changed: a later release wrote it, or it is a bug."""
+        """The error for an unreadable part. Its hash fits, so a later release wrote it, or it is a bug."""
         writer = "" if self.began is None else self.began.version
         if is_newer(writer):
             said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
@@ -300,7 +300,7 @@ class Folded:
         """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
         self.began = began = decoded(data, Began)
-        # A new run of the session starts with nothing; one that goes on keeps what it had.
+        # A new run of the session starts from nothing; a resumed one keeps what it had.
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
             self._new_batch()
@@ -312,7 +312,7 @@ class Folded:
         self.redacted = frozenset()
 
     def on_config(self, data: bytes) -> None:
-        """What the agent is like from here on."""
+        """The configuration of the agent from here on."""
         self.config = decoded(data, Fingerprint)
 
     def on_message(self, data: bytes) -> None:
@@ -332,7 +332,7 @@ class Folded:
         messages.append(message)
 
     def _remember(self, data: bytes, commit: Commit | None) -> None:
-        """What is known so far was written down once more: nothing new, but a place to read from."""
+        """Remember a base: it has nothing new, but reading can start there."""
         told = _wire.loads(data)
         if commit is None or not isinstance(told, dict):
             self.bases, self.based = [], 0
@@ -341,11 +341,11 @@ class Folded:
         self.based = int(told["count"])
 
     def on_base(self, data: bytes) -> None:
-        """Nothing new is in it."""
+        """A base has nothing new."""
 
     def on_rewrite(self, data: bytes) -> None:
         """The transcript was repaired."""
-        # They describe a transcript that is no more.
+        # They describe a transcript that no longer exists.
         self.bases, self.based = [], 0
         self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
@@ -366,9 +366,9 @@ class Folded:
         self.results[result.call_id] = result
 
     def on_place(self, data: bytes) -> None:
-        """Results that are known join the transcript."""
+        """Known results join the transcript."""
         for call_id in _wire.decode(data, list[str]):
-            # The result was written when it came, and now only its place: it is on disk once.
+            # The result was written when it came, and only its place now: it is on disk once.
             self.add(self.results[call_id])
 
     def on_state(self, data: bytes) -> None:
@@ -394,16 +394,16 @@ class Folded:
         self.children.append(decoded(data, Child))
 
     def on_charge(self, data: bytes) -> None:
-        """What of each child in flight is in the figures of this commit."""
+        """How much of each running child's spending is in the figures of this commit."""
         self.charged = _wire.decode(data, dict[str, Used])
 
     def on_import(self, data: bytes) -> None:
-        """Nothing before this may act: decisions are void, and what had begun is not repeated, idempotent or not."""
+        """The journal was imported: decisions are void, and calls that had begun are never repeated."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
-        self.messages[:] = [coming_from(message, (IMPORTED,)) for message in self.messages]  # whoever wrote them
+        self.messages[:] = [coming_from(message, (IMPORTED,)) for message in self.messages]
         self.results = {key: coming_from(one, (IMPORTED,)) for key, one in self.results.items()}
-        self.bases, self.based = [], 0  # a stranger's
+        self.bases, self.based = [], 0  # not ours
         self.taken = 0  # its inbox is its own
         if self.result is not None:
             self.result = self.session.last = self._told(_wire.replace(self.result, session_id=self.session.id))
@@ -431,11 +431,11 @@ class Folded:
 
     def on_decide(self, data: bytes) -> None:
         """A person decided while no run was waiting for it."""
-        # What was decided first stands: a second person may have answered the same question.
+        # The first decision wins: a second person may have answered the same question.
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
     def on_fork(self, data: bytes) -> None:
-        """All before this is a copy: what had begun is not repeated, and the run continues under its own id."""
+        """Everything before this is a copy: calls that had begun are not repeated; the run gets its own id."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
         self.foreign, self.taken = True, 0  # its inbox is its own
@@ -451,11 +451,11 @@ class Folded:
             self.session.last = self.result
 
     def on_redact(self, data: bytes) -> None:
-        """These calls may not run from what is kept of them."""
+        """The stored arguments of these calls are redacted: they may not run with them."""
         self.redacted = self.redacted.union(_wire.decode(data, list[str]))
 
     def on_quarantine(self, data: bytes) -> None:
-        """What was open is closed: how far it got is unknown, and so is the state of the run."""
+        """The journal was repaired: how far open calls got is unknown, and so is the state of the run."""
         self.repaired = decoded(data, Quarantine)
         self._new_batch()
         self.decisions, self.result = {}, None
@@ -504,7 +504,7 @@ KINDS = tuple(_READERS)
 
 
 def _where(messages: list[Message], result: ToolResultMessage) -> int:
-    """The place of a result: in the order of the calls of its reply, which is nearly always the end."""
+    """Where a result belongs: in the order of the calls of its reply, nearly always at the end."""
     results: list[ToolResultMessage] = []
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]

@@ -7,9 +7,9 @@ put into a commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from glidepath.errors import StoreError, told
 from glidepath.sessions.answer import FAREWELL, called, heard
@@ -19,9 +19,6 @@ from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 __all__ = ["Items", "JournalWriter", "claim_session"]
 
 RENEW = 6  # beats between two renewals of the lease
@@ -29,7 +26,7 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
-    """Become the one who writes a session; raises `StoreError`: `busy` while another process does, `missing`."""
+    """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
     lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
@@ -60,7 +57,7 @@ class JournalWriter:
         self.hash = lease.hash
         self.sequence = sequence
         self.broken: StoreError | None = None
-        """Why nothing more is written: the store failed, or the session was given back."""
+        """Why writing has stopped: the store failed, or the session was given back."""
         self._pulse: Pulse | None = None
         self._beats, self._seen = 0, self.number
 
@@ -69,9 +66,9 @@ class JournalWriter:
     def add(
         self, items: Items, now: float, summary: Mapping[str, Any] | None = None, last: bool = False
     ) -> Awaitable[None] | None:
-        """Chain the next commit and give it to the store; what comes back, if anything, is still to be awaited.
+        """Chain the next commit and give it to the store; await what it returns, if anything.
 
-        The place of the next commit moves on only when the store has taken this one: a failed write leaves no gap.
+        The chain advances only after the store has accepted the commit: a failed write leaves no gap.
         """
         if self.redactor is not None:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
@@ -99,24 +96,24 @@ class JournalWriter:
         self._pulse.join(self)
 
     def renews(self) -> bool:
-        """One more beat: whether the lease is to be renewed with it. A commit renews it as well."""
+        """Count a heartbeat and say whether to renew the lease with it. A commit renews it, too."""
         self._beats += 1
         if self.number != self._seen:
             self._beats, self._seen = 0, self.number
         return self._beats % RENEW == RENEW - 1
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: another process owns it, or wants something."""
+        """React to the store: another process owns the session, or wants something."""
         raise NotImplementedError
 
     async def release(self) -> None:
-        """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
+        """Give the lease back. Never fails: a lease that is not given back expires."""
         task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
         try:
             while not task.done():
                 try:
                     await asyncio.wait([task])
-                except asyncio.CancelledError:  # it continues after the lease is given back
+                except asyncio.CancelledError:  # it takes effect after the lease is given back
                     await asyncio.wait([task])
                     raise
         finally:

@@ -57,7 +57,7 @@ class MemoryStore(CanFork, MemoryWallets):
             if not free(entry.owner, entry.expires, now):
                 raise busy(entry)
             expires = now + self._lease
-            # The token grows with every claim, so that the writes of whoever held it before are refused.
+            # The token grows with every claim, so that writes of the previous owner are refused.
             shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
             return Lease(session_id, entry.token, owner, expires, entry.head, entry.hash, None, len(shelf.notes))
 
@@ -116,13 +116,13 @@ class MemoryStore(CanFork, MemoryWallets):
             return shelf.entry, tuple(shelf.commits[max(0, since - 1) :])
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
-        """These commits of a journal, as far as they are there."""
+        """The commits with these numbers, if they exist."""
         with self._lock:
             commits = self._shelf(session_id).commits
             return tuple(commits[number - 1] for number in numbers if 0 < number <= len(commits))
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
-        """All sessions, the last written first."""
+        """All sessions, newest first."""
         with self._lock:
             found = [shelf.entry for name, shelf in self._shelves.items() if name.startswith(prefix)]
         return sorted(found, key=lambda entry: (-entry.updated, entry.session_id))
@@ -152,7 +152,7 @@ class MemoryStore(CanFork, MemoryWallets):
         with self._lock:
             shelf = self._held(lease)
             shelf.commits = [commit for commit in shelf.commits if commit.number <= head]
-            # A new token: the lease in hand knows a head that is gone.
+            # A new token: the current lease has a head that no longer exists.
             shelf.entry = replace(shelf.entry, head=head, hash=hash_, token=lease.token + 1, owner=None, expires=GONE)
 
     async def remove(self, session_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Who owns a session: this process, told apart from every other, and whether another one is still alive."""
+"""Names the owner of a session, unique to this process, and tells whether another owner is alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "give_up", "of_this_process", "this_owner"]
 
 LEASE = 10.0  # seconds an owner may be silent
-SHORT = 6.0  # a lease of fewer seconds is written again with every heartbeat, not with every sixth
+SHORT = 6.0  # a shorter lease is renewed with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past
 _SEPARATOR = "|"
 _MOST_GIVEN_UP = 10_000
@@ -25,7 +25,7 @@ def _read(path: str) -> str:
 
 
 def _namespace() -> str:
-    """Of process ids. It is looked up every time: a fork may be in another one, with the same process id."""
+    """The namespace of process ids. Read every time: a fork may be in another one with the same process id."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - with every claim
     return ""
@@ -33,7 +33,7 @@ def _namespace() -> str:
 
 @lru_cache(maxsize=4)
 def _host(namespace: str) -> str:
-    """This machine since its last start, and the process namespace: where a process id means the same process."""
+    """This machine since its last boot, and the process namespace: within it, a process id is unambiguous."""
     boot = _read("/proc/sys/kernel/random/boot_id")[:8]
     return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
 
@@ -45,7 +45,7 @@ def _process(pid: int, namespace: str) -> str:
 
 
 def _birth(pid: int) -> str:
-    """When a process was started, so that a reused process id is not mistaken for the old owner; empty if unknown."""
+    """When a process started, to recognize a reused process id; empty if unknown."""
     stat = _read(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
 
@@ -82,11 +82,11 @@ def alive(owner: str | None) -> bool:
         return False
     except OSError:
         return True
-    if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, and not yet buried by its parent
+    if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, but not yet reaped by its parent
         return False
     return not birth or _birth(pid) in ("", birth)
 
 
 def free(owner: str | None, expires: float, now: float) -> bool:
-    """True when a session may be claimed: nobody holds it, its owner was silent too long, or is dead."""
+    """True if a session may be claimed: it has no owner, or the owner is dead or was silent too long."""
     return owner is None or now >= expires or not alive(owner)

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
@@ -17,12 +17,9 @@ from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
-from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, PostgresRow, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
-
-if TYPE_CHECKING:
-    from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
 __all__ = ["PostgresStore", "make_tables"]
 
@@ -42,11 +39,11 @@ CREATE TABLE IF NOT EXISTS glidepath_commits(
   session bigint NOT NULL REFERENCES glidepath_sessions(key) ON DELETE CASCADE, number bigint NOT NULL,
   hash bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY(session, number));
 """  # noqa: S608 - constants of ours
-_DURABLE = (  # whatever the server does by default: a commit that is answered survives a crash of the server
+_DURABLE = (  # a confirmed commit survives a crash of the server, whatever its default
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
 _SIDE_TABLES = {"glidepath_notes": NOTES_TABLES}
-"""What came later, by the name of its last table: made where it is missing, so that the layout stays the same."""
+"""Tables added later, by the name of the last one: created if missing, so that the layout version stays the same."""
 _ENTRY = "SELECT id, head, hash, token, owner, expires, updated, flag, summary, key FROM glidepath_sessions"
 _FREE = f"(s.owner IS NULL OR s.expires <= {_NOW} OR s.owner = $2 OR s.owner = $4)"  # $4: an owner known to be dead
 _TAKEN = f"RETURNING s.key, s.token, s.head, s.hash, s.expires, {MAIL} AS mail"
@@ -86,7 +83,7 @@ gone AS (DELETE FROM glidepath_commits c USING moved WHERE c.session = moved.key
 SELECT count(*) FROM moved
 """  # noqa: S608 - constants of ours
 _held: set[str] = set()
-"""The owners of all leases that this process has: any other one of this process is a leftover without an owner."""
+"""The owners of all current leases of this process; any other owner of this process is a leftover."""
 
 
 class _Line:
@@ -106,7 +103,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     """Keeps journals in a PostgreSQL database; the tables are made when they are first used.
 
     `timeout` is how many seconds a statement may take; `max_connections` how many connections each event loop has at
-    most. A database that restarts is waited for, up to 25 seconds. Needs the extra `glidepath[postgres]`.
+    most. It waits up to 25 seconds for a database that restarts. Needs the extra `glidepath[postgres]`.
     """
 
     def __init__(self, dsn: str, *, lease: float = LEASE, timeout: float = 10.0, max_connections: int = 8) -> None:
@@ -126,11 +123,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @property
     def dsn(self) -> str:
-        """The address it was made with. It may hold a password."""
+        """The address it was made with. It may contain a password."""
         return self._dsn
 
     async def asked(self, query: str, *arguments: object) -> Any:
-        """One value from the same database, for data beside the journals there."""
+        """Query one value from the same database, for other data kept there."""
 
         async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchval(query, *arguments)
@@ -141,7 +138,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return os.getpid(), id(asyncio.get_running_loop())
 
     def _enter(self) -> _Line:
-        """The line of this loop, made at once: the next caller finds it."""
+        """The connections of this loop, created if needed."""
         line = self._lines.get(self._place())
         if line is None or line.pool.loop is not asyncio.get_running_loop():
             pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
@@ -157,7 +154,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await line.pool.close()
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection; and again while the database restarts: `work` must be safe to repeat."""
+        """Do it on a connection, and retry while the database restarts: `work` must be safe to repeat."""
         line = self._enter()
 
         async def once() -> T:
@@ -172,7 +169,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """A connection for what may not be done twice: wait for it, and do not retry."""
+        """A connection for work that must not be repeated: wait for it, but do not retry."""
         line = self._enter()
         try:
             with explained("the session store", self._timeout):
@@ -183,14 +180,14 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        """One in which rows are locked: a stalled one holds them no longer than `timeout`."""
+        """A transaction that locks rows, but no longer than `timeout` if it stalls."""
         async with self._connection() as connection, connection.transaction():
             most = max(1, int(self._timeout * 1000))
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
             yield connection
 
     async def _hold(self) -> _Line:
-        """Keep the connections of this loop open until they are let go of."""
+        """Keep the connections of this loop open until `_let_go`."""
         return self._enter()
 
     async def _let_go(self, line: _Line) -> None:
@@ -239,11 +236,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             raise
 
     def _expected(self, session_id: str) -> int | None:  # noqa: ARG002 - for the store of a fleet
-        """The token that the session must still have when it is claimed; None when any will do."""
+        """The token the session must still have when it is claimed; None if any will do."""
         return None
 
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
-        """The owner of a session that could not be claimed, when it is dead; raises `StoreError` when it is not."""
+        """The dead owner of a session that could not be claimed; raises `StoreError` if it is alive."""
         if expected is not None and entry.token != expected:
             raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
@@ -263,7 +260,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await self._leave(line)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases, together with whatever else asks just now: one statement for all runs of a loop."""
+        """Look after leases: one statement for all runs of a loop that ask at about the same time."""
         line = self._enter()
         try:
             line.asked.update((lease.session_id, lease) for lease in leases)
@@ -312,7 +309,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
-        """Write one commit; always something to await, but for "async"."""
+        """Write one commit; returns an awaitable except for durability "async"."""
         line = self._lines.get(self._place())
         before = None if line is None else line.tail.get(lease.session_id)
         if before is not None and before.done() and before.exception() is not None:
@@ -337,7 +334,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             query = "SELECT hash FROM glidepath_commits WHERE session = $1 AND number = $2"
             refused = await self._refused(connection, lease, number)
             if refused.kind != "conflict" or await connection.fetchval(query, lease.key, number) != hash_:
-                raise refused  # otherwise it was written before the line was cut
+                raise refused  # otherwise it was written before the connection broke
 
         await self._do(work)
 
@@ -359,7 +356,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
-        """All sessions, the last written first."""
+        """All sessions, newest first."""
         query = f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id"
         return [_entry(row) for row in await self._do(lambda connection: connection.fetch(query, prefix))]
 
@@ -400,7 +397,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
                 raise busy(entry)
             query = "DELETE FROM glidepath_sessions WHERE key = $1 AND token = $2"
             if await connection.execute(query, row["key"], entry.token) != "DELETE 1":
-                raise busy(entry)  # it was claimed this very moment
+                raise busy(entry)  # it was claimed in between
 
         await self._do(work)
 
@@ -432,7 +429,7 @@ def _alive(owner: str) -> bool:
 
 def _heard_of(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever waited for it has it; when nobody did, it is nobody's concern
+        task.exception()  # mark it as retrieved: those who waited have it
 
 
 def _sign(lease: Lease, row: PostgresRow | None) -> Sign:

@@ -1,9 +1,9 @@
-"""After a crash: what of the last run is known, what may have happened, and what had not begun.
+"""Recovers a run after a crash: what is known, what may have happened, and what had not begun.
 
 A call with a result is done. A call with an intent and no result may have taken effect: it runs again only when it is
 idempotent, with the same key; any other is reported as unknown. A call without an intent had not begun. A model call
-that was in flight is charged at its worst case. What was imported is a stranger's: what had begun there is unknown,
-and what had not waits for a person.
+that was in flight is charged at its worst case. Imported calls are not trusted: those that had begun are unknown, and
+those that had not wait for a person.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def inner_calls(snapshot: Snapshot | None) -> tuple[ToolCall, ...]:
 
 
 def with_inner_results(folded: Folded, snapshot: Snapshot) -> Snapshot:
-    """The state with the results of programs' calls that came one by one; they are in no transcript."""
+    """The state with the results of programs' calls, which are in no transcript."""
     programs = {}
     for own, program in snapshot.programs.items():
         known = {result.call_id: result for result in program.results}
@@ -87,7 +87,7 @@ def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
     """The state with the model call that was in flight paid for, at its worst case."""
     if reserved is None:
         return snapshot
-    # Flagged as estimated: the provider never said what it was.
+    # Flagged as estimated: the provider never reported it.
     usage = Usage(reserved.input, reserved.tokens - reserved.input, estimated=True)
     snapshot = replace(
         snapshot, tokens=snapshot.tokens + reserved.tokens, picodollars=snapshot.picodollars + reserved.money
@@ -111,12 +111,12 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
     decisions: dict[str, Decision] = strangers(folded, snapshot)
     for call in (*open_calls(folded), *inner_calls(snapshot)):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
-        if call.id in folded.redacted:  # what it was made with is kept nowhere
+        if call.id in folded.redacted:  # its real arguments are not stored
             decisions[call.id] = Decision(kind="unknown")
         elif intent is None:
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
-        # Both must say so: the tool may have been changed between the two processes.
+        # Both must agree: the tool may have changed between the two processes.
         elif intent.idempotent and tool is not None and tool.idempotent:
             decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
         else:
@@ -125,7 +125,7 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
 
 
 def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
-    """What a person decided, where the call can still be made: with its stored arguments redacted it cannot."""
+    """A person's decisions; an approved call whose stored arguments are redacted cannot be made, and is unknown."""
     void = {
         call_id: Decision(kind="unknown")
         for call_id, decision in decided.items()
@@ -135,7 +135,7 @@ def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Dec
 
 
 def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
-    """The calls of an imported journal that had not begun and do not wait yet: a person is asked about each."""
+    """Ask a person about each call of an imported journal that had not begun and is not pending yet."""
     if not folded.foreign:
         return {}
     settled = {*folded.intents, *folded.decisions, *(waiting.call.id for waiting in snapshot.pending)}
@@ -143,7 +143,7 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
 
 
 def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult, list[ToolResultMessage]]:
-    """Close a run that crashed and is not resumed: how it ended, and the results its calls get."""
+    """Close a run that crashed and is not resumed; returns its result, and results for its open calls."""
     results, unknown = [], []
     counted = 0
     for call in open_calls(folded):

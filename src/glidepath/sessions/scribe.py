@@ -1,8 +1,8 @@
 """The scribe: writes one run's journal during the run. Intent before the effect, result after it.
 
-A commit has what came since the last one: messages, what changed in the state of the run, and then why it is made now:
-a model call is about to start and may cost so much; tool calls are about to start; one of several calls has ended; the
-run is over. Without a store there is no scribe, and none of this happens.
+A commit has what came since the last one: messages, changes in the state of the run, and the reason for the commit: a
+model call is about to start, with its worst-case cost; tool calls are about to start; one of several calls has ended;
+the run is over. Without a store there is no scribe, and none of this happens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Interrupt, Signal, Touchdown, Verdict
+from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
@@ -30,15 +30,12 @@ from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from glidepath.ledger import Meter
-    from glidepath.run import Run
     from glidepath.run.seams import BookedCall
 
 __all__ = ["Scribe"]
 
-ON_DISK = ("sync", "full")  # what is given to the store is written by then
+ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 
 class Scribe(JournalWriter):
@@ -82,7 +79,7 @@ class Scribe(JournalWriter):
         super().__init__(store, lease, sequence=sequence)
         self.durability = durability
         self.config: Fingerprint | None = None
-        """What the agent was like when the journal was last written."""
+        """The agent's configuration when the journal was last written."""
         self.parent = parent
         self.base = 0
         """The commit with the newest base."""
@@ -91,9 +88,9 @@ class Scribe(JournalWriter):
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
         self.mailbox = SessionMailbox()
-        self.stopped = False  # the stop that the store asks for was heard: the end of the run acknowledges it
+        self.stopped = False  # a stop request of the store was received: the end of the run acknowledges it
         self.imported = False
-        """Some of the journal was taken in from a file."""
+        """Some of the journal was imported."""
         self.writer = ""
         """The release that wrote the last leg."""
         self.capture = Capture()
@@ -102,7 +99,7 @@ class Scribe(JournalWriter):
         self.decisions: dict[str, Any] = {}
         self.pins: dict[str, Any] = {}
         """The digests of the tools that servers offer, by server."""
-        self.kin: dict[str, Meter | Used] = {}  # the children of the calls in flight: our figures have their spend
+        self.kin: dict[str, Meter | Used] = {}  # children of the running calls: our figures include their spending
         self.born: set[str] = set()  # the sessions of all children that this run is known to have started
         self._charged: dict[str, Used] = {}
         self.ahead: Items = []  # records that wait for the first commit
@@ -130,7 +127,7 @@ class Scribe(JournalWriter):
         now, digest = fingerprint(plan)
         if not self.number:
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
-            # First of all: whoever reads the journal learns the schema before the first record that needs it.
+            # It comes first, so that a reader knows the schema before any other record.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
             run_id=run.run_id,
@@ -155,7 +152,7 @@ class Scribe(JournalWriter):
             run.emit(ConfigurationChanged, run.terms.changes)
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
-        """What is different since the last leg; nothing where that was not written down."""
+        """What changed since the last leg; nothing if that was not recorded."""
         found = [] if self.config is None else list(differences(self.config, now))
         if self.writer not in ("", VERSION):
             found.insert(0, ConfigurationChange(what="version", before=self.writer, now=VERSION))
@@ -173,7 +170,7 @@ class Scribe(JournalWriter):
         return self._write([], [("reserved", reserved)], begins=True)
 
     async def grown(self, booking: BookedCall) -> bool:
-        """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
+        """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
         try:
             await self.asking(booking)
         except Touchdown:
@@ -213,7 +210,7 @@ class Scribe(JournalWriter):
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
-        # Before the child does anything: a crash must not leave effects that no journal leads to.
+        # Written before the child does anything: after a crash, its effects must be traceable.
         await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
         self.born.add(session_id)
 
@@ -224,7 +221,7 @@ class Scribe(JournalWriter):
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end(self, result: RunResult) -> RunResult:
-        """The run is over: its last commit. When that fails, the result says so, and keeps its text."""
+        """Write the last commit. If that fails, the result says so, and keeps its text."""
         # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
         kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
@@ -241,7 +238,7 @@ class Scribe(JournalWriter):
         return self._failed(result, self.broken)
 
     async def forget_stop(self) -> None:
-        """The stop was obeyed, or was meant for a run before. When this fails, the journal still says so."""
+        """Clear a stop request that was obeyed or meant for an earlier run. If it fails, the journal still says so."""
         with suppress(Exception):
             await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
 
@@ -266,11 +263,11 @@ class Scribe(JournalWriter):
         return ended
 
     async def release(self) -> None:
-        """Stop looking after the lease and give it back. Never fails: a lease that is not given back runs out."""
+        """Give the lease back. Never fails: a lease that is not given back expires."""
         try:
             await super().release()
         finally:
-            self._run = None  # a run and its scribe that know each other would wait for the garbage collector
+            self._run = None  # break the reference cycle between a run and its scribe
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -313,7 +310,7 @@ class Scribe(JournalWriter):
             self.time = now
             later = self.add(items, now, summary, last)
         except KeyboardInterrupt as error:
-            # Nothing may follow a commit of unknown fate: the chain would have two ends.
+            # Nothing may follow a commit that may or may not be written: the chain would fork.
             self._break(error)  # nobody knows whether it was written
             raise run.interrupted_by_hand() from None
         except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
@@ -331,7 +328,7 @@ class Scribe(JournalWriter):
             raise run.interrupted()
 
     def _charge(self, items: Items) -> None:
-        """Say what of each child is in the figures of this commit, so that a resume adds only what came after it."""
+        """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.kin, self._charged = {}, {}  # their calls have ended
             return
@@ -358,9 +355,9 @@ class Scribe(JournalWriter):
         self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:
-        """Wait for the store, in a task that no interrupt of the run reaches."""
+        """Wait for the store, in a task that interrupts of the run do not reach."""
         try:
-            await (later if self.durability == "exit" else heard(later))  # at the exit each commit has its own time
+            await (later if self.durability == "exit" else heard(later))  # at exit each commit has its own time limit
         except BaseException as error:
             self._break(error)
         finally:
@@ -376,7 +373,7 @@ class Scribe(JournalWriter):
     async def _see_through(self, task: asyncio.Task[None]) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
-        # A child writes through this scribe from a task that the watch of this run does not own.
+        # A child writes through this scribe from a task that this run's watch does not own.
         if asyncio.current_task() is not watch.task:
             await asyncio.wait([task])
             return
@@ -391,7 +388,7 @@ class Scribe(JournalWriter):
             try:
                 await watch.wait(bell)
             except asyncio.CancelledError:
-                continue  # the interrupt is noted: what would come next does not begin
+                continue  # the interrupt is recorded: nothing new begins
             finally:
                 task.remove_done_callback(ring)
 
@@ -438,7 +435,7 @@ class Scribe(JournalWriter):
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session: another process owns it, or wants something."""
+        """React to the store: another process owns the session, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile
@@ -447,7 +444,7 @@ class Scribe(JournalWriter):
             reason = lost.verdict.cause.reason
             run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
             return
-        if sign.mail > self.mailbox.taken:  # first: it may say who asked for the stop
+        if sign.mail > self.mailbox.taken:  # before the stop: a note may say who asked for it
             store: Any = self.store
             notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
             if self._run is not None:
@@ -473,5 +470,5 @@ def _cause(error: StoreError) -> StopCause:
 
 
 def _down(error: StoreError) -> Touchdown:
-    """The run cannot be kept: it fails, with the text it has."""
+    """The run cannot be saved: it fails, and keeps its text."""
     return Touchdown(Verdict(state=AgentState.ERROR, cause=_cause(error), gentle=False, cut=LoopOutcome.FAILED))

@@ -1,4 +1,4 @@
-"""A conversation: its transcript, its totals, and what guards and applications keep with it."""
+"""A conversation: its transcript, its totals, and the state that guards and applications keep with it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Totals(Struct):
 
 
 def checked_id(name: object) -> str:
-    """This id; raises `ConfigurationError` when no store could keep it."""
+    """This id; raises `ConfigurationError` if it is not valid in every store."""
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID or "\0" in name:
         raise ConfigurationError(
             f"session id must be a non-empty str of at most {_MAX_ID} characters, not {name!r:.80}"
@@ -110,11 +110,11 @@ class Session:
         self.flight: HasState | None = None
         """The run in flight."""
         self.survey: Survey | None = None
-        """What runs have found out about its messages, when there are many."""
+        """What runs have computed about its messages, if there are many."""
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
         self.last: RunResult | None = None
-        """The last run: what `Agent.resume` continues with."""
+        """The last run, which `Agent.resume` continues."""
 
     @property
     def in_flight(self) -> bool:
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def state(self) -> AgentState:
-        """The state of the current run; how the last one ended, when there is none."""
+        """The state of the current run, or how the last one ended."""
         return self._state if self.flight is None else self.flight.state
 
     @state.setter
@@ -131,7 +131,7 @@ class Session:
         self._state = state
 
     def close_run(self, result: RunResult) -> None:
-        """Add a finished run to the totals; of a resumed one, what has come since its last leg."""
+        """Add a finished run to the totals; for a resumed one, only its last leg."""
         totals = self.totals
         self.version += 1
         self.state = result.state
@@ -172,7 +172,7 @@ def _since(now: Usage, then: Usage) -> Usage:
 
 
 def copied(session: Session) -> Session:
-    """The same conversation as another object, which has no run. What is known of its messages is shared."""
+    """A copy of the conversation without its run. Computed facts about its messages are shared."""
     other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
     other.messages, other.totals = session.messages.copy(), replace(session.totals)
     other.version, other.last, other.state = session.version, session.last, session.state

@@ -1,20 +1,18 @@
-"""A row of an SQLite store as a value, whatever is in it."""
+"""Converts rows of an SQLite store, whatever is in them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["blob", "entry_in"]
 
 
 def blob(value: object) -> bytes:
-    """The bytes in a row; whatever else is there was not written by us, and does not fit the chain."""
+    """The bytes in a row; anything else was not written by us, and will not fit the chain."""
     return value if type(value) is bytes else str(value).encode()
 
 

@@ -1,4 +1,4 @@
-"""The flight simulator: a configuration against a library of misbehaving models and tools, before production does.
+"""The flight simulator: tests a configuration against a library of misbehaving models and tools.
 
     report = simulate(agent)
     assert report.ok, report.advice()
@@ -33,10 +33,10 @@ class Report(Value, frozen=True, kw_only=True):
     flights: tuple[Flight, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[str, ...] = ()
-    """Specimens that need tools, which this configuration has none of."""
+    """Specimens that were skipped because this configuration has no tools."""
     cpu_seconds: float = 0.0
     limits: Mapping[str, float] = {}
-    """The limits of the configuration: turns, tokens, dollars, tool calls, seconds; those that are set."""
+    """The limits that the configuration sets: turns, tokens, dollars, tool calls, seconds."""
 
     @property
     def ok(self) -> bool:
@@ -53,7 +53,7 @@ class Report(Value, frozen=True, kw_only=True):
 
 
 def default_config() -> LoopConfig:
-    """The default to run: the defaults of the command line, with two tools."""
+    """The configuration to simulate by default: the command line's defaults, with two tools."""
 
     @tool(read_only=True)
     async def search(query: str) -> str:
@@ -82,8 +82,8 @@ def simulate(
 ) -> Report:
     """Run a configuration against every specimen, once for each seed.
 
-    `only` takes names or families of specimens. `progress` is told the number of flights done, how many there are,
-    and the last one. Specimens that need real time run once, and not at all with `real_time=False`.
+    `only` takes names or families of specimens. `progress` is called with the number of finished flights, the total,
+    and the last flight. Specimens that need real time run once, and not at all with `real_time=False`.
     """
     config = _config(subject)
     chosen = _chosen(only)
@@ -135,7 +135,9 @@ def _seeds(seeds: object) -> tuple[int, ...]:
         given = tuple(seeds)
         if given and all(type(seed) is int for seed in given):
             return given
-    raise ConfigurationError(f"seeds must be a number from 1 to {MOST_SEEDS} or some whole numbers, not {seeds!r:.100}")
+    raise ConfigurationError(
+        f"seeds must be a number from 1 to {MOST_SEEDS} or a list of whole numbers, not {seeds!r:.100}"
+    )
 
 
 def _chosen(only: Sequence[str]) -> list[type[Specimen]]:

@@ -1,4 +1,4 @@
-"""A flight whose process is killed in the middle of a tool, and taken up again from its journal."""
+"""A flight whose process is killed in the middle of a tool, and which is resumed from its journal."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tempfile import TemporaryDirectory
 from glidepath._wire import encode, replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.run import approve
+from glidepath.run import CancelToken, approve
 from glidepath.sessions import SqliteStore
 from glidepath.sim.sim_world import SimWorld
 from glidepath.testing.specimens import Specimen
 from glidepath.tools import Tool
 
-__all__ = ["KilledWorld", "fly_twice"]
+__all__ = ["PROMPT", "KilledWorld", "approved", "fly_twice"]
 
 PROMPT = "Do the work and report what you found."
 SESSION = "killed"
-DECISIONS = 25
+APPROVALS = 25
 PATIENCE = 20.0  # real seconds until the kill
 
 
 class KilledWorld(SimWorld):
-    """A world whose tools leave a line on disk for everything they do; the second thing done is the process's last."""
+    """A world whose tools write a line to disk for every call; the second call kills the process."""
 
     def __init__(self, config: LoopConfig, specimen: Specimen, chance: Random, effects: Path, *, deadly: bool) -> None:
         super().__init__(config, specimen, chance)
@@ -52,7 +52,7 @@ class KilledWorld(SimWorld):
 def fly_twice(
     config: LoopConfig, kind: type[Specimen], seed: int, sink: object
 ) -> tuple[SimWorld, RunResult, float, tuple[str, ...]]:
-    """Run until the process is killed, continue from the journal; what the second run saw and what was done twice."""
+    """Run until the process is killed, then resume from the journal; returns that run, and what was done twice."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="glidepath-sim-") as folder:
         effects, journal = Path(folder) / "effects", Path(folder) / "journal.db"
@@ -78,7 +78,7 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
             os._exit(0)
     deadline = time.monotonic() + PATIENCE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline:  # a plugin or constraint holds it up: what is in the journal is what counts
+        if time.monotonic() > deadline:  # a plugin or constraint holds it up: only the journal counts
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
@@ -87,22 +87,23 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
 
 async def _first_leg(world: SimWorld, journal: Path) -> None:
     agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
-    result = await agent.run(PROMPT, session=SESSION)
-    await _approved(agent, result)
+    await approved(agent, await agent.run(PROMPT, session=SESSION))
 
 
 async def _resumed(world: SimWorld, journal: Path, sink: object) -> RunResult:
     store = SqliteStore(str(journal))
     agent = world.agent = Agent(replace(world.configuration(sink), store=store))
     try:
-        return await _approved(agent, await agent.resume(SESSION))
+        return await approved(agent, await agent.resume(SESSION))
     finally:
         await store.close()
 
 
-async def _approved(agent: Agent, result: RunResult) -> RunResult:
-    for _ in range(DECISIONS):
+async def approved(agent: Agent, result: RunResult, cancel: CancelToken | None = None) -> RunResult:
+    """Approve every pending call until the run ends."""
+    for _ in range(APPROVALS):
         if result.outcome is not LoopOutcome.PAUSED:
             break
-        result = await agent.resume(result, decisions={one.call.id: approve() for one in result.pending})
+        decisions = {pending.call.id: approve() for pending in result.pending}
+        result = await agent.resume(result, decisions=decisions, cancel=cancel)
     return result

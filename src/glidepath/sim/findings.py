@@ -53,7 +53,7 @@ _ADVICE: Mapping[str, str] = {
         "and guardrails.max_error_streak=5."
     ),
     "unmarked_tools": (
-        "One tool answered the same whatever it was asked, until a limit ended the run. For a tool that acts this is "
+        "One tool gave the same answer to every call, until a limit ended the run. For a tool that acts this is "
         "ordinary; if yours only read, mark them read_only=True, and the repetition guard will notice."
     ),
     "honest_work_stopped": (
@@ -66,7 +66,7 @@ _ADVICE: Mapping[str, str] = {
     "repeated_effect": f"After a kill and a resume a tool did something twice that is not idempotent. {_DEFECT}",
     "no_text": "A run ended without any text.",
     "gate_never_denied": (
-        "This plugin can keep tools back, and in no flight did it do so. If it is a guard, it guards nothing: check "
+        "This plugin can hold tools back, but it never did in any flight. If it is a guard, it guards nothing: check "
         "what it allows. If these flights have nothing for it to deny, ignore this."
     ),
     "cost_unknown": (
@@ -84,7 +84,7 @@ _DROPPED = (
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """One thing that is wrong. A `hole` lets a run escape or lose its answer; a `warning` is for you to judge."""
+    """One problem. A `hole` lets a run escape or lose its answer; a `warning` is for you to judge."""
 
     code: str
     severity: str
@@ -132,14 +132,7 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
 
 def _refused(text: str, flights: Sequence[Flight]) -> Finding:
     hit = [flight for flight in flights if flight.refused == text]
-    return Finding(
-        code=hit[0].problems[0],
-        severity="hole",
-        specimens=tuple(sorted({flight.specimen for flight in hit})),
-        flights=len(hit),
-        what="this configuration cannot take off",
-        advice=text,
-    )
+    return replace(_finding(hit[0].problems[0], hit, "this configuration cannot take off"), advice=text)
 
 
 def _idle_gates(config: LoopConfig, flights: Sequence[Flight]) -> list[Finding]:

@@ -16,9 +16,8 @@ from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError, told
 from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
-from glidepath.run import approve
 from glidepath.sessions import Session
-from glidepath.sim.crash import fly_twice
+from glidepath.sim.crash import PROMPT, approved, fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
 from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
 from glidepath.testing.leftovers import live_work
@@ -26,18 +25,16 @@ from glidepath.testing.specimens import ANSWER, Specimen
 
 __all__ = ["Flight", "fly"]
 
-PROMPT = "Do the work and report what you found."
-APPROVALS = 25
-REAL_SECONDS = 2.0  # time limits of a flight that cannot be flown in virtual time
-TIME_SLACK = 1.5  # what an abandoned tool may cost beside the deadline
-UNBOUNDED_REPLY = 30_000  # tokens: only the ceiling that every reply has, or nothing, ended it
+REAL_SECONDS = 2.0  # time limit of a flight that needs real time
+TIME_SLACK = 1.5  # seconds that an abandoned tool may add after the deadline
+UNBOUNDED_REPLY = 30_000  # tokens: nothing but the general ceiling on replies ended it
 REPEATS = 12
 BURN_POINTS = 64
 GUARDS = ("repetition", "error_streak", "withdrawn", "read_only")
 
 
 class Flight(Value, frozen=True, kw_only=True):
-    """How one flight went, by ground truth."""
+    """How one flight went, as measured outside the runtime."""
 
     specimen: str
     family: str
@@ -47,7 +44,7 @@ class Flight(Value, frozen=True, kw_only=True):
     outcome: str = ""
     cause: str = ""
     answer: str = "none"
-    """"model": written by the model and whole; "partial": what there was of it; "summary": told by the runtime."""
+    """"model": a complete answer of the model; "partial": a part of one; "summary": written by the runtime."""
     overshoot: float = 0.0
     """By how much the worst limit was exceeded, as a share of it."""
     calls: int = 0
@@ -59,15 +56,15 @@ class Flight(Value, frozen=True, kw_only=True):
     burn: tuple[tuple[int, int, float, int, float], ...] = ()
     """What was used after each model call: turns, tokens, dollars, tool calls, seconds; thinned out when it is long."""
     refused: str = ""
-    """Why the configuration could not take off."""
+    """Why the configuration was refused."""
     gated: bool = False
     """A gate or a hook kept a tool back."""
     journal: str = ""
-    """A chained hash over every event: the same seed gives the same."""
+    """A chained hash over every event; the same seed gives the same hash."""
 
 
 class Trail:
-    """Sees every event of a flight and its children: a chained hash, and what the judge wants to know."""
+    """Follows every event of a flight and its children, for a chained hash and for the verdict."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -143,7 +140,7 @@ def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
         world, result, seconds, twice = fly_twice(config, kind, seed, trail)
     except ConfigurationError as error:
         return _refused(config, kind, seed, error)
-    if trail.result is None:  # no tool was begun, so nobody killed it: the run had ended before
+    if trail.result is None:  # no tool started, so nothing killed it: the run had already ended
         trail.result, trail.ended = result, 1
     flight = _judged(config, world, trail, seconds, raised="", left=[], seed=seed)
     problems = (*flight.problems, "repeated_effect") if twice else flight.problems
@@ -186,7 +183,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
 
 
 async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
-    """Run until there is a result; says what was raised instead of one, if anything was."""
+    """Run until there is a result; returns what was raised instead, if anything."""
     world.task = asyncio.create_task(_run(agent, world, seed))
     beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
     raised = ""
@@ -203,13 +200,8 @@ async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) ->
 
 
 async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
-    session = Session(f"flight_{seed}")
-    result = await agent.run(PROMPT, session=session, cancel=world.token)
-    for _ in range(APPROVALS):
-        if result.outcome is not LoopOutcome.PAUSED:
-            return
-        decisions = {pending.call.id: approve() for pending in result.pending}
-        result = await agent.resume(result, decisions=decisions, cancel=world.token)
+    result = await agent.run(PROMPT, session=Session(f"flight_{seed}"), cancel=world.token)
+    await approved(agent, result, world.token)
 
 
 async def _too_long(world: SimWorld) -> None:
@@ -261,7 +253,7 @@ def _judged(
 
 
 def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, seconds: float) -> dict[str, float]:
-    """The limits that were really exceeded, and by which share. A tenth of one call is within the promise."""
+    """The limits that were really exceeded, and by what share. A tenth of one call is allowed."""
     limits = config.limits
     over = {}
 
@@ -294,7 +286,7 @@ def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunRe
     if specimen.answers and not answered and not cut_short and result.outcome is not LoopOutcome.PAUSED:
         cut = result.cause is not None and result.cause.source == "truncation"
         problems.append("calls_cut" if cut else "answer_lost")
-    stopped = specimen.ends_from_outside and world.stopped  # where no tool may run, nobody stops one in the middle
+    stopped = specimen.ends_from_outside and world.stopped  # if no tool may run, none is stopped in the middle
     if stopped and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
         problems.append("went_on_after_cancel")
     if specimen.loops and not trail.noticed and result.iterations > REPEATS:

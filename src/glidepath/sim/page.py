@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     first = min((flight.seed for flight in flown), default=0)
     rows = [flight for flight in flown if flight.seed == first or flight.problems]
     specimens = len({flight.specimen for flight in report.flights})
+    outcomes = Counter(flight.outcome or "no result" for flight in flown).most_common()
     sub = f"{len(report.flights)} flights against {specimens} specimens, {report.cpu_seconds:g} s of CPU time."
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -33,7 +34,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         _tiles(report, flown),
         _findings(report),
         "<h2>How the flights ended</h2>",
-        _bars([(outcome, count, "--bar") for outcome, count in _count(f.outcome for f in flown)]),
+        _bars([(outcome, count, "--bar") for outcome, count in outcomes]),
         "<h2>Contained, by family</h2>",
         _bars([(family, share, "--ok" if share == 100 else "--bad") for family, share in _shares(flown)], unit="%"),  # noqa: PLR2004 - percent
         "<h2>Tokens really used</h2>",
@@ -79,7 +80,7 @@ def _findings(report: Report) -> str:
 
 
 def _burndowns(report: Report, rows: list[Flight]) -> str:
-    """What was left of each limit after each model call, of the flights that used up most of one."""
+    """Charts of the limits left after each model call, for the flights that used up most of one."""
     charts = []
     for flight in rows:
         burns = [
@@ -94,13 +95,6 @@ def _burndowns(report: Report, rows: list[Flight]) -> str:
         if flight.burn
     ]
     return "<h2>How the limits were used up</h2>" + "".join(shown) if shown and report.limits else ""
-
-
-def _count(names: Iterable[str]) -> list[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name or "no result"] = counts.get(name or "no result", 0) + 1
-    return sorted(counts.items(), key=lambda item: -item[1])
 
 
 def _shares(flown: list[Flight]) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""A small plot of shares, as text for a terminal and as SVG for a page. No library is needed."""
+"""A small plot of shares, as text for a terminal and as SVG for a page, without a library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 320, 60, 40
 
 
 def text_plot(title: str, points: Sequence[tuple[Any, int]], total: int) -> list[str]:
-    """One bar a line: a value, a bar for its share of the total, and the figures."""
+    """One bar per line: a value, a bar for its share of the total, and the figures."""
     if not points or not total:
         return [f"{title}: nothing to plot"]
     width = max(len(_shown(value)) for value, _ in points)

@@ -1,9 +1,10 @@
-"""Ground truth: what a flight really sent, wrote and started, counted outside the runtime."""
+"""Ground truth: what a flight really sent, wrote and started, measured outside the runtime."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel
 from glidepath.testing.specimens import Moment, Specimen
 from glidepath.tools import Tool, ToolContext, tool
+from glidepath.tools.options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,27 +26,12 @@ __all__ = ["CEILING", "SimWorld"]
 
 CHARS_PER_TOKEN = 4
 CALL_TOKENS = 8
-OPTIONS = (
-    "exclusive",
-    "parallel_safe",
-    "counts_toward_limit",
-    "votes_on_termination",
-    "terminal",
-    "idempotent",
-    "read_only",
-    "consequential",
-    "untrusted",
-    "polling",
-    "timeout",
-    "max_result_chars",
-    "aborts_siblings_on_error",
-    "requires_approval",
-    "approval_reason",
-)
+_KEPT = ("name", "description", "parameters", *sorted(RunOptions.__optional_keys__ - {"isolation", "sandbox"}))
+"""What a stand-in copies from its tool: everything except where that runs."""
 
 
 class Ceiling:
-    """Where the simulator itself ends a flight: nothing that gets here was contained."""
+    """The limits at which the simulator itself ends a flight, which then counts as not contained."""
 
     calls = 2_000
     tokens = 3_000_000
@@ -97,15 +84,15 @@ class SimWorld:
 
     def _stand_in(self, original: Tool) -> Tool:
         async def stand_in(**_: object) -> Any:
-            with _Started(self):
+            with self._running():
                 return await self.specimen.work(self.tools_started)
 
         def blocking(**_: object) -> Any:
-            with _Started(self):
+            with self._running():
                 return self.specimen.block(self.tools_started)
 
         async def reporting(**_: object) -> AsyncIterator[Any]:
-            with _Started(self):
+            with self._running():
                 async for value in self.specimen.progress(self.tools_started):
                     yield value
 
@@ -115,22 +102,22 @@ class SimWorld:
 
     def copy_of(self, original: Tool, fn: Callable[..., Any]) -> Tool:
         """A tool with the same name, schema and options that does something else."""
-        kept: Any = {name: getattr(original, name) for name in ("name", "description", "parameters", *OPTIONS)}
+        kept: Any = {name: getattr(original, name) for name in _KEPT}
         made = Tool(fn=fn, **kept)
         return made.overlapping() if original.overlaps else made
 
     def _delegate(self) -> Tool:
         async def delegate(task: str, context: ToolContext) -> str:
-            with _Started(self):
+            with self._running():
                 assert self.agent is not None  # noqa: S101 - for the type checker
                 return (await context.spawn(self.agent, task)).text
 
         made = tool(delegate, name="delegate", description="Give a part of the task to another agent.")
-        return made.overlapping()  # as every agent that is a tool
+        return made.overlapping()  # like every agent used as a tool
 
     def _run(self) -> Tool:
         async def run(task: str) -> str:
-            with _Started(self):
+            with self._running():
                 assert self.agent is not None  # noqa: S101 - for the type checker
                 return (await self.agent.run(task)).text
 
@@ -198,20 +185,17 @@ class SimWorld:
         self._hold(tool_calls=self.tools_started > CEILING.tool_calls)
         self.in_tool.set()
 
-
-class _Started:
-    def __init__(self, world: SimWorld) -> None:
-        self._world = world
-
-    def __enter__(self) -> None:
-        self._world.started()
-
-    def __exit__(self, *_: object) -> None:
-        self._world.tools_running -= 1
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        self.started()
+        try:
+            yield
+        finally:
+            self.tools_running -= 1
 
 
 class _Model:
-    """The specimen where the configured model would be, with all that the configuration knows about that."""
+    """The specimen in place of the configured model, with the same name, price and limits."""
 
     def __init__(self, world: SimWorld, original: object) -> None:
         named = original if isinstance(original, str) else getattr(original, "name", "model")

@@ -1,4 +1,4 @@
-"""Thresholds from evidence: stored runs, replayed through the guards at several settings. No model is called."""
+"""Proposes guard thresholds by replaying stored runs at several settings. No model is called."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Unmarked:
 
 
 async def stored_runs(store: SessionStore) -> tuple[list[StoredRun], list[str]]:
-    """Every run in a store, those of children too; and the sessions that could not be read."""
+    """Every run in a store, including those of children, and the sessions that could not be read."""
     found: list[StoredRun] = []
     unreadable: list[str] = []
     for entry in await list_runs(store, children=True):

@@ -95,12 +95,12 @@ class Forecast(Value, frozen=True, kw_only=True):
 
     run: Flown
     cost: Decimal
-    """What it cost, by the prices that were asked for."""
+    """What it cost, by the given prices."""
     trip: Trip | None = None
 
     @property
     def lost(self) -> bool:
-        """True when the run gave an answer and would not have got that far."""
+        """True if the run gave an answer that it would no longer reach."""
         return self.trip is not None and self.run.answered
 
 
@@ -259,14 +259,14 @@ def _figure(name: str, value: Any) -> float:
 
 
 def _cost(moment: WhatIfMoment, prices: Mapping[str, Price]) -> int:
-    """Pico-dollars: by the prices that are asked for, where they name the model, else what was paid."""
+    """Pico-dollars: by the given prices if they name the model, else what was paid."""
     if not prices:
         return moment.money
     return sum(prices[model].cost(usage) if model in prices else paid for model, usage, paid in moment.charges)
 
 
 def _tripped(run: Flown, costs: Sequence[int], name: str, limit: float, limits: Limits) -> tuple[str, int] | None:
-    """After which reply this limit stops the run; None when it leaves it alone."""
+    """The reply after which this limit stops the run; None if it never does."""
     last = len(run.moments)
     for reply, (moment, cost) in enumerate(zip(run.moments, costs, strict=True), 1):
         if _used(moment, cost, name) > limit:
@@ -335,7 +335,7 @@ def kept_at(
 
 
 def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None = None, steps: int = 12) -> list[Any]:
-    """Values of a limit worth a look: from less than the smallest run used to a little more than the largest."""
+    """Values of a limit worth comparing: from below the smallest run's usage to a little above the largest."""
     used = [_needed(run, name, prices or {}) for run in runs if run.answered]
     if not used or max(used) <= 0:
         return []
@@ -349,7 +349,7 @@ def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None 
 
 
 def _needed(run: Flown, name: str, prices: Mapping[str, Price]) -> float:
-    """The least value of a limit that leaves a run alone."""
+    """The lowest value of a limit that does not stop a run."""
     costs = [_cost(moment, prices) for moment in run.moments]
     pairs = list(zip(run.moments, costs, strict=True))
     room = [_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]

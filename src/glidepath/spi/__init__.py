@@ -94,7 +94,7 @@ __all__ = [
     "WalletTerms",
 ]
 
-if not TYPE_CHECKING:  # a checker knows only what is public
+if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = withdrawn(
         __name__,
         guards=("ToolTraits",),

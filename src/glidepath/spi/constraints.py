@@ -16,7 +16,7 @@ __all__ = ["Remaining", "ResourceConstraint", "ResourceContext"]
 
 
 class Remaining(Value, frozen=True, kw_only=True):
-    """What is left of each limit, the landing reserve apart; None where there is no limit."""
+    """What is left of each limit, without the landing reserve; None if there is no limit."""
 
     iterations: int | None = None
     tokens: int | None = None
@@ -26,7 +26,7 @@ class Remaining(Value, frozen=True, kw_only=True):
 
 
 class ResourceContext(Value, frozen=True, kw_only=True):
-    """What a constraint may look at: a copy that never changes. `iteration` counts completed turns, from 0."""
+    """What a constraint sees of a run: a frozen copy. `iteration` counts completed turns, from 0."""
 
     checkpoint: str = "pre_flight"
     iteration: int = 0
@@ -47,11 +47,11 @@ class ResourceContext(Value, frozen=True, kw_only=True):
     nearly_used_up: bool = False
 
     def remaining(self) -> Remaining:
-        """What is left of each limit, the landing reserve apart."""
+        """What is left of each limit, without the landing reserve."""
         return self.left
 
     def near_budget(self) -> bool:
-        """True when what is left of tokens or money above the landing reserve is nearly used up."""
+        """True when tokens or money are nearly used up, not counting the landing reserve."""
         return self.nearly_used_up
 
 
@@ -63,12 +63,12 @@ class ResourceConstraint:
     validation says violated. One that raises, hangs or answers with anything but a `ResourceValidation` counts as a
     violation with `GRACEFUL_EXIT`, and the run ends in state ERROR: a guard that crashes stops what it guards.
 
-    Set `state` on the class to say in which state a run ends that this constraint stopped, and `name` to say who
-    you are in causes and events (default: the class name). Set `check_every` to a number of seconds to be asked on a
-    clock, too, while tools and streams are in flight (`checkpoint` is "in_flight" then): an `EMERGENCY_STOP` interrupts
-    them; a milder action waits for the next checkpoint, where the constraint is asked again. One that keeps state about
-    a run makes it in `for_run`. A plain function of the context is a constraint, too: it answers with a validation, or
-    with None when its limit holds.
+    Set `state` on the class to the state of a run that this constraint stopped, and `name` to the name that causes and
+    events show (default: the class name). Set `check_every` to a number of seconds to be asked periodically as well,
+    while tools and streams are in flight (`checkpoint` is "in_flight" then): an `EMERGENCY_STOP` interrupts them; a
+    milder action waits for the next checkpoint, where the constraint is asked again. State about one run belongs in
+    `for_run`. A plain function of the context is a constraint, too: it returns a validation, or None when its limit
+    holds.
     """
 
     state: ClassVar[AgentState] = AgentState.BUDGET_EXCEEDED

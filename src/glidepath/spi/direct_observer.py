@@ -1,4 +1,4 @@
-"""What an observer of the house may promise, so that telling it costs less. Not for plugins of others."""
+"""A cheaper way to notify built-in observers. Not for third-party plugins."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["DirectObserver"]
 
 
 class DirectObserver:
-    """An observer with a handler for each kind of event, which can be called without protection from it."""
+    """An observer with one handler per kind of event, from which a run needs no protection."""
 
     def _observer_of(self, kind: type[Event]) -> Callable[[Any], object] | None:  # noqa: ARG002 - for others to use
-        """What to call for events of this kind: it never causes an event or starts a run. None: `event_observer`."""
+        """The handler for this kind of event; it never causes an event or starts a run. None: use `event_observer`."""
         return None
 
     def _flushed(self) -> bool:

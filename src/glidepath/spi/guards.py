@@ -22,12 +22,10 @@ class ToolTraits(Protocol):
     @property
     def polling(self) -> bool:
         """True when repeating the same call is its purpose."""
-        ...
 
     @property
     def read_only(self) -> bool:
         """True when it changes nothing."""
-        ...
 
 
 class Step(Value, frozen=True, gc=False):
@@ -43,7 +41,7 @@ class GuardVerdict(Value, frozen=True, kw_only=True):
     """What a call guard wants: `nudge` (tell the model), `withdraw` (also take `tools` away) or `land` (end the run).
 
     A `withdraw` or `land` answered before the batch keeps the batch from running. `notice_reason` is the `reason` the
-    injected message carries. `period` is the number of steps that repeat, when the guard saw a circle.
+    injected message carries. `period` is the number of steps that repeat, if the guard saw a loop.
     """
 
     action: str
@@ -70,12 +68,10 @@ class CallGuard(Protocol):
     @property
     def before(self) -> Callable[[Step], GuardVerdict | None] | None:
         """Look at a batch before it runs."""
-        ...
 
     @property
     def after(self) -> Callable[[Step, tuple[ToolResultMessage, ...]], GuardVerdict | None] | None:
         """Look at a batch that ran."""
-        ...
 
 
 class Stop(Value, frozen=True, kw_only=True):
@@ -89,7 +85,7 @@ class Stop(Value, frozen=True, kw_only=True):
 
 
 class Recovery(Value, frozen=True, kw_only=True):
-    """Continue: tell the model `message` (internal, with `reason`). `fail` set instead: the run ends FAILED for it."""
+    """How to continue: tell the model `message` (internal, with `reason`); or, with `fail`, why the run ends FAILED."""
 
     reason: str
     message: str = ""
@@ -98,7 +94,7 @@ class Recovery(Value, frozen=True, kw_only=True):
 
 @experimental(reason=UNPROVEN)
 class StopGuard(Protocol):
-    """Gets one chance to save a reply without tool calls from being a bad ending.
+    """Gets a chance to rescue a run when a reply without tool calls would be a bad ending.
 
     Contract: as for `CallGuard`. `reset` is called after a batch that made progress.
     """
@@ -106,9 +102,7 @@ class StopGuard(Protocol):
     name: str
 
     def recover(self, stop: Stop) -> Recovery | None:
-        """Answer a bad ending with a message for the model; None accepts it."""
-        ...
+        """Answer a bad ending with a message for the model; None accepts the ending."""
 
     def reset(self) -> None:
         """Progress was made: forget what was counted."""
-        ...

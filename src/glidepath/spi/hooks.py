@@ -12,7 +12,7 @@ from glidepath._wire import Value
 from glidepath.events import Event
 from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
 from glidepath.outcome import DepsT
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.stability import UNPROVEN, experimental, stability_of
 
 __all__ = [
     "HOOKS",
@@ -51,16 +51,16 @@ class _Context(Value, Generic[DepsT], frozen=True, kw_only=True):
     conversation_id: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] | None = None
-    deps: DepsT = None  # type: ignore[assignment] # whoever asks for a type has passed a value of it to `run()`
+    deps: DepsT = None  # type: ignore[assignment] # code that asks for a type has passed a value of it to `run()`
 
 
 class ToolCallContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
     """A call about to run, with its final, validated arguments (plain data); those of `call` are the same.
 
-    `messages`, here and in every context, can be read and not changed; the `origins` of each say which untrusted
-    sources its text comes from. `origins`: further sources, whose text is not in `messages`: a program makes the call
-    and has read it itself. `above`: the transcripts of the runs this one is a child of, the outermost first.
-    `approved`: a person has approved it, so that another `Ask` counts as answered.
+    `messages` is read-only, here and in every context; the `origins` of each message name the untrusted sources of its
+    text. `origins` names further sources, which are not in `messages` because the program that makes the call has read
+    them itself. `above` has the transcripts of the parent runs, outermost first. `approved` is True once a person has
+    approved the call; another `Ask` then counts as answered.
     """
 
     call: ToolCall
@@ -128,14 +128,14 @@ class Block(Value, frozen=True):
 
 
 class Ask(Value, frozen=True):
-    """Pause the run until a person decides about this call, who is shown the reason and the untrusted `origins`."""
+    """Pause the run until a person decides about this call; they see the reason and the untrusted `origins`."""
 
     reason: str = ""
     origins: tuple[str, ...] = ()
 
 
 class AfterDecision(Value, frozen=True, kw_only=True):
-    """Change what the model sees of a result, or vote to end the run. None leaves a thing as it is."""
+    """Change what the model sees of a result, or vote to end the run. None changes nothing."""
 
     content: str | None = None
     is_error: bool | None = None
@@ -189,7 +189,7 @@ class Plugin:
         return self
 
     def journal_note(self) -> str | None:
-        """A line about this run that its journal keeps; asked right after `RunStarted`.
+        """A line about this run for its journal; asked right after `RunStarted`.
 
         When the run is resumed, `RunStarted.notes` has it under the plugin's name.
         """
@@ -226,7 +226,7 @@ class Plugin:
 
     @experimental(reason=UNPROVEN)
     def context_transform(self, context: TransformContext) -> ViewAnswer:
-        """Give the model another view of the transcript for one call.
+        """Show the model a different view of the transcript for one call.
 
         Asked: before every model call, the landing call included.
         Answer: None or the messages to show instead. Never kept: the transcript does not change.
@@ -257,7 +257,7 @@ class Plugin:
 
     @experimental(reason=UNPROVEN)
     def follow_up(self, context: PollContext) -> PollAnswer:
-        """Keep a run going that would otherwise be done.
+        """Keep a run going that would otherwise end.
 
         Asked: when the model stopped by itself and no guard had an answer.
         Answer: as for `steering`; None lets the run end.
@@ -287,21 +287,12 @@ class Plugin:
         """
 
 
-HOOKS: tuple[str, ...] = (
-    "before_tool_call",
-    "after_tool_call",
-    "context_transform",
-    "event_observer",
-    "steering",
-    "follow_up",
-    "tool_gate",
-    "context_overflow_recovery",
-)
-"""The hook categories, which are also the method names."""
+HOOKS: tuple[str, ...] = tuple(name for name, method in vars(Plugin).items() if stability_of(method) is not None)
+"""The names of all hooks: the methods that carry a stability mark."""
 
 
 def as_message(item: object) -> Message:
-    """One thing that a steering or follow-up hook gave, as a message; a str becomes a user message."""
+    """What a steering or follow-up hook returned, as a message; a str becomes a user message."""
     if isinstance(item, str):
         return UserMessage(str.__str__(item))
     if isinstance(item, UserMessage | CustomMessage):

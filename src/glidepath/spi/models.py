@@ -15,8 +15,7 @@ __all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
 class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it: `parameters` is a JSON Schema of an object.
 
-    `strict` is True where the model must be held to that schema and False where it must not; None leaves it to
-    `ModelRequest.strict_tools`.
+    `strict` says whether to hold the model to that schema; None leaves it to `ModelRequest.strict_tools`.
     """
 
     name: str
@@ -49,9 +48,9 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     extras: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     connect_timeout: float | None = None
-    """Seconds that opening a connection may take, where one is opened; a `TransientError` then."""
+    """Seconds that opening a new connection may take; after that, a `TransientError`."""
     user: str | None = None
-    """For whom the run is; an adapter sends it where the provider has a field for it."""
+    """Who the run is for; sent where the provider has a field for it."""
     metadata: Mapping[str, str] | None = None
     """What the application says about the run; sent where the provider has a field for it."""
 
@@ -76,11 +75,10 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        ...
 
 
 def provider_of(model: object) -> str | None:
-    """The provider of this model, if it says."""
+    """The provider that this model names, if it names one."""
     provider = getattr(model, "provider", None)
     return provider if isinstance(provider, str) and provider else None
 
@@ -90,10 +88,9 @@ def provider_of(model: object) -> str | None:
 class TokenEstimator(Protocol):
     """Counts tokens before a call.
 
-    Contract: never less than what the model will count, for the content it is made for; pure; fast. A crash is
-    taken as no opinion and the built-in estimator is used for that text.
+    Contract: never less than what the model will count, for the content it is made for; pure; fast. If it crashes, the
+    built-in estimator is used for that text.
     """
 
     def estimate(self, text: str) -> int:
         """Tokens of a text, erring on the high side."""
-        ...

@@ -15,12 +15,12 @@ class ProtocolPolicy:
     """How a conversation is conducted. The default names no tool.
 
     Contract: methods are synchronous, pure and quick; what they are given is a copy. One that raises or answers
-    nonsense is reported as `HookFailed`. Where it had to find words, ours are used. Where it had to repair calls, none
-    of them runs, and the model is told: nobody knows which tools were meant.
+    nonsense is reported as `HookFailed`. If it fails to provide a text, the default text is used. If it fails to repair
+    calls, none of them runs and the model is told, because it is unclear which tools were meant.
     """
 
     terminal_tool_names: frozenset[str] = frozenset()
-    """Tools that deliver, beside those with `terminal=True`: they stay when work is withdrawn, and a success ends."""
+    """More tools that deliver, as `terminal=True` does: never withdrawn, and a success ends the run."""
 
     def plain_text_recovery_prompt(self, text: str, tool_name: str) -> str:  # noqa: ARG002 - part of the port
         """What to tell a model that answered in plain text where a tool was expected."""

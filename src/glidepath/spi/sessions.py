@@ -1,8 +1,8 @@
 """The session store port: where journals live. A journal is a chain of commits that only grows.
 
-A commit is written whole or not at all. A writer holds a lease: `claim` gives it out with a fencing token that
-only grows, and a write with an older token is refused, however late it arrives. What is inside a commit is of no
-concern to a store: it keeps bytes, their hash and their order.
+A commit is written whole or not at all. A writer holds a lease: `claim` gives it out with a fencing token that only
+grows, and a write with an older token is refused, however late it arrives. A store does not look inside a commit: it
+keeps bytes, their hash and their order.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Entry(Value, frozen=True, kw_only=True):
     """Why the run in this session must stop; None when nobody asked."""
     summary: Mapping[str, Any] = {}
     title: str = ""
-    """What a person called it. Only a `Catalog` fills this in, and the next one."""
+    """The title that a person gave it. Only a `Catalog` fills in `title` and `tags`."""
     tags: tuple[str, ...] = ()
 
 
 class Sign(Value, frozen=True, kw_only=True):
-    """What a heartbeat found out about one lease: it was `lost` to another owner, or the run must `stop` and why.
+    """What a heartbeat found out about one lease: `lost` to another owner, or why the run must `stop`.
 
     `mail` is the number of the last note in the inbox; the owner reads those that it has not taken yet.
     """
@@ -94,9 +94,9 @@ class Sign(Value, frozen=True, kw_only=True):
 
 
 class Note(Value, frozen=True, kw_only=True):
-    """Something for a run, from anywhere: `kind` is "message" or "decision", `body` its JSON.
+    """A note to a run, from any process: `kind` is "message" or "decision", `body` its JSON.
 
-    Posting the same `id` again is the same note. The store counts the notes of a session: `number` begins with 1.
+    Posting the same `id` again changes nothing. The store counts the notes of a session: `number` starts at 1.
     """
 
     id: str
@@ -111,87 +111,74 @@ class Note(Value, frozen=True, kw_only=True):
 class SessionStore(Protocol):
     """Keeps the journals of many sessions, for many processes.
 
-    Contract: every method raises `StoreError`, with its `kind`, when it cannot do what it says, and nothing else. A
-    commit that was reported as written survives the death of the process. Reading never changes anything and needs no
-    lease. A store may be used from several event loops and threads, and after a fork; it keeps no task, thread or
-    connection alive for a loop on which no lease is held.
+    Contract: a method that fails raises `StoreError` with its `kind`, and nothing else. A commit that was reported as
+    written survives the death of the process. Reading never changes anything and needs no lease. A store may be used
+    from several event loops and threads, and after a fork; it keeps no task, thread or connection alive for a loop on
+    which no lease is held.
 
     What happens when it crashes: a run whose store fails, or does not answer for 30 seconds, ends ERROR/FAILED with the
     cause `store`; its text is kept. Pending work is asked to stop then; a commit may still have been written.
     """
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
-        """Become the owner, with a token larger than any before; a stop that was asked for still holds.
+        """Become the owner, with a token larger than any before; a requested stop stays in force.
 
-        Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when
-        there is no such session and none is to be made.
+        Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when the
+        session does not exist and `create` is False.
         """
-        ...
 
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit after the last, with the new head, and renew the lease; all of it or nothing.
 
-        Answers None when it is written, or something to await until it is. Raises `StoreError` of kind `fenced` when
+        Returns None when it is written, or an awaitable that ends when it is. Raises `StoreError` of kind `fenced` when
         somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
         With durability "async" it may answer before it has written, and then reports a failure at the next call.
         """
-        ...
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases: renew them if asked to, and report those that are lost and those that must stop."""
-        ...
+        """Check leases: renew them if asked to, and report which are lost and which runs must stop."""
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back after everything is written; nothing happens when it was lost before."""
-        ...
+        """Release the lease once everything is written; does nothing if it was already lost."""
 
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal, as it was written; raises `StoreError` of kind `missing` when there is none."""
-        ...
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions whose id begins with `prefix`, the last written first."""
-        ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop, from any process; None withdraws it."""
-        ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
-        ...
 
     async def remove(self, session_id: str) -> None:
         """Forget a session that no living owner holds; raises kinds `busy` and `missing`."""
-        ...
 
     async def close(self) -> None:
         """Close files and connections; the store reopens them when it is used again."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class Inbox(Protocol):
-    """What a store may have beside journals: notes for a session, from any process. Reading removes nothing.
+    """An optional part of a store: notes to a session, from any process. Reading removes nothing.
 
-    Contract: notes are numbered 1, 2, 3 ... without a gap, and a note that can be read has all those before it beside
-    it. They go when their session is removed. `claim` and `beat` say how many there are (`mail`). The journal says how
-    far they were taken, so that a run that dies takes them again, or never again.
+    Contract: notes are numbered 1, 2, 3 ... without a gap, and a note that can be read is never ahead of an earlier
+    one. They are removed with their session. `claim` and `beat` report how many there are (`mail`). The journal records
+    which ones were taken, so that a run that dies and continues takes only the others.
 
-    What happens when it crashes: the run does not see the messages in there, and continues; it is read at the next
-    beat.
+    What happens when it crashes: the run continues without the messages, and the inbox is read again at the next beat.
     """
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox and return its number; raises `StoreError` of kind `missing`."""
-        ...
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
-        ...
 
 
 # --- wallets: budgets that are kept in a store --------------------------------------------------------------------
@@ -199,7 +186,7 @@ class Inbox(Protocol):
 
 
 class WalletTerms(Value, frozen=True, kw_only=True):
-    """What a program says about a wallet: its limits, its period ("day", "month" or None) and the wallet above it."""
+    """How a program declares a wallet: its limits, its period ("day", "month" or None) and the wallet above it."""
 
     name: str
     per: str | None = None
@@ -269,13 +256,13 @@ class OverdueHold(Value, frozen=True, kw_only=True):
     dead: bool
     """True when its process is known to be dead; else it may only be slow."""
     written_off: bool = False
-    """It was written off at all that it held, long ago by now: its journal may know better."""
+    """It was written off long ago at everything it held; its journal may have the real figures."""
 
 
 class Wallet(Value, frozen=True, kw_only=True):
-    """A wallet as its store knows it, in the period that is running now.
+    """A wallet as its store knows it, in the current period.
 
-    The limits are those that hold: an operator's where there are any, else those of the program that opened it last.
+    The limits are those in force: an operator's if there are any, else those of the program that opened it last.
     """
 
     name: str
@@ -328,11 +315,11 @@ class Wallet(Value, frozen=True, kw_only=True):
 
 
 class SessionQuery(Value, frozen=True, kw_only=True):
-    """Which sessions to list: those that match every field that is given. Up to `limit` of them make a page.
+    """Which sessions to list: those that match every field that is set. Up to `limit` of them make a page.
 
-    `roots` leaves children out. `text` is looked for in titles, tasks and ids, whatever the case. `outcome` is a
-    `LoopOutcome` or a team's status, or "unfinished". `before` and `after` are times (seconds since the epoch)
-    between which the last run began or ended. `cursor` is the one that the page before gave.
+    `roots` leaves children out. `text` is searched in titles, tasks and ids, ignoring case. `outcome` is a
+    `LoopOutcome` or a team's status, or "unfinished". `before` and `after` are times (seconds since the epoch) between
+    which the last run began or ended. `cursor` comes from the previous page.
     """
 
     prefix: str = ""
@@ -360,32 +347,30 @@ class SessionPage(Value, frozen=True):
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class Excerpts(Protocol):
-    """What a store can do so that long sessions are not read from their start: read a part of a journal.
+    """An optional part of a store: reading a part of a journal, so that long sessions are not read from the start.
 
-    Optional: where a store has no `pick`, the whole journal is read.
+    If a store has no `pick`, the whole journal is read.
 
     What happens when it crashes: as with `SessionStore.load`.
     """
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The entry, and the commits from number `since` on; none when there are fewer."""
-        ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
-        """The commits with these numbers, in this order; those that are not there are left out."""
-        ...
+        """The commits with these numbers, in this order; missing ones are left out."""
 
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class WalletStore(Protocol):
-    """Keeps wallets for many processes: what a call may cost is held before it, what it did cost is used after it.
+    """Keeps wallets for many processes: holds what a call may cost before it, and charges what it did cost after it.
 
-    Contract: every method is one transaction, and raises `StoreError` and nothing else when it cannot do what it says.
-    In every wallet of a line, in every period, used + held never exceeds the limit, unless a run spent more than it
-    was granted. A day or a month is one of UTC by the store's clock; what was held in one period is used in it.
-    A hold that is not renewed for the length of a lease is overdue; nothing is given back until somebody writes it off.
-    No method blocks the event loop, and nothing of the store outlives the last hold of a loop.
+    Contract: every method is one transaction; one that fails raises `StoreError` and nothing else. In every wallet of a
+    line, in every period, used + held never exceeds the limit, unless a run spent more than it was granted. A day or a
+    month is one of UTC by the store's clock; what was held in one period is used in it. A hold that is not renewed for
+    the length of a lease is overdue; nothing is given back until it is written off. No method blocks the event loop,
+    and nothing of the store outlives the last hold of a loop.
 
     What happens when it crashes: a run whose wallet fails, or does not answer for 30 seconds, makes no further call; it
     ends ERROR/FAILED with the cause `store`, its text is kept, and its hold is written off when it is overdue.
@@ -394,75 +379,63 @@ class WalletStore(Protocol):
     async def draw(self, hold: Hold, want: WalletDraw) -> Grant:
         """Take out what the next call may cost, in every wallet of the line or in none, and renew the hold.
 
-        Makes the wallets that are new, and gives the others the limits in `hold.line`. Raises kind `conflict` when a
-        wallet has another period or another parent. What a new hold has spent before its first draw is not counted.
+        Creates new wallets, and gives the others the limits in `hold.line`. Raises kind `conflict` when a wallet has
+        another period or another parent. What a new hold has spent before its first draw is not counted.
         """
-        ...
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
-        """Make the wallets that are new, and give the others these limits; raises kind `conflict`, as `draw` does."""
-        ...
+        """Create new wallets, and give the others these limits; raises kind `conflict`, as `draw` does."""
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
-        """The run is over with its meter at these totals: that is used, the rest free. False for another leg's hold."""
-        ...
+        """End a hold with the meter at these totals: that is used, the rest is free. False if another leg has it."""
 
     async def overdue(self) -> Sequence[OverdueHold]:
-        """The holds that somebody should write off."""
-        ...
+        """The holds that are due to be written off."""
 
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
 
-        What is settled at None is corrected when its run is heard of after all, or listed once more when it has a
-        journal. False when it is no longer overdue.
+        A hold settled at None is corrected if its run turns up after all, or listed again if it has a journal. False
+        when it is no longer overdue.
         """
-        ...
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
-        """Every wallet, by name; or the one with this name, or none."""
-        ...
+        """Every wallet, ordered by name; with `name`, only that one, if it exists."""
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
-        ...
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again; what is held stays held. Raises kind `missing`."""
-        ...
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable
 class Catalog(Protocol):
-    """What a store can do beside keeping journals: find, label and remove many sessions without reading them.
+    """An optional part of a store: find, label and remove many sessions without reading their journals.
 
-    Optional: where a store has no catalog, glidepath reads `entries()` instead, which takes longer.
+    If a store has no catalog, glidepath reads `entries()` instead, which takes longer.
 
-    Contract: what a session's last summary says is what `find` finds it by, from the moment `append` has written it.
-    Titles and tags belong to the session and go with it when it is removed; writing a journal does not change them.
+    Contract: `find` searches the last summary of each session, as soon as `append` has written it. Titles and tags
+    belong to the session and go with it when it is removed; writing a journal does not change them.
 
-    What happens when it crashes: the caller gets its `StoreError`; runs are not concerned.
+    What happens when it crashes: the caller gets its `StoreError`; runs are not affected.
     """
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match, the newest first, with titles and tags."""
-        ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
-        """Forget these sessions with their children; returns the ids of all that are gone, children included.
+        """Remove these sessions with their children; returns the ids of all that were removed, children included.
 
-        A session stays, with its whole family, while a living owner holds any of them. What is not there is skipped.
+        A session stays, with its whole family, while a living owner holds any of them. Missing sessions are skipped.
         """
-        ...
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both; None leaves them. Needs no lease. Raises kind `missing`."""
-        ...

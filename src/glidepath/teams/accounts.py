@@ -1,4 +1,4 @@
-"""What a request has spent, read from the journals of its runs: including what was never reported."""
+"""What a request has spent, read from the journals of its runs, including what was never reported."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LONGEST_HOME = 120
 
 
 def session_id(request_id: str, *parts: object) -> str:
-    """The session of one run of a request, the same after the process has died: so it can continue, and is found."""
+    """The session id of one run of a request. It is the same after a crash, so that the run can continue."""
     home, name = home_of(request_id), "/".join(map(str, parts))
     return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
 
 
 def home_of(request_id: str) -> str:
-    """What the sessions of a request begin with, and those of no other."""
+    """The prefix that all sessions of a request share, and no other session has."""
     plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
     return request_id if plain else f"request_{_digest(request_id)}"
 
@@ -40,22 +40,22 @@ def _digest(text: str) -> str:
 
 
 async def audited(history: History, store: SessionStore) -> History:
-    """The history with all that the journals of its runs say was spent; a call in flight is charged at its worst case.
+    """The history with everything its runs spent, by their journals; a call in flight is charged at its worst case.
 
-    Raises `StoreError` when one of them cannot be read: what is not known cannot be kept within a limit.
+    Raises `StoreError` when a journal cannot be read: unknown spending cannot be kept within a limit.
     """
     tokens = money = 0
     usage, cost = Usage(), None
     going_on = dict(_going_on(history))
     for entry in await store.entries(f"{home_of(history.request.id)}/"):
         if entry.summary.get("parent"):
-            continue  # a child's: its parent's journal has it
+            continue  # a child: the journal of its parent includes it
         used = await used_in(store, entry.session_id)
         if used is None:
             continue
         tokens, money = tokens + used.tokens, money + used.picodollars
         bill = _bill(used)
-        if entry.session_id in going_on:  # its result will say it all, but for what was billed when it paused
+        if entry.session_id in going_on:  # its result will report everything except what was billed when it paused
             bill = going_on[entry.session_id]
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
     if tokens < history.usage.total:
@@ -64,7 +64,7 @@ async def audited(history: History, store: SessionStore) -> History:
 
 
 def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
-    """The sessions of the attempts that were cut off, each with what of them was billed before."""
+    """The sessions of interrupted attempts, each with what was already billed."""
     finished = {outcome.step_id for outcome in history.outcomes}
     for step_id, step in history.steps.items():
         if step.begun and step_id not in finished:

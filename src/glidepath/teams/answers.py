@@ -1,11 +1,10 @@
-"""Reading JSON out of what a model said, whatever it wrapped around it."""
+"""Finds JSON in what a model said, whatever it wrapped around it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from json import JSONDecodeError, JSONDecoder
 from typing import Any
-
-from glidepath import _wire
 
 __all__ = ["objects_in"]
 
@@ -15,45 +14,19 @@ _READ = 2 * _LONGEST  # characters in all tries together, so that no answer hold
 
 
 def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that read as such, one after the other. Fences and prose do not matter."""
+    """The JSON objects in a text, one after the other. Fences and prose do not matter."""
     text = text[:_LONGEST]
-    at, left = 0, _READ
+    at, left, decoder = 0, _READ, JSONDecoder()
     for _ in range(_TRIES):
         start = text.find("{", at)
         if start < 0 or left <= 0:
             return
-        end = _closing(text, start)
-        left -= (len(text) if end is None else end) - start
-        at = start + 1
-        if end is None:
-            continue
         try:
-            found = _wire.loads(text[start : end + 1])
-        except (_wire.WireError, ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            at = end + 1
+            found, at = decoder.raw_decode(text, start)
+        except JSONDecodeError as error:
+            at, left = start + 1, left - (error.pos - start)
+        except (ValueError, RecursionError):  # a number or a nesting that Python refuses to read
+            at, left = start + 1, left - (len(text) - start)
+        else:
+            left -= at - start
             yield found
-
-
-def _closing(text: str, start: int) -> int | None:
-    """Where the brace at `start` is closed, strings apart."""
-    depth, quoted, escaped = 0, False, False
-    for at in range(start, len(text)):
-        sign = text[at]
-        if quoted:
-            if escaped:
-                escaped = False
-            elif sign == "\\":
-                escaped = True
-            elif sign == '"':
-                quoted = False
-        elif sign == '"':
-            quoted = True
-        elif sign == "{":
-            depth += 1
-        elif sign == "}":
-            depth -= 1
-            if depth == 0:
-                return at
-    return None

@@ -13,7 +13,7 @@ __all__ = ["DefaultTaskDispatchCoordinator"]
 
 
 class DefaultTaskDispatchCoordinator:
-    """Dispatches the steps of a plan to idle members, without review: predictable, and no model of its own.
+    """Dispatches the steps of a plan to idle members, without review: predictable, and without a model.
 
     The plan is the request's, or one step per role, or one step. A step starts as soon as its dependencies allow; a
     member does one step at a time, in turn; a failed attempt is given to the next idle member, at most
@@ -46,7 +46,7 @@ class _RoundRobin:
 async def _perform(plan: PlanRun, step: StepRun) -> StepOutcome | None:
     """One attempt; None gives the step to the next member."""
     rounds = plan.config.max_feedback_rounds
-    if step.unreviewed:  # it was delivered, and the process died before the step had ended
+    if step.unreviewed:  # delivered, but the process died before the step ended
         return step.outcome(StepState.DEGRADED if step.landed else StepState.COMPLETED, output=step.artifact)
     if step.attempts < rounds:
         result = await plan.attempt(step)

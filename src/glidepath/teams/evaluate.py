@@ -1,4 +1,4 @@
-"""Reviewers: a rubric, a judge, which of them is asked, and the wrapper that no reviewer can break."""
+"""Reviewers: a rubric, a judge, the choice between them, and a wrapper that no reviewer can break."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from glidepath.teams.values import (
     VerdictOutcome,
     as_tuple,
     check_each,
+    check_kind,
     check_text,
 )
 from glidepath.tools.text import clean
@@ -49,14 +50,14 @@ PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
 class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
     """A rubric without a model: pure, immediate, and the same verdict for the same artifact.
 
-    Each criterion that is met counts the same; the score is their share, and PASS needs `pass_score`. A blank artifact
-    is always REVISE. Without criteria any artifact that is not blank passes.
+    All criteria count the same; the score is the share that is met, and PASS needs `pass_score`. A blank artifact is
+    always REVISE. Without criteria any artifact that is not blank passes.
     """
 
     required: tuple[str, ...] = ()
-    """Texts that must occur, whatever their case."""
+    """Texts that must occur, ignoring case."""
     forbidden: tuple[str, ...] = ()
-    """Texts that must not."""
+    """Texts that must not occur."""
     min_words: int | None = None
     max_words: int | None = None
     pass_score: float = 1.0
@@ -104,7 +105,7 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
 
 
 class Judgement(Value, frozen=True, kw_only=True):
-    """The form of a judge's answer: what providers can enforce. Its text is read tolerantly."""
+    """The form of a judge's answer, which providers can enforce. Its text is read tolerantly."""
 
     verdict: str
     score: float | str | None = None
@@ -115,15 +116,14 @@ class Judgement(Value, frozen=True, kw_only=True):
 class AgentEvaluationStrategy:
     """A judge: an agent that answers with a verdict as JSON. The team pays for it.
 
-    The form of the answer is the `output_type` of its runs, unless the agent has one of its own: providers that can
-    hold a model to it do, others are asked once more. What comes is read tolerantly: prose and fences around the JSON,
-    the verdict in any case, a score in percent. What cannot be read raises, which the coordinator takes as
+    The form of the answer is the `output_type` of its runs, unless the agent sets one itself: providers that can
+    enforce it do, others are asked once more. The answer is read tolerantly: prose and fences around the JSON, the
+    verdict in any case, a score in percent. An unreadable answer raises, which the coordinator treats as
     REVIEW_EXCEEDED.
     """
 
     def __init__(self, agent: Agent, *, rubric: str = "") -> None:
-        if not isinstance(agent, Agent):
-            raise ConfigurationError(f"AgentEvaluationStrategy.agent must be an Agent, not {agent!r:.80}")
+        check_kind("AgentEvaluationStrategy.agent", agent, Agent)
         check_text("AgentEvaluationStrategy.rubric", rubric, blank=True)
         self.agent = agent
         self.rubric = rubric
@@ -145,23 +145,15 @@ class AgentEvaluationStrategy:
 
 
 _WORDS = {
-    "pass": VerdictOutcome.PASS,
-    "passed": VerdictOutcome.PASS,
-    "accept": VerdictOutcome.PASS,
-    "approved": VerdictOutcome.PASS,
-    "revise": VerdictOutcome.REVISE,
-    "revision": VerdictOutcome.REVISE,
-    "reject": VerdictOutcome.REVISE,
-    "rejected": VerdictOutcome.REVISE,
-    "fail": VerdictOutcome.REVISE,
-    "review_exceeded": VerdictOutcome.REVIEW_EXCEEDED,
-    "auto_pass_with_warning": VerdictOutcome.AUTO_PASS_WITH_WARNING,
+    **{outcome.value: outcome for outcome in VerdictOutcome},
+    **dict.fromkeys(("passed", "accept", "approved"), VerdictOutcome.PASS),
+    **dict.fromkeys(("revision", "reject", "rejected", "fail"), VerdictOutcome.REVISE),
 }
 _FULL_MARKS = 100
 
 
 def read_verdict(text: str) -> EvaluationVerdict:
-    """The verdict in a judge's answer; raises ValueError when there is none, or its score is out of range.
+    """The verdict in a judge's answer; raises ValueError if it has no verdict, or a score out of range.
 
     A judge may quote the work, and the work may pretend to be a verdict: when there are several, they must agree.
     """
@@ -213,7 +205,7 @@ def _score(given: Any, default: float) -> float:
 def choose_evaluator(
     config: TeamConfig, *, simple: EvaluationStrategy, judge: EvaluationStrategy | None
 ) -> tuple[EvaluationStrategy, str | None]:
-    """Who reviews, and a warning when that is less than the risk requires.
+    """The reviewer, and a warning if it is weaker than the risk requires.
 
     AUTO: LOW and MEDIUM the rubric, HIGH the judge, or the rubric with a warning when there is no judge. AGENT without
     a judge is a `ConfigurationError`.
@@ -222,7 +214,7 @@ def choose_evaluator(
     if preference is EvaluatorPreference.AGENT:
         if judge is None:
             raise ConfigurationError(
-                "TeamConfig.evaluator_preference is AGENT and there is no judge: pass judge=... to the coordinator"
+                "TeamConfig.evaluator_preference is AGENT, but there is no judge: pass judge=... to the coordinator"
             )
         return judge, None
     if preference is EvaluatorPreference.AUTO and config.risk_profile is RiskProfile.HIGH:
@@ -236,7 +228,7 @@ def choose_evaluator(
 
 
 class Review(Value, frozen=True, kw_only=True):
-    """A verdict as the coordinator takes it, what it cost, and what was odd. `interrupted`: there is none."""
+    """A verdict as the coordinator uses it, its cost, and a warning. If `interrupted`, no review took place."""
 
     verdict: EvaluationVerdict
     warning: str | None = None
@@ -269,13 +261,13 @@ async def review(
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
-    # A verdict that came in time counts, also when everything is being stopped by then.
+    # A verdict that came in time counts, even if everything is being stopped by then.
     interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
     verdict, warning = _accepted(answer, context.config)
     if answer is _SILENT and not interrupted:
         verdict = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True)
     if not task.done():
-        warning = "the reviewer did not stop and was let go"
+        warning = "the reviewer did not stop and was abandoned"
     return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
 
 
@@ -286,7 +278,7 @@ async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
     try:
         answer = strategy.evaluate(context)
         return await answer if inspect.isawaitable(answer) else answer
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # or the whole loop would end with it
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # these would end the whole event loop
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
@@ -300,7 +292,7 @@ async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) 
         task.cancel()
         await wait_for_all({task}, PATIENCE)
     if task.done() and not task.cancelled():
-        task.exception()  # it has been looked at
+        task.exception()  # asyncio warns about exceptions that nobody has seen
     return _SILENT
 
 
@@ -340,7 +332,7 @@ class _Bill:
         self.cost: Decimal | None = None
 
     def keep(self, ask: Callable[[Agent, str], Awaitable[RunResult]]) -> Callable[[Agent, str], Awaitable[RunResult]]:
-        """The same `ask`, with its runs on this bill."""
+        """The same `ask`, with its runs added to this bill."""
 
         async def billed(agent: Agent, prompt: str) -> RunResult:
             result = await ask(agent, prompt)

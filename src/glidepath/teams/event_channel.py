@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
 from glidepath.spi import Plugin
-from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted, ending
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class EventChannel:
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.posted = False
-        """Events came from another thread, and may be on their way."""
+        """Events were emitted in another thread and may not have arrived yet."""
         self.sequence = history.sequence if history is not None else 0
         self.resumed = history is not None
         self.started = False
-        self.ended: TeamEvent | None = None
+        self.ended: TeamEnding | None = None
         self.failure: str | None = None
         """Why the journal can no longer be written."""
         self.on_failure: Callable[[str], None] | None = None
@@ -49,10 +49,10 @@ class EventChannel:
         self.outcomes = {outcome.step_id: outcome for outcome in history.outcomes} if history is not None else {}
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish one event, or drop it when it has no legal place or says nothing that can be used."""
+        """Publish one event, or drop it with a warning if it comes at the wrong time or lacks its content."""
         if threading.get_ident() != self._thread:
             self.posted = True
-            with suppress(RuntimeError):  # the loop is closed: there is nobody left to hear it
+            with suppress(RuntimeError):  # the loop is closed: nobody is listening anymore
                 self._loop.call_soon_threadsafe(self.emit, event)
             return
         # Observers close their books at the terminal event: nothing may follow it.
@@ -60,7 +60,7 @@ class EventChannel:
             self._warn(f"{event.kind} came after the end and was not published")
             return
         if not self._sound(event):
-            self._warn(f"{event.kind} without what it must say was not published")
+            self._warn(f"{event.kind} has no valid content and was not published")
             return
         if isinstance(event, TERMINAL):
             event = self._true(event)
@@ -73,20 +73,19 @@ class EventChannel:
         self._publish(event)
 
     def _sound(self, event: TeamEvent) -> bool:
-        """True when what others rely on is there."""
+        """True when the content that others rely on is valid."""
         if isinstance(event, TERMINAL):
-            result: Any = getattr(event, "result", None)
-            return isinstance(result, TeamResult) and result.request.id == self._request.id
+            return isinstance(event.result, TeamResult) and event.result.request.id == self._request.id
         if isinstance(event, PlanReady):
             return isinstance(event.plan, TeamExecutionPlan)
         return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
 
-    def _true(self, event: Any) -> TeamEvent:
-        """The terminal event that goes with its result, and with this team."""
+    def _true(self, event: TeamEnding) -> TeamEnding:
+        """The terminal event that matches its result and this team."""
         result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
         right = ending(result)
         if type(right) is not type(event):
-            self._warn(f"{event.kind} was published as {right.kind}, which goes with {result.status.name}")
+            self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
         return right
 
     def _publish(self, event: TeamEvent) -> None:
@@ -94,12 +93,13 @@ class EventChannel:
         event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
         self.sequence = event.sequence
         if isinstance(event, TERMINAL):
-            self.ended = event = _numbered(event)
+            # A resumed team continues counting from the number in its result.
+            self.ended = event = replace(event, result=replace(event.result, sequence=event.sequence))
         elif isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
             self.outcomes[event.outcome.step_id] = event.outcome
-        # First the journal, then the observers: what somebody has seen should not be missing after a crash.
+        # First the journal, then the observers: an event that was seen must still exist after a crash.
         if self._journal is not None and self.failure is None:
             try:
                 self._journal.write(event, self._request.goal)
@@ -108,7 +108,7 @@ class EventChannel:
         self._audience(event)
 
     def fail(self, why: str) -> None:
-        """The journal can no longer be written: the team has to end."""
+        """Record that the journal can no longer be written; the team has to end."""
         if self.failure is None:
             self.failure = why
             self._warn(f"the journal cannot be written: {why}")
@@ -131,21 +131,14 @@ class EventChannel:
             self.warnings.append(warning)
 
     async def close(self) -> None:
-        """Let slow observers finish, and let go of the journal."""
+        """Let slow observers finish, and release the journal."""
         try:
             farewell = await dismiss(self._audience.observers, FAREWELL)
             if farewell.missed:
                 self._warn(f"observers were too slow and have missed {farewell.missed} events")
             for name in farewell.stubborn:
-                self._warn(f"observer {name} did not stop after the end and was let go")
+                self._warn(f"observer {name} did not stop after the end and was abandoned")
         finally:
             if self._journal is not None:
                 await self.flush()
                 await self._journal.close()
-
-
-def _numbered(event: Any) -> TeamEvent:
-    """The terminal event, whose result knows its number: a team that continues counts on from there."""
-    result = replace(event.result, sequence=event.sequence)
-    numbered: TeamEvent = replace(event, result=result)
-    return numbered

@@ -1,8 +1,8 @@
-"""What happened in a team, in the past tense. They go to the same observers as the events of a run.
+"""Events of a team. They go to the same observers as the events of a run.
 
 Every team event carries the request (`run_id`, also as `request_id`), the team, a sequence number without gaps, the
-time, and the step and attempt it is about, if any. `Team.emit` writes the envelope; the maker of an event gives
-only its content. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
+time, and the step and attempt it is about, if any. `TeamRun.emit` fills in the envelope; code that creates an event
+gives only its content. The first event of an execution is `TeamStarted`; the last is exactly one of `TERMINAL`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class TeamEvent(Event, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """The name of the kind, as TEAM_STARTED."""
+        """The name of the kind, such as TEAM_STARTED."""
         return snake_case(type(self).__name__).upper()
 
 
 class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An execution began; `resumed` when it continues with what an earlier one left."""
+    """An execution began; with `resumed`, it continues an earlier one."""
 
     request: TeamExecutionRequest
     coordinator: str = ""
@@ -78,7 +78,7 @@ class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class PlanReady(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The plan is made and valid."""
+    """There is a valid plan."""
 
     plan: TeamExecutionPlan
     usage: Usage = Usage()
@@ -93,7 +93,7 @@ class StepAssigned(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class StepAttempted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An attempt ended: which run it was, how that ended, what it produced and cost."""
+    """An attempt ended: its run, how that ended, what it produced and what it cost."""
 
     member: str
     member_run_id: str
@@ -121,7 +121,7 @@ class EvaluationStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The verdict on an artifact, as the coordinator took it; `usage` and `cost` of the judge."""
+    """The verdict on an artifact, as the coordinator uses it, with `usage` and `cost` of the judge."""
 
     evaluator: str
     verdict: EvaluationVerdict
@@ -131,7 +131,7 @@ class EvaluationResult(TeamEvent, frozen=True, tag=True, kw_only=True):
 
 
 class Handoff(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """A step is handed over: `to` is senior, arbiter, person, or the name of a member."""
+    """A step was handed over: `to` is senior, arbiter, person, or the name of a member."""
 
     to: str
     reason: str
@@ -145,58 +145,42 @@ class StepSteered(TeamEvent, frozen=True, tag=True, kw_only=True):
     text: str = ""
 
 
-class TeamPaused(TeamEvent, frozen=True, tag=True, kw_only=True):
+class TeamEnding(TeamEvent, frozen=True, kw_only=True):
+    """An execution ended, with this result."""
+
+    result: TeamResult
+
+
+class TeamPaused(TeamEnding, frozen=True, tag=True, kw_only=True):
     """The execution ended and can continue: a plan waits for confirmation, or steps wait for a person."""
 
-    result: TeamResult
+
+class TeamTimeout(TeamEnding, frozen=True, tag=True, kw_only=True):
+    """The team ran out of time; the result keeps what it had."""
 
 
-class TeamCompleted(TeamEvent, frozen=True, tag=True, kw_only=True):
+class TeamCompleted(TeamEnding, frozen=True, tag=True, kw_only=True):
     """The team delivered; `result.status` is COMPLETED or DEGRADED."""
 
-    result: TeamResult
 
-
-class TeamFailed(TeamEvent, frozen=True, tag=True, kw_only=True):
+class TeamFailed(TeamEnding, frozen=True, tag=True, kw_only=True):
     """The team did not deliver."""
 
-    result: TeamResult
+
+class TeamCancelled(TeamEnding, frozen=True, tag=True, kw_only=True):
+    """The team was stopped; the result keeps what it had."""
 
 
-class TeamTimeout(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The team's time was up; the result keeps what there was."""
-
-    result: TeamResult
-
-
-class TeamCancelled(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """The team was stopped; the result keeps what there was."""
-
-    result: TeamResult
-
+TERMINAL: tuple[type[TeamEnding], ...] = tuple(TeamEnding.__subclasses__())
+"""The kinds that end an execution."""
 
 TEAM_EVENTS: tuple[type[TeamEvent], ...] = (
-    TeamStarted,
-    PlanReady,
-    StepAssigned,
-    StepAttempted,
-    StepCompleted,
-    EvaluationStarted,
-    EvaluationResult,
-    Handoff,
-    StepSteered,
-    TeamPaused,
-    TeamTimeout,
-    TeamCompleted,
-    TeamFailed,
-    TeamCancelled,
+    *(kind for kind in TeamEvent.__subclasses__() if kind is not TeamEnding),
+    *TERMINAL,
 )
 """Every kind of team event."""
 
-TERMINAL: tuple[type[TeamEvent], ...] = (TeamPaused, TeamTimeout, TeamCompleted, TeamFailed, TeamCancelled)
-"""The kinds that end an execution."""
-
-_ENDINGS: dict[TeamStatus, Any] = {
+_ENDINGS: dict[TeamStatus, type[TeamEnding]] = {
     TeamStatus.COMPLETED: TeamCompleted,
     TeamStatus.DEGRADED: TeamCompleted,
     TeamStatus.FAILED: TeamFailed,
@@ -206,10 +190,9 @@ _ENDINGS: dict[TeamStatus, Any] = {
 }
 
 
-def ending(result: TeamResult) -> TeamEvent:
-    """The terminal event of a result."""
-    event: TeamEvent = _ENDINGS[result.status](result=result)
-    return event
+def ending(result: TeamResult) -> TeamEnding:
+    """The terminal event for a result."""
+    return _ENDINGS[result.status](result=result)
 
 
 def codec() -> Codec[Any, UnknownEvent]:

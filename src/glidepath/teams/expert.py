@@ -1,4 +1,4 @@
-"""Plan, generate, evaluate: every step is reviewed, and what is not accepted climbs a ladder."""
+"""Plan, generate, evaluate: every step is reviewed, and rejected work is escalated."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamResult,
     VerdictOutcome,
+    check_kind,
     check_name,
     check_text,
 )
@@ -58,8 +59,8 @@ class ExpertTeamCoordinator:
         arbiter: EvaluationStrategy | None = None,
     ) -> None:
         for name, agent in (("planner", planner), ("senior", senior)):
-            if agent is not None and not isinstance(agent, Agent):
-                raise ConfigurationError(f"ExpertTeamCoordinator.{name} must be an Agent, not {agent!r:.80}")
+            if agent is not None:
+                check_kind(f"ExpertTeamCoordinator.{name}", agent, Agent)
         strategy = AgentEvaluationStrategy(judge) if isinstance(judge, Agent) else judge
         for name, given in (("evaluator", evaluator), ("judge", strategy), ("arbiter", arbiter)):
             if given is not None and (isinstance(given, type) or not callable(getattr(given, "evaluate", None))):
@@ -78,7 +79,8 @@ class ExpertTeamCoordinator:
         """Carry out the request; with `plan_only`, make the plan and pause."""
         evaluator, warning = choose_evaluator(request.config, simple=self.evaluator, judge=self.judge)
         if request.config.resource_constraint.max_cost is not None:
-            for agent in (self.planner, self.senior, *_agents_of(evaluator, self.arbiter)):
+            judges = [one.agent for one in (evaluator, self.arbiter) if isinstance(one, AgentEvaluationStrategy)]
+            for agent in (self.planner, self.senior, *judges):
                 if agent is not None:
                     find_price(agent.config, agent.config.model, needed=True)
         ladder = _Ladder(evaluator, self.senior, self.arbiter)
@@ -99,11 +101,11 @@ class ExpertTeamCoordinator:
         plan: TeamExecutionPlan | None = None,
         cancel: CancelToken | None = None,
     ) -> TeamResult:
-        """Carry out the plan of a `plan_only` request, or another one in its place."""
+        """Carry out the plan of a `plan_only` request, or `plan` instead."""
         return await team.resume(result, plan=plan, coordinator=self, cancel=cancel)
 
     def steer(self, request_id: str, step_id: str, text: str) -> bool:
-        """Tell a step something: the running member hears it after its turn, later attempts from the start.
+        """Send a note to a step: the running member gets it after its turn, later attempts from the start.
 
         False when the request is not in flight here, or the step has ended.
         """
@@ -111,7 +113,7 @@ class ExpertTeamCoordinator:
         return any(plan.steer(step_id, text) for plan in self._at_work(request_id, step_id))
 
     def stop_step(self, request_id: str, step_id: str, reason: str = "a person stopped it") -> bool:
-        """Stop one step; its dependents follow `dependency_failure`. False when it is not there or has ended."""
+        """Stop one step; its dependents follow `dependency_failure`. False if it does not exist or has ended."""
         check_text("reason", reason)
         return any(plan.stop_step(step_id, reason) for plan in self._at_work(request_id, step_id))
 
@@ -121,12 +123,8 @@ class ExpertTeamCoordinator:
         return [plan for plan in self._live if plan.request.id == request_id]
 
 
-def _agents_of(*strategies: EvaluationStrategy | None) -> list[Agent]:
-    return [strategy.agent for strategy in strategies if isinstance(strategy, AgentEvaluationStrategy)]
-
-
 class _Ladder:
-    """What is done with one step: attempts and reviews, then the senior, the arbiter, and what the risk allows."""
+    """The ladder of one step: attempts and reviews, then the senior, then the arbiter, then what the risk allows."""
 
     def __init__(self, evaluator: EvaluationStrategy, senior: Agent | None, arbiter: EvaluationStrategy | None) -> None:
         self._evaluator = evaluator
@@ -184,7 +182,7 @@ class _Ladder:
             plan.move(step, StepState.ESCALATED)
             reason = answer.feedback
         if step.paused_senior:
-            step.warnings.append("the senior's attempt waits for a person, and no senior is there to continue with it")
+            step.warnings.append("the senior's attempt waits for a person, but there is no senior to continue it")
         arbiter = self._arbiter if step.best.strip() else None
         _hand_off(plan, step, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:
@@ -248,7 +246,7 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
 
 
 def _taken(plan: PlanRun, step: StepRun, found: Review) -> Review:
-    """The review as it counts: out of time does not pass, and a person who spoke meanwhile is to be heard."""
+    """The review as it counts: nothing passes out of time, or before a new note from a person was heard."""
     verdict = found.verdict
     if step.expired and step.stopped is None and plan.halted is None:
         return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)

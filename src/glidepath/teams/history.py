@@ -1,4 +1,4 @@
-"""What earlier executions of a request did, folded from their events: what still matters when it continues."""
+"""What earlier executions of a request did, folded from their events, as far as it matters for a resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["History", "StepAccount", "check_decisions", "decided_key"]
 
 
 class StepAccount(Value, frozen=True, kw_only=True):
-    """Tokens and pico-dollars that are gone from the team's budget."""
+    """Tokens and pico-dollars already taken from the team's budget."""
 
     tokens: int = 0
     money: int = 0
@@ -41,25 +41,25 @@ class History(Record, kw_only=True):
     outcomes: tuple[StepOutcome, ...] = ()
     """The steps that have ended."""
     steps: dict[str, StepRun] = make(default_factory=dict)
-    """The steps that were begun, by their ids; the execution that continues works on with them."""
+    """The steps that have started, by id; a resumed execution continues with these objects."""
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
     account: StepAccount | None = None
-    """What is gone from the budget; None: what `usage` and `cost` say."""
+    """What is already taken from the budget; None: the same as `usage` and `cost`."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
-    """What a person decided meanwhile about the calls that waited."""
+    """What a person has decided about pending calls."""
     asked: frozenset[str] = frozenset()
-    """Every call that has ever waited, by its id and by `STEP/CALL`."""
+    """Every call that was ever pending, by its id and by `STEP/CALL`."""
     result: TeamResult | None = None
-    """The result of the last execution, when it ended."""
+    """The result of the last execution, if it ended."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that members have read."""
 
     @classmethod
     def of_result(cls, result: TeamResult) -> History:
-        """What a result says about its own past."""
+        """The history that a paused result carries."""
         outcomes = result.step_outcomes
         return cls(
             request=result.request,
@@ -76,7 +76,7 @@ class History(Record, kw_only=True):
 
     @classmethod
     def of_events(cls, events: Iterable[TeamEvent]) -> History | None:
-        """What the events of a request say; None when no execution has begun."""
+        """The history that the events of a request tell; None if no execution has started."""
         history: History | None = None
         began = 0.0
         for event in events:
@@ -100,9 +100,9 @@ class History(Record, kw_only=True):
         elif isinstance(event, StepCompleted):
             self.outcomes = (*self.outcomes, event.outcome)
         elif isinstance(event, TERMINAL):
-            self.result = event.result  # type: ignore[attr-defined]
-            for outcome in self.result.step_outcomes:
-                if outcome.state is StepState.WAITING:  # until it continues, whatever dies meanwhile
+            self.result = event.result
+            for outcome in event.result.step_outcomes:
+                if outcome.state is StepState.WAITING:  # until it is resumed, even if a process dies in between
                     self._step(outcome.step_id).waits(outcome)
                     for waiting in outcome.paused.pending if outcome.paused is not None else ():
                         self.asked |= {waiting.call.id, f"{outcome.step_id}/{waiting.call.id}"}
@@ -113,20 +113,20 @@ class History(Record, kw_only=True):
         return self.steps.setdefault(step_id, StepRun())
 
     def settled(self) -> History:
-        """The same, when there are no more events."""
+        """The history once all events are taken in."""
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
-            # The result has the sums, also of runs that no event tells of, such as those of a coordinator of one's own.
+            # The result has the sums, including runs without events, such as those of a custom coordinator.
             self.usage, self.cost, self.elapsed = self.result.usage, self.result.cost, self.result.duration
         for step in self.steps.values():
             step.replayed()
-        # what was cancelled was stopped, not finished; of two endings of one step the last counts
+        # a cancelled step was stopped, not finished; if a step ended twice, the last one counts
         last = {outcome.step_id: outcome for outcome in self.outcomes}
         self.outcomes = tuple(outcome for outcome in last.values() if outcome.state is not StepState.CANCELLED)
         return self
 
 
 def check_decisions(decisions: object, history: History) -> Mapping[str, Decision]:
-    """The decisions, each about a pending call; raises `ConfigurationError` otherwise."""
+    """The decisions by pending call; raises `ConfigurationError` for one that matches none."""
     if decisions is None:
         return {}
     if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
@@ -136,22 +136,24 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
     for name, decision in decisions.items():
         places = waiting.get(name, plain.get(name, ()))
         if not places and name in history.asked:
-            continue  # it was obeyed before the process died
+            continue  # it was carried out before the process died
         if not places:
             raise ConfigurationError(
-                f"decisions: there is no pending call {name!r:.80}; pending are {', '.join(plain) or 'none'}"
+                f"decisions: there is no pending call {name!r:.80}; pending: {', '.join(plain) or 'none'}"
             )
         if len(places) > 1:
             which = ", ".join(key for key, place in waiting.items() if place[0] in places)
-            raise ConfigurationError(f"decisions: call {name!r:.80} waits in more than one step; say which: {which}")
+            raise ConfigurationError(
+                f"decisions: call {name!r:.80} is pending in more than one step; use one of {which}"
+            )
         if places[0] in found:
-            raise ConfigurationError(f"decisions: there are two about the same call, {name!r:.80}")
+            raise ConfigurationError(f"decisions: two decisions are about the same call, {name!r:.80}; remove one")
         found[places[0]] = decision
     return found
 
 
 def _waiting(history: History) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The calls that wait, each as `decided_key`: by step and call id, and by call id alone."""
+    """The pending calls, each as `decided_key`: by step and call id, and by call id alone."""
     finished = {outcome.step_id for outcome in history.outcomes}
     exact: dict[str, list[str]] = {}
     plain: dict[str, list[str]] = {}
@@ -165,5 +167,5 @@ def _waiting(history: History) -> tuple[dict[str, list[str]], dict[str, list[str
 
 
 def decided_key(run: RunResult, call_id: str) -> str:
-    """The name of a call among all runs of a team: call ids are the models', and need not be unique."""
+    """A unique name for a call among all runs of a team: call ids come from models and may repeat."""
     return f"{run.run_id}/{call_id}"

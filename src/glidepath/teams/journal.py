@@ -26,44 +26,44 @@ _SHOWN = 200  # characters of a goal in a list of sessions
 class TeamJournal(JournalWriter):
     """Writes what one execution of a team does.
 
-    A team's journal is a session of the store, `team:` and the id of the request; every commit is one event.
+    A team's journal is the session `team:` plus the id of the request; every commit is one event.
     """
 
     def __init__(self, store: SessionStore, lease: Lease) -> None:
         super().__init__(store, lease)
         self._unwritten: list[Awaitable[None]] = []
         self.on_stop: Callable[[str], None] = lambda _: None
-        """Somebody asks the team to stop, through the store."""
+        """Called when a stop was requested through the store."""
         self.on_lost: Callable[[str], None] = lambda _: None
-        """Another process has taken the request over."""
+        """Called when another process has taken over the request."""
 
     @property
     def leg(self) -> int:
-        """Larger with every execution of the request."""
+        """A number that grows with every execution of the request."""
         return self.lease.token
 
     @classmethod
     async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> TeamJournal:
-        """Become the one who writes; raises `StoreError`: `busy` while another process does, `missing`."""
+        """Become the writer; raises `StoreError` of kind `busy` while another process is, or `missing`."""
         return cls(store, await claim_session(store, f"team:{request_id}", create=create))
 
     @classmethod
     async def new(cls, store: SessionStore, request_id: str) -> TeamJournal:
-        """The same for a request that was never begun; raises `ConfigurationError` for one that was."""
+        """Open the journal of a new request; raises `ConfigurationError` if the request already exists."""
         journal = await cls.open(store, request_id, create=True)
         if journal.number:
             await journal.close()
-            raise ConfigurationError(f"the store knows request {request_id!r} already: use resume(), or another id")
+            raise ConfigurationError(f"the store already has request {request_id!r}: use resume(), or another id")
         return journal
 
     async def read(self) -> History | None:
-        """What was written before; None when no execution has begun."""
+        """What earlier executions wrote; None if there was none."""
         entry, commits = await self.store.load(self.lease.session_id)
         return History.of_events(events_in(_payloads(commits, entry)))
 
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
-        ended = event.result.status.value if isinstance(event, TERMINAL) else None  # type: ignore[attr-defined]
+        ended = event.result.status.value if isinstance(event, TERMINAL) else None
         summary = {
             "kind": "team",
             "team": event.team,
@@ -78,15 +78,17 @@ class TeamJournal(JournalWriter):
             self._unwritten.append(written)
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
-        return redactor.items(items)[:1]  # no call runs from a team's journal: the note about calls would be for nobody
+        return redactor.items(items)[
+            :1
+        ]  # no call is replayed from a team's journal, so the note about calls is left out
 
     async def flush(self) -> None:
-        """Everything is on record when this returns; raises `StoreError`."""
+        """Wait until everything is written; raises `StoreError`."""
         while self._unwritten:
             await heard(self._unwritten.pop(0))
 
     async def hear(self, sign: Sign) -> None:
-        """What the store says about the session."""
+        """React to what the store reports about the session."""
         if sign.lost:
             self.on_lost("another process has taken it over")
         elif sign.stop is not None:
@@ -100,7 +102,7 @@ class TeamJournal(JournalWriter):
 
 
 async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
-    """Every event of a request so far, over all its executions; none when the store knows no such request."""
+    """Every event of a request so far, over all its executions; empty if the store has no such request."""
     try:
         entry, commits = await store.load(f"team:{request_id}")
     except StoreError as error:
@@ -111,7 +113,7 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
 
 
 def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
-    """The events, as they were written; a mere mark of an import does not count."""
+    """The events as they were written, without the marks of an import."""
     refuse_unfinished(entry)
     whole = verified(commits, head=entry.head, hash_=entry.hash)
     return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.spi import Plugin, PollContext
-from glidepath.teams.agent_variants import AgentVariants
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Mailboxes", "TeamMailbox"]
+__all__ = ["KEPT_VARIANTS", "Mailboxes", "TeamMailbox"]
+
+KEPT_VARIANTS = 256  # how many agents' variants are cached
 
 
 class TeamMailbox(Plugin):
-    """Gives a running member the notes for its step: after each turn, and before it would be done.
+    """Gives a running member the notes for its step: after each turn, and before it would end.
 
-    A run lives in the task that started it, so the task says whose notes they are: nothing is kept for each run.
+    A run lives in the task that started it, so the task tells whose notes they are: there is no state per run.
     """
 
     name = "team_mailbox"
@@ -36,30 +38,32 @@ class TeamMailbox(Plugin):
         return taken
 
     def steering(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
-        """Notes that came during the last turn."""
+        """The notes that arrived during the last turn."""
         return self._take()
 
     def follow_up(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
-        """Notes that came during what would have been the last turn."""
+        """The notes that arrived during what would have been the final turn."""
         return self._take()
 
 
 class Mailboxes:
-    """The mailboxes of all steps at work, and the agents that look into them."""
+    """The mailboxes of all running steps, and the agents that read them."""
 
     def __init__(self) -> None:
         self._boxes: dict[asyncio.Task[Any] | None, list[str]] = {}
         mailbox = TeamMailbox(self._boxes)
-        self._variants = AgentVariants(lambda config: replace(config, plugins=(*config.plugins, mailbox)))
 
-    def steerable(self, agent: Agent) -> Agent:
+        @lru_cache(KEPT_VARIANTS)
+        def steerable(agent: Agent) -> Agent:
+            return Agent(replace(agent.config, plugins=(*agent.config.plugins, mailbox)))
+
+        self.steerable: Callable[[Agent], Agent] = steerable
         """The same agent with a mailbox."""
-        return self._variants.of(agent)
 
     def open(self, notes: list[str]) -> None:
-        """Notes put into this list reach the runs of the current task."""
+        """Deliver notes put into this list to the runs of the current task."""
         self._boxes[asyncio.current_task()] = notes
 
     def close(self) -> None:
-        """The current task has no runs any more."""
+        """Stop delivering notes to the current task."""
         self._boxes.pop(asyncio.current_task(), None)

@@ -36,7 +36,7 @@ def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | Non
 
 
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
-    """What a run used; of one that continued, only what was used since."""
+    """What a run used; for a resumed run, only what it used since the pause."""
     if paused is None or result.run_id != paused.run_id:
         return result.usage, result.cost
     return less((result.usage, result.cost), (paused.usage, paused.cost))

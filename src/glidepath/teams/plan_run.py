@@ -1,4 +1,4 @@
-"""A plan at work, from TEAM_STARTED to the one terminal event: what all coordinators have in common."""
+"""Runs a plan from TEAM_STARTED to the one terminal event: what all coordinators share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _AT_WORK = (StepState.IN_FLIGHT, StepState.EVALUATING, StepState.ESCALATED)
 
 
 def least_busy(plan: PlanRun, task: TeamStep) -> Member:
-    """Who can do it and has the least to do, in the order of the team."""
+    """The candidate with the fewest steps at work; the first in team order if there are several."""
     busy = plan.busy()
     return min(plan.candidates(task), key=lambda member: busy.count(member.name))
 
@@ -63,10 +63,10 @@ def least_busy(plan: PlanRun, task: TeamStep) -> Member:
 class PlanRun:
     """Carries out the plan of a request in a `TeamRun`: the base of every coordinator here, and of yours.
 
-    It plans, starts each step when its dependencies allow, keeps the clock, hears who stops the team, ends with a
-    result, and publishes all events of a step but those of reviews. `perform(plan, step)` says what is done with one
-    step: it calls `attempt` and returns how the step ended, or None to give it back for another member. `pick(plan,
-    task)` says who does it; None: nobody can now. `parallel` is the most steps at once, beside the request's own limit.
+    It plans, starts each step when its dependencies allow, keeps the clock, obeys stops, ends with a result, and
+    publishes all events of a step except those of reviews. `perform(plan, step)` does one step: it calls `attempt` and
+    returns how the step ended, or None to give it to another member. `pick(plan, task)` chooses the member; None:
+    nobody can do it now. `parallel` is the most steps at once, in addition to the request's own limit.
     """
 
     def __init__(
@@ -91,27 +91,27 @@ class PlanRun:
         asked = self.config.resource_constraint.max_parallel_steps
         self._most = min((most for most in (parallel, asked) if most is not None), default=None)
         self.table: StepTable | None = None
-        """Where each step stands; None until there is a plan."""
+        """The state of each step; None until there is a plan."""
         self.steps: dict[str, StepRun] = {}
-        """The steps that were begun, by their ids."""
+        """The steps that have started, by id."""
         self.warnings: list[str] = []
         self.closing: tuple[TeamStatus, str] | None = None
-        """Nothing new is begun any more, and how the team ends if that cuts something short."""
+        """Set when nothing new may start: how the team ends if that cuts something short."""
         self.halted: tuple[TeamStatus, str] | None = None
-        """Everything is stopped, and how the team ends."""
+        """Set when everything must stop: how the team ends."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.stopping: asyncio.Future[None] = self._loop.create_future()
-        """Done when everything is stopped."""
+        """Done once everything must stop."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
 
     # --- from beginning to end ------------------------------------------------------------------------------------
 
     async def carry_out(self) -> TeamResult:
-        """From the first event to the last; raises only `ConfigurationError`, before the first."""
+        """Run from the first event to the last; raises only `ConfigurationError`, before the first."""
         if isinstance(self._given, TeamRun):
             return await self._carry_out(self._given)
-        opened = await self._given.open(self.request)  # called by hand, with nobody around it
+        opened = await self._given.open(self.request)  # called directly, without `Team.run`
         try:
             return await self._carry_out(opened)
         finally:
@@ -121,7 +121,9 @@ class PlanRun:
         """Announce, plan, do, clean up, conclude, announce."""
         self.team = team
         check_going_on(team)
-        team.events.on_failure = self._journal_failed
+        # Nothing may be done that is not on record.
+        failed = "the journal cannot be written"
+        team.events.on_failure = lambda why: self.halt(TeamStatus.FAILED, f"{failed}: {why}")
         members, resumed = tuple(member.name for member in team.members), team.history is not None
         team.emit(TeamStarted(request=self.request, coordinator=self.name, members=members, resumed=resumed))
         timers = self._start_clock()
@@ -142,7 +144,7 @@ class PlanRun:
             for timer in timers:
                 timer.cancel()
             team.cancel.unsubscribe(self._hear)
-        # First everything has stopped: a step that ends later would contradict the result.
+        # Stop everything first: a step that ends later would contradict the result.
         await self._drain()
         result = self._conclude()
         team.emit(ending(result))
@@ -151,7 +153,7 @@ class PlanRun:
         return result
 
     def _start_clock(self) -> tuple[asyncio.TimerHandle, ...]:
-        """Shortly before the team's time is up its members land, and nothing new is begun."""
+        """Shortly before the team's time is up, members land and nothing new starts."""
         deadline, landing = self.team.deadline, min(LANDING, self.config.time_limit / 4)
         return (
             self._loop.call_at(deadline - landing, self._close_down, TeamStatus.TIMEOUT, "the team's time is up"),
@@ -159,13 +161,13 @@ class PlanRun:
         )
 
     def _close_down(self, status: TeamStatus, reason: str) -> None:
-        """Let what is running deliver, and begin nothing new."""
+        """Let running steps deliver, and start nothing new."""
         if self.closing is None:
             self.closing = (status, clean(reason))
         self._changed.set()
 
     def _hear(self, what: str, reason: str) -> None:
-        """The team's token spoke, from whatever thread."""
+        """React to the team's cancel token, from any thread."""
         if threading.get_ident() == self._thread:
             self._heard(what, reason)
             return
@@ -180,10 +182,6 @@ class PlanRun:
         else:
             self._close_down(TeamStatus.CANCELLED, reason or "asked to finish up")
 
-    def _journal_failed(self, why: str) -> None:
-        """What is not on record is not done."""
-        self.halt(TeamStatus.FAILED, f"the journal cannot be written: {why}")
-
     def halt(self, status: TeamStatus, reason: str) -> None:
         """Stop everything; the first reason counts."""
         reason = clean(reason)
@@ -195,13 +193,13 @@ class PlanRun:
         self._changed.set()
 
     async def _drain(self) -> None:
-        """Nothing of this plan is at work afterwards."""
+        """Wait until nothing of this plan is running anymore."""
         if self._tasks:
             for step in self.steps.values():
                 step.interrupt("the team has ended")
             tasks = tuple(self._tasks.values())
             await wait_for_all(tasks, PATIENCE)
-            # They have heard of it by their tokens, and could have ended with an outcome; now they are cancelled.
+            # Their tokens gave them the chance to end with an outcome; now they are cancelled.
             late = [task for task in tasks if not task.done()]
             for task in late:
                 task.cancel()
@@ -229,7 +227,7 @@ class PlanRun:
     # --- planning -------------------------------------------------------------------------------------------------
 
     async def _plan(self) -> StepTable:
-        """Make the plan, or take over that of an earlier execution, with the steps that it finished."""
+        """Make the plan, or take over the plan and the finished steps of an earlier execution."""
         history = self.team.history
         plan = history.plan if history is not None else None
         made = plan is None or (history is not None and history.result is not None and history.result.plan != plan)
@@ -264,12 +262,12 @@ class PlanRun:
     async def _work(self, table: StepTable) -> None:
         """Run whatever is ready, as many at once as allowed, until nothing can continue."""
         while self.halted is None:
-            # Again and again: a step that is skipped may block others.
+            # Repeatedly, because a skipped step may block others.
             while blocked := table.blocked():
                 for task, to_blame in blocked:
                     reason = f"step {to_blame} did not deliver"
                     self._close(table, StepOutcome(step_id=task.id, state=StepState.SKIPPED, reason=reason))
-            # Before looking: what changes between the look and the wait must wake us.
+            # Clear before looking: a change between the look and the wait must wake us.
             self._changed.clear()
             for task in table.ready() if self.closing is None else ():
                 if self._most is not None and len(self._tasks) >= self._most:
@@ -277,15 +275,14 @@ class PlanRun:
                 member = self._pick(self, task)
                 if member is not None:
                     check_kind("what pick returns", member, Member)
-                    self._start(table, self.step(task), member)
+                    step = self.step(task)
+                    step.member = member
+                    table.move(step.id, StepState.IN_FLIGHT)
+                    work = self._run_step(table, step)
+                    self._tasks[step.id] = self._loop.create_task(work, name=f"team step {step.id}")
             if not self._tasks:
                 return
             await self._changed.wait()
-
-    def _start(self, table: StepTable, step: StepRun, member: Member) -> None:
-        step.member = member
-        table.move(step.id, StepState.IN_FLIGHT)
-        self._tasks[step.id] = self._loop.create_task(self._run_step(table, step), name=f"team step {step.id}")
 
     async def _run_step(self, table: StepTable, step: StepRun) -> None:
         if self._mailboxes is not None:
@@ -296,7 +293,7 @@ class PlanRun:
             outcome = self.cut_short(step) or await self._perform(self, step)
             if outcome is not None and (not isinstance(outcome, StepOutcome) or outcome.step_id != step.id):
                 raise TypeError(f"perform must return an outcome of step {step.id!r} or None, not {outcome!r:.80}")
-            if outcome is None and step.attempts == made:  # it would be picked and given back for ever
+            if outcome is None and step.attempts == made:  # it would be picked and given back forever
                 raise RuntimeError(f"perform gave step {step.id!r} back without an attempt at it")
             if outcome is None:
                 table.move(step.id, StepState.PENDING)
@@ -326,11 +323,11 @@ class PlanRun:
     # --- for whoever picks and performs ---------------------------------------------------------------------------
 
     def step(self, task: TeamStep) -> StepRun:
-        """What is known about a step; with what earlier executions did."""
+        """What is known about a step, including what earlier executions did."""
         step = self.steps.get(task.id)
         if step is None:
             history = self.team.history
-            # The very object that the journal was folded into: nothing has to be copied, and nothing can be forgotten.
+            # The same object that the journal was folded into, so that nothing is copied or forgotten.
             step = (history.steps.get(task.id) if history is not None else None) or StepRun()
             step.open(task, self.team.cancel)
             self.steps[task.id] = step
@@ -342,7 +339,7 @@ class PlanRun:
         return [step.member.name for step in self.steps.values() if step.member and states[step.id] in _AT_WORK]
 
     def candidates(self, task: TeamStep) -> list[Member]:
-        """Who may do a step now. An interrupted attempt continues with the member who began it, if there is one."""
+        """Who may do a step now. An interrupted attempt continues with the member that began it, if possible."""
         able = candidates(task, self.team.members)
         step = self.step(task)
         if not step.begun:
@@ -351,17 +348,17 @@ class PlanRun:
         same = [member for member in able if member.name == step.begun_by]
         if not same:
             cut = f"attempt {step.begun} was cut off"
-            step.warnings.append(f"{cut}, and {step.begun_by} cannot continue with it: its effects are unknown")
+            step.warnings.append(f"{cut}, and {step.begun_by} cannot continue it: its effects are unknown")
             step.begun = 0
         return same or able
 
     def move(self, step: StepRun, state: StepState) -> None:
-        """The step is in that state from now on."""
+        """Move a step to a state, unless it is already in it."""
         if self.table is not None and self.table.states[step.id] is not state:
             self.table.move(step.id, state)
 
     async def attempt(self, step: StepRun, agent: Agent | None = None) -> RunResult:
-        """Let the member (or this agent, as a senior) work on the step once; `step` knows how it went."""
+        """Let the member (or this agent, as a senior) work on the step once; `step` records how it went."""
         team, task, member, senior = self.team, step.task, step.member, agent is not None
         assert self.table is not None and member is not None  # noqa: S101, PT018 - planned and assigned
         upstream = [self.table.outcomes[name] for name in task.depends_on if name in self.table.outcomes]
@@ -372,7 +369,7 @@ class PlanRun:
         worker = member.agent if agent is None else agent
         if self._mailboxes is not None:
             worker = self._mailboxes.steerable(worker)
-        # The run that waits belongs to one agent: another one cannot go on with it.
+        # A waiting run belongs to one agent: another agent cannot continue it.
         paused = step.paused if senior is step.paused_senior else None
         session = attempt_session(self.request.id, task.id, attempt, member.name, senior=senior)
         begun, step.begun = step.begun == attempt, 0
@@ -418,31 +415,30 @@ class PlanRun:
     # --- a person's hand ------------------------------------------------------------------------------------------
 
     def steer(self, step_id: str, text: str) -> bool:
-        """Tell a step something; False when there is no such step, or it has ended."""
+        """Send a note to a step; False if there is no such step, or it has ended."""
         table = self.table
         if table is None or not table.is_open(step_id):
             return False
-        step = self.step(table.plan.step(step_id))
+        step = self._steered(table, step_id, "steer", text)
         step.notes.append(text)
         step.inbox.append(text)
-        self._say(step, "steer", text)
         if table.states[step_id] is StepState.WAITING:
             table.outcomes[step_id] = replace(table.outcomes[step_id], notes=tuple(step.notes))
         return True
 
     def stop_step(self, step_id: str, reason: str) -> bool:
-        """Stop one step; False when there is no such step, or it has ended."""
+        """Stop one step; False if there is no such step, or it has ended."""
         table = self.table
         if table is None or not table.is_open(step_id):
             return False
-        step = self.step(table.plan.step(step_id))
-        self._say(step, "stop", reason)
+        step = self._steered(table, step_id, "stop", reason)
         step.stop(reason)
         if step_id not in self._tasks:  # nobody works on it
             self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
             self._changed.set()
         return True
 
-    def _say(self, step: StepRun, action: str, text: str) -> None:
-        attempt = step.attempts or None
-        self.team.emit(StepSteered(step_id=step.id, attempt=attempt, action=action, text=text))
+    def _steered(self, table: StepTable, step_id: str, action: str, text: str) -> StepRun:
+        step = self.step(table.plan.step(step_id))
+        self.team.emit(StepSteered(step_id=step_id, attempt=step.attempts or None, action=action, text=text))
+        return step

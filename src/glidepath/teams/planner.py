@@ -41,10 +41,10 @@ class PlanningFailed(Exception):  # noqa: N818 - not an error of the program: wh
 async def make_plan(
     request: TeamExecutionRequest, team: TeamRun, planner: Agent | None, cancel: CancelToken
 ) -> tuple[TeamExecutionPlan, str | None]:
-    """The plan for a request, and a warning when it is not the planner's; raises `PlanningFailed`.
+    """The plan for a request, and a warning if it is not the planner's; raises `PlanningFailed`.
 
-    A given plan is used. Without a planner the plan is deterministic. A planner's plan that is not valid is repaired
-    once; then `planner_failure_mode` decides.
+    A plan in the request is used as it is. Without a planner the plan is deterministic. An invalid plan is sent back to
+    the planner once; then `planner_failure_mode` decides.
     """
     if request.plan is not None:
         return _doable(request.plan, team), None
@@ -83,7 +83,7 @@ def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
 
 
 def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
-    """The plan in a planner's answer; raises `PlanningFailed` with what is wrong."""
+    """The plan in a planner's answer; raises `PlanningFailed` saying what is wrong."""
     objects = list(objects_in(text))
     if not objects:
         raise PlanningFailed("there is no JSON object in the answer")
@@ -117,7 +117,7 @@ def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
     if not isinstance(needed, list | tuple):
         raise PlanningFailed(f"step {step.get('id')!r}: depends_on must be a list of ids")
     said = step.get("description", "")
-    if isinstance(said, str):  # indented, no line of it can pass for a line of ours in somebody's prompt
+    if isinstance(said, str):  # indented, so that none of its lines looks like one of ours in a prompt
         said = "\n    ".join(said.splitlines())
     return TeamStep(
         id=str(name),
@@ -128,7 +128,7 @@ def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
 
 
 def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
-    """The plan; raises `PlanningFailed` when a step has nobody who can do it."""
+    """The plan; raises `PlanningFailed` if no member can do one of its steps."""
     for step in plan.steps:
         if not candidates(step, team.members):
             raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
@@ -136,10 +136,10 @@ def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
 
 
 def check_going_on(team: TeamRun) -> None:
-    """Raise `ConfigurationError` when a step that is left over from before cannot continue with these members."""
+    """Raise `ConfigurationError` if an unfinished step of an earlier execution cannot continue with these members."""
     history = team.history
     if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
-        return  # there is none, or it is new and will be checked as any other
+        return  # there is no plan, or a new one that is checked like any other
     finished = {outcome.step_id for outcome in history.outcomes}
     names = {member.name for member in team.members}
     for step in history.plan.steps:

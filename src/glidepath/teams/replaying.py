@@ -1,4 +1,4 @@
-"""Replaying the runs of a team: every member's, each from its own journal."""
+"""Replays the runs of a team's members, each from its own journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["replay_team"]
 
 
 async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
-    """Replay every run that the members of a team made for a request; by the id of its session.
+    """Replay every run that a team's members made for a request; returns them by session id.
 
     No model and no tool is called. Runs of others, such as a planner or a judge that is not a member, are left out.
     Raises `ConfigurationError` for a team without a store, and `StoreError` for a journal that cannot be read.

@@ -1,4 +1,4 @@
-"""The two extension points of teams. There is no third: an arbiter is an `EvaluationStrategy`."""
+"""The two extension points of teams. An arbiter is an `EvaluationStrategy`, too."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class TeamCoordinator(Protocol):
 
     async def execute(self, request: TeamExecutionRequest, team: TeamRun) -> TeamResult:
         """Carry out the request with the members of the team."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -84,4 +83,3 @@ class EvaluationStrategy(Protocol):
 
     async def evaluate(self, context: EvaluationContext) -> EvaluationVerdict:
         """Judge the artifact."""
-        ...

@@ -1,4 +1,4 @@
-"""One step of a plan: what was tried, how it went, and, while it is at work, its clock and whatever stops it."""
+"""One step of a plan: its attempts and verdicts, and, while it is running, its clock and what stops it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LANDING = 20.0  # seconds before the end of a step's time at which its member i
 
 
 class StepRun:
-    """Everything that is known about one step: told by the events of earlier executions, or by the one at work.
+    """Everything known about one step, from the events of earlier executions and from the current one.
 
     A coordinator reads it and ends it with `outcome(...)`. `PlanRun.attempt` and `judged` change it.
     """
 
     def __init__(self) -> None:
         self.attempts = 0
-        """How many were begun. An attempt that waits for a person does not count until it continues."""
+        """How many attempts have started. One that waits for a person does not count until it continues."""
         self.verdicts: list[EvaluationVerdict] = []
         self.artifact = ""
         """What the last attempt delivered."""
@@ -42,7 +42,7 @@ class StepRun:
         self.landed = False
         """The last artifact was delivered at a limit."""
         self.best = ""
-        """The text that is kept when nothing is accepted."""
+        """The text to keep if nothing is accepted."""
         self.best_score = -1.0
         self.senior_asked = False
         self.arbiter = False
@@ -54,13 +54,13 @@ class StepRun:
         self.origins: tuple[str, ...] = ()
         """The untrusted sources that its authors have read."""
         self.paused: RunResult | None = None
-        """The run that waits for a person, or did; whose it is, and whether the senior's."""
+        """The run that waits for a person, or did; then its member, and whether it is the senior's."""
         self.paused_by = ""
         self.paused_senior = False
         self.waited: tuple[Usage, Decimal | None] = Usage(), None
-        """What the run that waits, or did, has used so far."""
+        """What that run has used so far."""
         self.begun = 0
-        """The attempt that was running when an earlier process died; whose it was, and whether the senior's."""
+        """The attempt that was running when an earlier process died; its member, and whether it was the senior's."""
         self.begun_by = ""
         self.begun_senior = False
         # --- from `open` on
@@ -71,7 +71,7 @@ class StepRun:
         self.senior = False
         """The last attempt was the senior's."""
         self.inbox: list[str] = []
-        """What a person said that no attempt has heard."""
+        """Notes from a person that no attempt has seen yet."""
         self.warnings: list[str] = []
         self.expired = False
         self.out_of_budget = False
@@ -86,7 +86,7 @@ class StepRun:
 
     @classmethod
     def waiting(cls, outcome: StepOutcome) -> StepRun:
-        """A step that waits for a person, as a paused result has it."""
+        """A step that waits for a person, from a paused result."""
         step, paused = cls(), outcome.paused
         step.attempts = max(0, outcome.attempts - 1)  # the one that waits does not count
         step.verdicts, step.notes = list(outcome.verdicts), list(outcome.notes)
@@ -98,7 +98,7 @@ class StepRun:
         return step
 
     def waits(self, outcome: StepOutcome) -> None:
-        """The execution paused while this step waited for a person."""
+        """Record that the execution paused while this step waited for a person."""
         self.begun, self.begun_by, self.begun_senior = 0, "", False
         self.paused, self.paused_by, self.paused_senior = outcome.paused, outcome.member or "", outcome.senior
         self.usage, self.cost = outcome.usage, outcome.cost
@@ -121,27 +121,27 @@ class StepRun:
         attempt, waits = event.attempt or 0, event.outcome == LoopOutcome.PAUSED.name
         self.paused = None
         self.origins = tuple(dict.fromkeys((*self.origins, *event.origins)))
-        if waits:  # its run continues, if the process dies before the team has paused
+        if waits:  # its run continues if the process dies before the team has paused
             self.waited = self.waited[0] + event.usage, add_cost(self.waited[1], event.cost)
         else:
             self.begun, self.begun_by, self.begun_senior = 0, "", False
             self.waited = Usage(), None
-        # An attempt that waits is made again under its old number, and would be counted twice.
+        # A waiting attempt is made again under its old number, and would be counted twice.
         self.attempts = max(self.attempts, attempt - waits)
         self.senior_asked = self.senior_asked or (event.senior and not waits)
         self.landed = event.state != AgentState.COMPLETED.name
         self.artifact, self.unreviewed = event.artifact or self.artifact, bool(event.artifact.strip())
         self.spend(event.usage, event.cost)
-        if not (waits or self.unreviewed):  # a coordinator refuses it without a review, and the next one is told
+        if not (waits or self.unreviewed):  # coordinators refuse it without a review, and tell the next attempt
             self.verdicts.append(refused(f"the attempt ended {event.state}/{event.outcome}"))
 
     def replayed(self) -> None:
-        """The journal ends here."""
-        if self.begun and self.paused is None:  # the run that continues will tell it all
+        """Finish taking in the journal."""
+        if self.begun and self.paused is None:  # the resumed run will report everything
             self.usage, self.cost = less((self.usage, self.cost), self.waited)
 
     def open(self, task: TeamStep, team_cancel: CancelToken) -> None:
-        """The step can be worked on from now on."""
+        """Make the step ready to be worked on."""
         self.task = task
         self.token, self._let_go = linked(team_cancel)
         self.interrupted = asyncio.get_running_loop().create_future()
@@ -162,21 +162,21 @@ class StepRun:
 
     @property
     def accepted(self) -> bool:
-        """The last artifact has passed: an earlier process may have died between the verdict and the end."""
+        """The last artifact has passed; an earlier process may have died between the verdict and the end."""
         judged = bool(self.verdicts) and not self.unreviewed
         return judged and self.verdicts[-1].passed and bool(self.artifact.strip())
 
     @property
     def delivered(self) -> bool:
-        """The last attempt has delivered something, in time."""
+        """True if the last attempt delivered something in time."""
         return bool(self.artifact.strip()) and not self.expired
 
     # --- the clock, and whatever stops it ---------------------------------------------------------------------------
 
     def start_clock(self, seconds: float) -> None:
-        """The step's time runs from its first attempt; shortly before the end its member is asked to deliver."""
+        """Start the step's time, once, at its first attempt; shortly before its end the member is asked to deliver."""
         loop = asyncio.get_running_loop()
-        # Once, at the first attempt: a step that is given to another member does not get new time.
+        # A step that is given to another member does not get new time.
         if self._deadline is None:
             self._deadline = loop.time() + seconds
             landing = min(_LANDING, seconds / 4)
@@ -192,7 +192,7 @@ class StepRun:
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
 
     def expire(self) -> None:
-        """The step's time is up."""
+        """End the step because its time is up."""
         self.expired = True
         self.interrupt("the step's time is up")
 
@@ -208,7 +208,7 @@ class StepRun:
             self.interrupted.set_result(None)
 
     def close(self) -> None:
-        """Nothing of this step is running any more."""
+        """Stop the clock and the link to the team's token."""
         for timer in self._timers:
             timer.cancel()
         self._let_go()
@@ -216,7 +216,7 @@ class StepRun:
     # --- what came of it ----------------------------------------------------------------------------------------
 
     def take(self, result: RunResult, usage: Usage, cost: Decimal | None) -> str:
-        """Take in how an attempt ended; what it delivered for review, blank when that is nothing."""
+        """Record how an attempt ended; returns what it delivered for review, blank if nothing."""
         self.spend(usage, cost)
         delivered = result.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.stop_reason != "refusal"
         self.artifact = result.text if delivered else ""
@@ -228,24 +228,24 @@ class StepRun:
         self.out_of_budget = not result.iterations and result.state is AgentState.BUDGET_EXCEEDED
         if result.unknown_effects:
             names = ", ".join(call.name for call in result.unknown_effects)
-            self.warnings.append(f"it is not known whether these calls took effect: {names}")
+            self.warnings.append(f"unknown whether these calls took effect: {names}")
         if result.abandoned:
             names = ", ".join(work.tool_name or work.kind for work in result.abandoned)
-            self.warnings.append(f"it did not stop, and may still be at work: {names}")
+            self.warnings.append(f"did not stop and may still be running: {names}")
         self.paused, self.paused_senior = (result, self.senior) if waits else (None, False)
         self.pending = result.pending
         self.origins = tuple(dict.fromkeys((*self.origins, *result.origins)))
         return self.artifact
 
     def judged(self, verdict: EvaluationVerdict, *, arbiter: bool = False) -> None:
-        """Take in a verdict on the last artifact, or the arbiter's on the best."""
+        """Record a verdict on the last artifact, or the arbiter's on the best one."""
         self.verdicts.append(verdict)
         self.unreviewed, self.arbiter = False, arbiter and verdict.passed
         if not arbiter and self.artifact.strip() and verdict.score >= self.best_score:
             self.best, self.best_score = self.artifact, verdict.score
 
     def spend(self, usage: Usage, cost: Decimal | None) -> None:
-        """Put this on the bill of the step."""
+        """Add this to what the step has used."""
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
 
     def outcome(self, state: StepState, reason: str = "", output: str | None = None) -> StepOutcome:
@@ -273,7 +273,7 @@ class StepRun:
 
 
 def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
-    """The coordinator's verdict on an attempt that needs no review, or in place of a review that failed."""
+    """The coordinator's own verdict on an attempt without a review, or with a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 

@@ -40,7 +40,7 @@ STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = MappingProxyType(
 
 
 class IllegalMove(RuntimeError):  # noqa: N818 - what it is
-    """A coordinator tried a move that the transition table does not have."""
+    """A coordinator tried a move that `STEP_TRANSITIONS` does not allow."""
 
 
 class StepTable:
@@ -56,19 +56,19 @@ class StepTable:
         """The steps nothing depends on: what the team delivers."""
 
     def move(self, step_id: str, state: StepState) -> None:
-        """Make a legal move; raises `IllegalMove` for any other."""
+        """Move a step; raises `IllegalMove` if the table does not allow it."""
         current = self.states[step_id]
         if state not in STEP_TRANSITIONS[current]:
             raise IllegalMove(f"step {step_id!r} cannot go from {current.name} to {state.name}")
         self.states[step_id] = state
 
     def close(self, outcome: StepOutcome) -> None:
-        """A step has ended: move it there and keep its outcome."""
+        """End a step: move it to the outcome's state and keep the outcome."""
         self.move(outcome.step_id, outcome.state)
         self.outcomes[outcome.step_id] = outcome
 
     def restore(self, outcomes: Iterable[StepOutcome]) -> None:
-        """Take over the steps that have ended before; those of another plan are left out."""
+        """Take over steps that ended in earlier executions, leaving out those of another plan."""
         for outcome in outcomes:
             if outcome.step_id in self.states:
                 self.states[outcome.step_id] = outcome.state
@@ -79,7 +79,7 @@ class StepTable:
         return step_id in self.states and not self.states[step_id].terminal
 
     def cut_short(self, reason: str) -> bool:
-        """Close what the end of the team left open; True when something was cut short by it."""
+        """Cancel the steps that are still open; True if any step was cut short."""
         for step in self.plan.steps:
             if not self.states[step.id].terminal:
                 known = self.outcomes.get(step.id) or StepOutcome(step_id=step.id, state=_S.CANCELLED)
@@ -119,7 +119,7 @@ class StepTable:
         return [step for step in self.plan.steps if self.states[step.id] in states]
 
     def outcomes_in_order(self) -> tuple[StepOutcome, ...]:
-        """One outcome for each step, in plan order; a step without one has its state only."""
+        """One outcome for each step, in plan order; a step without an outcome gets one with its state only."""
         return tuple(
             self.outcomes.get(step.id) or StepOutcome(step_id=step.id, state=self.states[step.id])
             for step in self.plan.steps
@@ -128,9 +128,9 @@ class StepTable:
     def status(self) -> TeamStatus:
         """The team's status derived from its steps, unless it was stopped from outside.
 
-        PAUSED while a step waits. FAILED when a step that nothing depends on did not deliver (those that a person
-        stopped do not count, as long as another delivered). DEGRADED when all of those did, but some step is not
-        COMPLETED. Else COMPLETED.
+        PAUSED while a step waits. FAILED when a step that nothing depends on did not deliver; steps that a person
+        stopped do not count, as long as another one delivered. DEGRADED when those delivered, but some step is not
+        COMPLETED. Otherwise COMPLETED.
         """
         if _S.WAITING in self.states.values():
             return TeamStatus.PAUSED
@@ -172,7 +172,7 @@ class StepTable:
         return "\n\n".join(text for text in texts if text.strip())
 
     def _ancestors(self, steps: Iterable[TeamStep]) -> set[str]:
-        """All that these steps depend on, each looked at once."""
+        """Everything that these steps depend on, directly or not."""
         needs = {step.id: step.depends_on for step in self.plan.steps}
         found: set[str] = set()
         waiting = [name for step in steps for name in step.depends_on]

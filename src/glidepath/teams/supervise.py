@@ -1,4 +1,4 @@
-"""Guarantees a result and events in order, whatever a coordinator does."""
+"""Guarantees a result and well-ordered events, whatever a coordinator does."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
     if not work.done():
         run.cancel.cancel(why or "the team's time is up")
         work.cancel(why)
-        # It may still publish its own ending, which knows more than one made up for it.
+        # It may still publish its own ending, which knows more than a made-up one.
         await wait_for_all({work}, GRACE + PATIENCE)
     if run.events.posted:
-        await wait_for_all({loop.create_task(asyncio.sleep(0))}, PATIENCE)  # what was said in a thread arrives
+        await wait_for_all({loop.create_task(asyncio.sleep(0))}, PATIENCE)  # let events from other threads arrive
     result = _concluded(work, run, cancelled is not None)
     if cancelled is not None:
         raise cancelled
@@ -57,7 +57,7 @@ async def _execute(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
 
 
 def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) -> TeamResult:
-    """The result of a coordinator that is done, or had to be stopped."""
+    """The result of a coordinator that has ended or had to be stopped."""
     channel = run.events
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
@@ -68,14 +68,14 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
         status = TeamStatus.CANCELLED if cancelled else TeamStatus.TIMEOUT
         reason = "the caller's task was cancelled" if cancelled else "the team's time is up"
         if work.done() and not cancelled and run.deadline > asyncio.get_running_loop().time():
-            status, reason = TeamStatus.FAILED, "the coordinator was cancelled by nobody"
+            status, reason = TeamStatus.FAILED, "the coordinator was cancelled, but nobody cancelled it"
     elif error is not None:
         reason = clean(f"the coordinator crashed: {told(error)}")
     elif result is None:
         reason = f"the coordinator answered {shown(work.result(), 80)}, which is not a result of this request"
-    # Others have acted on it already, whatever the coordinator returns.
-    if channel.ended is not None:  # what was published is the truth
-        result = channel.ended.result  # type: ignore[attr-defined]
+    # Observers have already acted on what was published, whatever the coordinator returns.
+    if channel.ended is not None:  # what was published counts
+        result = channel.ended.result
     elif result is None:
         result = _made_up(run, status, reason)
     if reason:
@@ -83,12 +83,11 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
         if reason not in (result.reason, *result.warnings):
             result = replace(result, warnings=(*result.warnings, reason))
     if not work.done():
-        result = replace(result, warnings=(*result.warnings, "the coordinator did not stop and was let go"))
+        result = replace(result, warnings=(*result.warnings, "the coordinator did not stop and was abandoned"))
     if channel.ended is None:
         run.emit(ending(result))
         result = replace(result, sequence=channel.sequence)
-    late = tuple(warning for warning in channel.warnings if warning not in result.warnings)
-    return replace(result, warnings=(*result.warnings, *late)) if late else result
+    return result
 
 
 def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
@@ -100,7 +99,7 @@ def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
 
 
 def _made_up(run: TeamRun, status: TeamStatus, reason: str) -> TeamResult:
-    """A result for a coordinator that has none: what was published still counts."""
+    """A result for a coordinator that returned none, from what was published."""
     if run.events.plan is None:
         return run.concluded(status, reason, None)
     table = StepTable(run.events.plan)
@@ -110,7 +109,7 @@ def _made_up(run: TeamRun, status: TeamStatus, reason: str) -> TeamResult:
 
 
 async def wait_for_all(tasks: Collection[asyncio.Task[object]], seconds: float) -> None:
-    """Wait until all are done or the time is up, even if the waiting is cancelled."""
+    """Wait until all are done or the time is up, even if this wait is cancelled."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while any(not task.done() for task in tasks) and loop.time() < until:

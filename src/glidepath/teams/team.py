@@ -1,14 +1,14 @@
-"""A team: members, what they have in common, and the front door."""
+"""A team: its members, and the methods that run and resume requests."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
-from glidepath.agent import Agent, Budget, LoopConfig
+from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plugins.lineup import Lineup
@@ -18,12 +18,19 @@ from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
-from glidepath.teams.agent_variants import AgentVariants
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.history import History, check_decisions
 from glidepath.teams.journal import TeamJournal
+from glidepath.teams.mailbox import KEPT_VARIANTS
 from glidepath.teams.team_run import TeamRun, TeamRunTerms
-from glidepath.teams.values import TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStatus, check_name
+from glidepath.teams.values import (
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamResult,
+    TeamStatus,
+    check_kind,
+    check_name,
+)
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
@@ -40,8 +47,7 @@ class Member(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name("Member.name", self.name)
-        if not isinstance(self.agent, Agent):
-            raise ConfigurationError(f"Member.agent must be an Agent, not {self.agent!r:.80}")
+        check_kind("Member.agent", self.agent, Agent)
         if isinstance(self.capabilities, str) or not isinstance(self.capabilities, Iterable):
             raise ConfigurationError(f"Member.capabilities must be a set of names, not {self.capabilities!r:.80}")
         settle_field(self, "capabilities", frozenset(self.capabilities))
@@ -56,9 +62,9 @@ class Member(Value, frozen=True, kw_only=True):
 class Team:
     """Agents that work on one goal: `await Team([...]).run("goal")`.
 
-    A team is immutable and can carry out many requests at once, each in a `TeamRun` of its own. `plugins` are observers
-    of its events, and those that are `inheritable_to_child` of its members' runs, too. With a `store` a team survives
-    the death of its process.
+    A team is immutable and can carry out many requests at once, each in its own `TeamRun`. `plugins` observe its
+    events, and those that are `inheritable_to_child` also the runs of its members. With a `store`, a team survives the
+    death of its process.
     """
 
     def __init__(
@@ -84,7 +90,8 @@ class Team:
         self.store = store
         self.event_sink = event_sink
         self._lineup = _checked_plugins(plugins)
-        self._variants = AgentVariants(self._as_kept)
+        self.kept: Callable[[Agent], Agent] = lru_cache(KEPT_VARIANTS)(self._as_kept)
+        """The agent as it runs in this team: kept in the team's store, and seen by plugins that members inherit."""
         self._in_flight: dict[str, TeamRun | None] = {}
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -93,7 +100,7 @@ class Team:
         super().__setattr__(name, value)
 
     def member(self, name: str) -> Member:
-        """The member of this name; raises KeyError."""
+        """The member with this name; raises KeyError."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -120,17 +127,10 @@ class Team:
         above = _checked_parent(parent, "open")
         return await self._open(request, TeamRunTerms(cancel=cancel, history=history, above=above))
 
-    async def bound(
-        self, request: TeamExecutionRequest, *, cancel: CancelToken | None = None, past: History | None = None
-    ) -> TeamRun:
-        """`open`, by its old name."""
-        return await self.open(request, cancel=cancel, history=past)
-
     async def _open(self, request: TeamExecutionRequest, terms: TeamRunTerms) -> TeamRun:
-        if not isinstance(request, TeamExecutionRequest):
-            raise ConfigurationError(f"request must be a TeamExecutionRequest, not {type(request).__name__}")
-        if terms.cancel is not None and not isinstance(terms.cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(terms.cancel).__name__}")
+        check_kind("request", request, TeamExecutionRequest)
+        if terms.cancel is not None:
+            check_kind("cancel", terms.cancel, CancelToken)
         if request.id in self._in_flight:
             raise ConfigurationError(f"request {request.id!r} is in flight; wait for it or use another id")
         above = terms.above
@@ -157,22 +157,19 @@ class Team:
         return run
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish an event of a request in flight, which its `run_id` names; a coordinator uses `TeamRun.emit`."""
+        """Publish an event of the request in flight that its `run_id` names; coordinators use `TeamRun.emit`."""
         run = self._in_flight.get(event.run_id) if isinstance(event, TeamEvent) else None
         if run is None:
             raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
         run.emit(event)
 
-    def kept(self, agent: Agent) -> Agent:
-        """The agent as it runs in this team: kept in the team's store, and seen by the team's heirs."""
-        return self._variants.of(agent)
-
-    def _as_kept(self, config: LoopConfig) -> LoopConfig:
+    def _as_kept(self, agent: Agent) -> Agent:
+        config = agent.config
         heirs = heirs_beside(config.plugins, self._lineup.inheritable())
         store = self.store or config.store
         if not heirs and store is config.store:
-            return config
-        return replace(config, store=store, plugins=(*config.plugins, *heirs))
+            return agent
+        return Agent(replace(config, store=store, plugins=(*config.plugins, *heirs)))
 
     # --- the front door ---------------------------------------------------------------------------------------
 
@@ -191,8 +188,8 @@ class Team:
         Whatever the coordinator does, there is a result, `TeamStarted` came first and exactly one terminal event last.
         When the caller's own task is cancelled, the team lands and then the cancellation continues. Inside a tool or a
         guarding hook of a run the team spends from that run, and its members are children of it; `parent=None` leaves
-        the run alone. With a `Budget` as `parent` the team spends from that, also when it is a wallet. `metadata` and
-        `user` go to every member's run, as the request's own do.
+        the run alone. With a `Budget` as `parent`, such as a wallet, the team spends from that. `metadata` and `user`
+        go to every member's run, as the request's own do.
         """
         if isinstance(request, str):
             request = TeamExecutionRequest(goal=request)
@@ -200,8 +197,8 @@ class Team:
         given = {name: value for name, value in given.items() if value is not None}
         if given and isinstance(request, TeamExecutionRequest):
             request = replace(request, **given)
-        if cancel is not None and not isinstance(cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        if cancel is not None:
+            check_kind("cancel", cancel, CancelToken)
         above = _checked_parent(parent, "run", INHERIT)
         place = around() if parent is INHERIT else None
         fly = partial(self._supervised, request, coordinator)
@@ -230,18 +227,18 @@ class Team:
         cancel: CancelToken | None = None,
         parent: Budget | None = None,
     ) -> TeamResult:
-        """Continue with a request: a paused result, or the id of one in the store. Finished steps are not run again.
+        """Continue a request: a paused result, or the id of a request in the store. Finished steps are not run again.
 
-        What has ended is returned as it ended. `decisions` decide the calls that wait for a person, by
-        call id, or by `STEP/CALL` where two steps wait for calls of the same id.
-        `plan` replaces the plan of a request that was only planned. A team that spends from a `parent` budget is given
-        it again. Raises also `StoreError`, of kind `busy` while another process has the request.
+        A request that has ended returns its result. `decisions` decide the calls that wait for a person, by call id, or
+        by `STEP/CALL` where two steps wait for calls with the same id. `plan` replaces the plan of a request that was
+        only planned. If the team spends from a `parent` budget, pass it again. Also raises `StoreError`, of kind `busy`
+        while another process has the request.
         """
         if not isinstance(what, str | TeamResult):
             raise ConfigurationError(f"resume takes a TeamResult or a request id, not {type(what).__name__}")
         above = _checked_parent(parent, "resume")
-        if plan is not None and not isinstance(plan, TeamExecutionPlan):
-            raise ConfigurationError(f"plan must be a TeamExecutionPlan, not {type(plan).__name__}")
+        if plan is not None:
+            check_kind("plan", plan, TeamExecutionPlan)
         if isinstance(what, TeamResult) and what.status is not TeamStatus.PAUSED:
             return what
         request_id = what if isinstance(what, str) else what.request_id
@@ -264,7 +261,7 @@ class Team:
                 await journal.close()
 
     async def _recall(self, what: str | TeamResult, request_id: str) -> tuple[TeamJournal | None, History]:
-        """Who writes the journal from now on, and what happened before."""
+        """The journal, now owned by this process, and the history so far."""
         if self.store is None:
             if isinstance(what, str):
                 raise ConfigurationError("this team has no store: pass Team(store=...), or a paused TeamResult")
@@ -273,12 +270,12 @@ class Team:
             journal = await TeamJournal.open(self.store, request_id, create=not isinstance(what, str))
         except StoreError as error:
             if error.kind == "missing":
-                raise ConfigurationError(f"the store knows no request {request_id!r}") from None
+                raise ConfigurationError(f"the store has no request {request_id!r}") from None
             raise
         try:
             history = await journal.read()
             if history is None and isinstance(what, str):
-                raise ConfigurationError(f"request {request_id!r} had not begun: run it again")
+                raise ConfigurationError(f"request {request_id!r} never started: run it again")
             if history is not None and (history.result is None or history.result.status is TeamStatus.PAUSED):
                 history = await audited(history, self.store)
         except BaseException:
@@ -309,7 +306,7 @@ class Team:
 
 
 def _checked_parent(parent: object, method: str, *others: object) -> Budget | None:
-    """The budget that a team spends from; None for none, or for what is meant by one of the `others`."""
+    """The budget that a team spends from; None if `parent` is None or one of the `others`."""
     if parent is None or any(parent is one for one in others):
         return None
     if not isinstance(parent, Budget):
@@ -332,7 +329,7 @@ def _members(members: object) -> tuple[Member, ...]:
     found: list[Member] = []
     for member in members:
         if isinstance(member, Agent):
-            member = Member(name=member.config.agent_name, agent=member)  # noqa: PLW2901 - the same, properly
+            member = Member(name=member.config.agent_name, agent=member)  # noqa: PLW2901 - the member of a bare agent
         if not isinstance(member, Member):
             raise ConfigurationError(f"Team.members must be Member or Agent objects, not {member!r:.80}")
         if member.name in {other.name for other in found}:

@@ -30,7 +30,7 @@ MAX_ARTIFACT = 32_000  # characters of one artifact in a prompt, as for a tool's
 
 
 def safe(text: str) -> str:
-    """Text that every provider takes: whole characters, no NUL, not endless."""
+    """Text that every provider accepts: whole characters, no NUL, limited length."""
     return trim(clean(text.replace("\0", "")), MAX_ARTIFACT)
 
 
@@ -62,13 +62,13 @@ def step_prompt(
 
 
 def _goal(request: TeamExecutionRequest) -> str:
-    """What the person who made the request has said."""
+    """The words of the person who made the request."""
     parts = [f"Goal of the team: {safe(request.goal)}"]
     return "\n\n".join([*parts, *(f"{name}: {safe(text)}" for name, text in request.context.items())])
 
 
 def told_to(prompt: str, request: TeamExecutionRequest, origins: tuple[str, ...]) -> str | tuple[Message, ...]:
-    """A prompt for a member. Once others have read untrusted text, only the goal in it is the words of a person."""
+    """A prompt for a member. Once members have read untrusted text, only the goal counts as a person's words."""
     if not origins:
         return prompt
     goal = _goal(request)
@@ -109,7 +109,7 @@ def plan_prompt(request: TeamExecutionRequest, members: Iterable[Member], max_st
 
 
 def repair_prompt(request: TeamExecutionRequest, answer: str, problem: str) -> str:
-    """Ask for the plan once more, saying what was wrong with it."""
+    """Ask for the plan once more, and say what was wrong with it."""
     frame = QuoteFrame()
     return "\n\n".join(
         [

@@ -1,4 +1,4 @@
-"""One execution of a team: its budget and clock, its cancel token, its events, its journal, and whom it asks."""
+"""One execution of a team: its budget, clock, cancel token, events and journal, and the runs of its members."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEAST_TIME = 0.001
 
 
 class TeamRunTerms(Record, kw_only=True):
-    """What an execution is given beside its request: who may stop it, what was before, where it is, who pays."""
+    """What an execution gets besides its request: cancel token, history, journal, enclosing run, parent budget."""
 
     cancel: CancelToken | None = None
     history: History | None = None
@@ -76,7 +76,7 @@ class TeamRun:
         self.usage = history.usage if history is not None else Usage()
         self.cost = history.cost if history is not None else None
         self.origins: dict[str, None] = dict.fromkeys(history.origins if history is not None else ())
-        """The untrusted sources that members have read: what others are told may come from any of them."""
+        """The untrusted sources that members have read; prompts for others may contain text from any of them."""
         self.cancel, self._let_go = linked(terms.cancel)
         self.began = asyncio.get_running_loop().time()
         self._elapsed_before = history.elapsed if history is not None else 0.0
@@ -99,14 +99,14 @@ class TeamRun:
             max_cost=constraint.max_cost,
             timeout=max(_LEAST_TIME, request.config.time_limit - self._elapsed_before),
         )
-        if above is not None and above.line:  # what all runs of the team hold together of a wallet
+        if above is not None and above.line:  # what all runs of the team together hold of a wallet
             name = f"team:{request.id}" if journal is not None else f"team:{request.id}:{os.urandom(6).hex()}"
             leg = 1 if journal is None else journal.leg
             self._purse = Purse(above.store, above.line, above.meter, key=name, leg=leg or 1)
             budget = Budget.below(self._purse.meter, limits)
         else:
             budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
-        if history is not None:  # what was spent before is spent
+        if history is not None:  # earlier executions have spent this
             reservation = budget.meter.reserve(0, 0, turns=0)
             if not isinstance(reservation, Refusal):
                 money = 0 if history.cost is None else pico(history.cost, field="cost")
@@ -126,11 +126,11 @@ class TeamRun:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning, those of earlier executions included."""
+        """Seconds since the start, including earlier executions."""
         return self._elapsed_before + asyncio.get_running_loop().time() - self.began
 
     def emit(self, event: TeamEvent) -> None:
-        """Publish an event: number it, write it to the journal, show it to the observers.
+        """Publish an event: number it, write it to the journal, notify the observers.
 
         The envelope (request, team, sequence, time) is filled in here. An event before `TeamStarted` is preceded by
         one; an event after the terminal one is dropped and noted as a warning.
@@ -149,15 +149,15 @@ class TeamRun:
         session: str | None = None,
         begun: bool = False,
     ) -> RunResult:
-        """Run an agent on the team's budget and within its time; always a result. `cancel` should follow the team's.
+        """Run an agent on the team's budget and time; always returns a result. `cancel` should follow the team's.
 
-        `paused` continues with a run that waited for a person, with what was decided about it, instead of a new one.
-        `session` names the run in the store of the team; with `begun` the run that is there continues.
+        `paused` continues a run that waited for a person, with the decisions about it, instead of a new run. `session`
+        names the run in the team's store; with `begun`, the run in it continues.
         """
         token = cancel or self.cancel
         result: RunResult | None = None
         try:
-            await self.events.flush()  # what was said before is on record before anything is done
+            await self.events.flush()  # earlier events are on record before anything else happens
             keeper = self.team.kept(agent)
             home = None if keeper.config.store is None else session or self._next_session()
             if begun and home is not None:
@@ -174,19 +174,19 @@ class TeamRun:
                     user=self.request.user,
                     metadata=self.request.metadata,
                 )
-        # A member can raise anything, SystemExit included; only what is meant for us may end the team.
+        # A member can raise anything, even SystemExit; only a cancel or Ctrl-C meant for us may end the team.
         except BaseException as error:
             if _from_outside(error):
                 raise
             result = _crashed(error)
-        # From now on for everybody: what one member has read may be in what another one is told.
+        # For all members from now on: one member's text may be in the prompt of another.
         self.origins |= dict.fromkeys(result.origins)
         usage, cost = newly_spent(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
         return result
 
     def _next_session(self) -> str:
-        """A session for a run that nobody has named: never the same twice, over all executions of the request."""
+        """A session id for an unnamed run, unique over all executions of the request."""
         self._asked += 1
         before = self.history.sequence if self.history is not None else 0
         return session_id(self.request.id, "ask", f"{before}-{self._asked}")
@@ -194,7 +194,7 @@ class TeamRun:
     def concluded(
         self, status: TeamStatus, reason: str, table: StepTable | None, *, warnings: Iterable[str] = ()
     ) -> TeamResult:
-        """The result of this execution, with what every step has come to."""
+        """The result of this execution, with the outcome of every step."""
         return TeamResult(
             request=self.request,
             team=self.name,
@@ -213,14 +213,14 @@ class TeamRun:
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """The execution is over: let slow observers finish, let go of the journal and the request."""
-        if self.closed:  # the request may be in flight again, in an execution that is not this one's to end
+        """End the execution: let slow observers finish, and release the journal and the request."""
+        if self.closed:  # the request may already run again, in another execution
             return
         self.closed = True
         self._let_go()
         closing = asyncio.get_running_loop().create_task(self._close(), name="team closing")
         cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # even if cancelled: the journal is released first, then the cancellation continues
+        while not closing.done():  # even if cancelled: release the journal first, then continue the cancellation
             try:
                 await asyncio.wait({closing})
             except asyncio.CancelledError as stop:
@@ -237,21 +237,9 @@ class TeamRun:
             if self._purse is not None:
                 await self._purse.close()
 
-    # --- names of the first version -------------------------------------------------------------------------------
-
-    async def bound(self, request: TeamExecutionRequest) -> TeamRun:
-        """This execution: coordinators of the first version ask for it. Leave it out."""
-        if not isinstance(request, TeamExecutionRequest) or request.id != self.request.id:
-            raise ConfigurationError(f"this team is bound to request {self.request.id!r}")
-        return self
-
-    bond = property(lambda self: self)
-    channel = property(lambda self: self.events)
-    past = property(lambda self: self.history)
-
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
-    """How a run ended that an earlier process had begun; None when it had not even begun."""
+    """Continue a run that an earlier process began; None if it had not even started."""
     try:
         result = await agent.resume(session, parent=run.budget, cancel=cancel)
     except ConfigurationError:
@@ -262,7 +250,7 @@ async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken
 
 
 async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: CancelToken) -> RunResult:
-    """Continue with a run that waits, with what a person has decided about its calls."""
+    """Continue a waiting run with a person's decisions about its calls."""
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
@@ -273,7 +261,7 @@ async def _knows(store: SessionStore, session: str) -> bool:
 
 
 def _from_outside(error: BaseException) -> bool:
-    """Whether it is not the member's: somebody at the keyboard, or a cancel of this task."""
+    """Whether the error is not the member's: Ctrl-C, or a cancel of this task."""
     task = asyncio.current_task()
     cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
     return cancelled or isinstance(error, KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""What a team is asked, what it plans, what its members deliver, and how it ended: frozen, checked at construction."""
+"""Values of teams: requests, plans, verdicts, outcomes and results; frozen, and checked at construction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
-from glidepath.setting import checked_int, checked_seconds
+from glidepath.setting import check_sendable, checked_int, checked_seconds
 
 __all__ = [
     "DependencyFailure",
@@ -129,21 +129,16 @@ class TeamStatus(str, Enum):
 
 
 def check_text(name: str, value: object, *, blank: bool = False) -> None:
-    """Raise `ConfigurationError` unless `value` is a str that can be sent, and not blank unless that is allowed."""
+    """Raise `ConfigurationError` unless `value` is a str that can be sent; `blank` allows blank ones."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}")
     if not blank and not value.strip():
         raise ConfigurationError(f"{name} must not be empty")
-    if "\0" in value:
-        raise ConfigurationError(f"{name} contains a NUL character; remove it")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(f"{name} has a lone surrogate at position {error.start}; remove it") from None
+    check_sendable(name, value)
 
 
 def check_name(name: str, value: Any) -> None:
-    """A text that serves as a name: short, and no line breaks."""
+    """Raise `ConfigurationError` unless `value` can be a name: short, and without line breaks."""
     check_text(name, value)
     if len(value) > _MAX_NAME or value.splitlines() != [value]:
         raise ConfigurationError(f"{name} must be one line of at most {_MAX_NAME} characters, not {value!r:.80}")
@@ -153,7 +148,8 @@ def check_kind(name: str, value: object, kind: type) -> None:
     """Raise `ConfigurationError` unless `value` is of this kind."""
     if not isinstance(value, kind):
         hint = f"; use one of {', '.join(str(member) for member in kind)}" if issubclass(kind, Enum) else ""
-        raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r:.80}{hint}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ConfigurationError(f"{name} must be {article} {kind.__name__}, not {value!r:.80}{hint}")
 
 
 def check_each(name: str, values: object, kind: type) -> None:
@@ -165,7 +161,7 @@ def check_each(name: str, values: object, kind: type) -> None:
 
 
 def as_tuple(value: Value, *names: str) -> None:
-    """Take lists that were given for tuples as tuples, so that the value stays frozen."""
+    """Turn lists in these fields into tuples, so that the value stays frozen."""
     for name in names:
         if type(getattr(value, name)) is list:
             settle_field(value, name, tuple(getattr(value, name)))
@@ -175,9 +171,9 @@ def as_tuple(value: Value, *names: str) -> None:
 
 
 class RoleDefinition(Value, frozen=True, kw_only=True):
-    """A part to be played: instructions for the member that plays it, and what they must be able to do.
+    """A role in a team: instructions for the member that plays it, and what that member must be able to do.
 
-    `required_capability` must be offered by a member, else planning fails.
+    Planning fails unless a member offers `required_capability`.
     """
 
     name: str
@@ -262,7 +258,7 @@ def _cycle(steps: Iterable[TeamStep]) -> list[str]:
 
 
 class TeamResourceConstraint(Value, frozen=True, kw_only=True):
-    """What the whole team may use; absent means unlimited. Enforced by the team's budget, not advice."""
+    """What the whole team may use; absent means unlimited. The team's budget enforces it."""
 
     max_total_tokens: int | None = None
     max_cost: Money = None
@@ -301,12 +297,9 @@ class TeamConfig(Value, frozen=True, kw_only=True):
     resource_constraint: TeamResourceConstraint = TeamResourceConstraint()
 
     def __post_init__(self) -> None:
-        check_kind("TeamConfig.risk_profile", self.risk_profile, RiskProfile)
-        check_kind("TeamConfig.evaluator_preference", self.evaluator_preference, EvaluatorPreference)
-        check_kind("TeamConfig.planner_failure_mode", self.planner_failure_mode, PlannerFailureMode)
-        check_kind("TeamConfig.dependency_failure", self.dependency_failure, DependencyFailure)
-        check_kind("TeamConfig.resource_constraint", self.resource_constraint, TeamResourceConstraint)
-        check_kind("TeamConfig.auto_pass", self.auto_pass, bool)
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            if not isinstance(default, int | float) or isinstance(default, bool):  # numbers are checked below
+                check_kind(f"TeamConfig.{name}", getattr(self, name), type(default))
         for name in ("max_feedback_rounds", "team_timeout", "step_timeout", "evaluator_timeout"):
             if getattr(self, name) is None:
                 raise ConfigurationError(f"TeamConfig.{name} must be a number, not None")
@@ -314,7 +307,7 @@ class TeamConfig(Value, frozen=True, kw_only=True):
         for name in ("team_timeout", "step_timeout", "evaluator_timeout"):
             checked_seconds(f"TeamConfig.{name}", getattr(self, name))
         if self.auto_pass and self.risk_profile is not RiskProfile.LOW:
-            raise ConfigurationError("TeamConfig.auto_pass is for risk_profile=RiskProfile.LOW only; leave it out")
+            raise ConfigurationError("TeamConfig.auto_pass works only with risk_profile=RiskProfile.LOW; leave it out")
 
     @property
     def time_limit(self) -> float:
@@ -328,7 +321,7 @@ def _request_id() -> str:
 
 
 class TeamExecutionRequest(Value, frozen=True, kw_only=True):
-    """A goal for a team. With `plan` nothing is planned; with `plan_only` nothing else is done."""
+    """A goal for a team. With `plan`, nothing is planned; with `plan_only`, the team plans and stops."""
 
     goal: str
     id: str = field(default_factory=_request_id)
@@ -338,9 +331,9 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
     plan_only: bool = False
     config: TeamConfig = TeamConfig()
     user: str | None = None
-    """For whom the team works; every member's run has it."""
+    """Who the team works for; passed to every member's run."""
     metadata: Mapping[str, str] | None = None
-    """What the application says about the request; every member's run has it."""
+    """What the application says about the request; passed to every member's run."""
 
     def __post_init__(self) -> None:
         check_text("TeamExecutionRequest.goal", self.goal)
@@ -382,8 +375,7 @@ class EvaluationVerdict(Value, frozen=True, kw_only=True):
         number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
         if not number or not math.isfinite(self.score) or not 0 <= self.score <= 1:
             raise ConfigurationError(f"EvaluationVerdict.score must be a number from 0 to 1, not {self.score!r:.80}")
-        if not isinstance(self.feedback, str):
-            raise ConfigurationError(f"EvaluationVerdict.feedback must be a str, not {type(self.feedback).__name__}")
+        check_kind("EvaluationVerdict.feedback", self.feedback, str)
         as_tuple(self, "suggestions")
         check_each("EvaluationVerdict.suggestions", self.suggestions, str)
 
@@ -394,7 +386,7 @@ class EvaluationVerdict(Value, frozen=True, kw_only=True):
 
 
 class EvaluationContext(Value, frozen=True, kw_only=True):
-    """One artifact to be judged. `attempt` counts from 1; `prior_verdicts` are of earlier attempts, oldest first.
+    """One artifact to judge. `attempt` counts from 1; `prior_verdicts` are of earlier attempts, oldest first.
 
     A judge that asks a model does so through `ask`, so that the team pays and a cancel reaches it. Outside a team it
     is None.
@@ -410,8 +402,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_kind("EvaluationContext.step", self.step, TeamStep)
-        if not isinstance(self.artifact, str):
-            raise ConfigurationError(f"EvaluationContext.artifact must be a str, not {type(self.artifact).__name__}")
+        check_kind("EvaluationContext.artifact", self.artifact, str)
         if self.attempt is None:
             raise ConfigurationError("EvaluationContext.attempt must be a whole number, not None")
         checked_int("EvaluationContext.attempt", self.attempt)
@@ -424,7 +415,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
 
 
 class StepOutcome(Value, frozen=True, kw_only=True):
-    """How one step ended. `output` is kept in every state; only COMPLETED and DEGRADED are handed on."""
+    """How one step ended. `output` is kept in every state; only COMPLETED and DEGRADED steps pass it on."""
 
     step_id: str
     state: StepState
@@ -504,4 +495,4 @@ class TeamResult(Value, frozen=True, kw_only=True):
             if outcome.step_id == step_id:
                 return outcome
         known = ", ".join(outcome.step_id for outcome in self.step_outcomes) or "none"
-        raise KeyError(f"there is no outcome of a step {step_id!r}; there are: {known}")
+        raise KeyError(f"no outcome for step {step_id!r}; there are outcomes for: {known}")

@@ -48,7 +48,7 @@ __all__ = [
     "work",
 ]
 
-if not TYPE_CHECKING:  # a checker knows only what is public
+if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = withdrawn(
         __name__,
         clock=("VirtualLoop",),

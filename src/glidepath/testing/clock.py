@@ -8,12 +8,9 @@ import random
 import selectors
 import time
 from asyncio import Future, Task
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 __all__ = ["VirtualClock", "VirtualLoop", "VirtualTimeError", "virtual"]
 
@@ -29,11 +26,11 @@ _CLEANUP_SECONDS = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The virtual loop cannot continue: nothing left to wait for, or a limit of the clock was passed."""
+    """The virtual loop cannot continue: nothing is left to wait for, or a limit of the clock was exceeded."""
 
 
 class VirtualClock:
-    """A clock that jumps to the next timer whenever nothing is ready, and the loops that live by it.
+    """A clock that jumps to the next timer whenever nothing is ready; its loops run on virtual time.
 
     Time stands still while the loop's `workers` (threads) are busy: the loop then waits in real time for their
     wake-up. While real file descriptors or child processes are open it jumps only after nothing arrived for `real_wait`
@@ -78,7 +75,7 @@ class VirtualClock:
             return runner.run(main)
 
     def new_loop(self) -> VirtualLoop:
-        """A fresh loop that lives by this clock; close it when done."""
+        """A fresh loop that follows this clock; close it when you are done."""
         return VirtualLoop(self)
 
     def _jump(self, seconds: float) -> None:
@@ -108,15 +105,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.clock.now()
 
     def new_id(self) -> str:
-        """An id for a run: one that comes again with the same seed."""
+        """An id for a run; the same seed gives the same ids."""
         return f"{self.clock.chance.getrandbits(64):016x}"
 
     def random(self) -> float:
-        """A number from 0 to 1, for jitter: one that comes again with the same seed."""
+        """A number from 0 to 1, for jitter; the same seed gives the same numbers."""
         return self.clock.chance.random()
 
     def live_processes(self) -> int:
-        """How many processes started by this loop have not been seen to end."""
+        """How many processes started by this loop are still running, as far as it knows."""
         self._processes = [process for process in self._processes if process.get_returncode() is None]
         return len(self._processes)
 
@@ -138,38 +135,37 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def subprocess_exec(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        start: Callable[..., Awaitable[Any]] = super().subprocess_exec
-        transport, protocol = await start(*args, **options)
-        self._processes.append(transport)
-        return transport, protocol
+        return await self._tracked(super().subprocess_exec, *args, **options)
 
     async def subprocess_shell(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        start: Callable[..., Awaitable[Any]] = super().subprocess_shell
+        return await self._tracked(super().subprocess_shell, *args, **options)
+
+    async def _tracked(self, start: Callable[..., Awaitable[Any]], *args: object, **options: object) -> Any:
         transport, protocol = await start(*args, **options)
         self._processes.append(transport)
         return transport, protocol
 
 
-class _VirtualSelector(selectors.BaseSelector):
+class _VirtualSelector(selectors.DefaultSelector):
     """Replaces the loop's wait: decides between waiting in real time, jumping, and giving up."""
 
     def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
         self._loop = loop
         self._clock = loop.clock
-        self._real = selectors.DefaultSelector()
         self._iterations = 0
         self._most_iterations = loop.clock.max_iterations
         self._latest = loop.clock.time() + loop.clock.limit
         self._busy_since: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; when nothing is, time moves or the loop is told why it cannot."""
+        """What is ready; if nothing is, move time forward, or raise why that is impossible."""
         self._iterations += 1
         if self._iterations > self._most_iterations:
             self._most_iterations += _CLEANUP_ITERATIONS
             self._give_up(f"the virtual loop went round {self._clock.max_iterations} times")
-        ready = self._real.select(0)
+        ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             self._busy_since = None
             return ready
@@ -178,23 +174,23 @@ class _VirtualSelector(selectors.BaseSelector):
         if self._open():
             if timeout is None:
                 return self._wait_for_work()
-            ready = self._real.select(self._clock.real_wait)
+            ready = super().select(self._clock.real_wait)
             if ready:
                 return ready
         if timeout is None:
-            # A thread nobody announced may still call: one last look in real time.
-            ready = self._real.select(self._clock.real_wait)
+            # A thread that nobody announced may still wake the loop: look once more in real time.
+            ready = super().select(self._clock.real_wait)
             return ready or self._give_up("the virtual loop has nothing left to wait for")
         self._jump(timeout)
         return []
 
     def _open(self) -> bool:
-        return len(self._real.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
+        return len(self.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
 
     def _wait_for_work(self) -> list[tuple[selectors.SelectorKey, int]]:
         now = time.monotonic()
         self._busy_since = self._busy_since or now
-        ready = self._real.select(_TICK)
+        ready = super().select(_TICK)
         if ready:
             self._busy_since = None
         elif now - self._busy_since > self._clock.busy_limit:
@@ -213,24 +209,9 @@ class _VirtualSelector(selectors.BaseSelector):
         waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]
         raise VirtualTimeError("\n".join([f"{why}; pending tasks:", *(waiting or ["  none"])]))
 
-    def register(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._real.get_map()
-
-    def close(self) -> None:
-        self._real.close()
-
 
 def _where(task: Task[Any]) -> str:
-    """The task's name and the line at which it waits, as deep as can be seen."""
+    """The task's name and the innermost visible line at which it waits."""
     place = "an unknown place"
     awaited: Any = task.get_coro()
     while (frame := _part(awaited, "cr_frame", "ag_frame", "gi_frame")) is not None:
@@ -254,8 +235,8 @@ def virtual(**options: float) -> Callable[[Callable[P, Coroutine[Any, Any, T]]],
 def virtual(test: Callable[..., Coroutine[Any, Any, T]] | None = None, /, **options: float) -> object:
     """Turn an async test function into a plain one that runs in virtual time, on a fresh clock each time.
 
-    Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays, so fixtures, parameters and
-    Hypothesis arguments arrive as they would.
+    Use it bare (`@virtual`) or with the options of `VirtualClock`. The signature stays the same, so fixtures,
+    parameters and Hypothesis arguments work as usual.
     """
 
     def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -1,4 +1,4 @@
-"""Events as short lines for people: what happened, without ids, times and durations."""
+"""Events as short, readable lines, without ids, times and durations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEFT_OUT = frozenset({"run_id", "parent_id", "sequence", "time", "session_id", 
 
 
 def compact(event: Event) -> str:
-    """One line: the kind of the event and what it says."""
+    """One line: the kind of the event and its content."""
     describe = _DESCRIBE.get(type(event), _fields)
     return " ".join([type(event).__name__, *describe(event)])
 

@@ -1,7 +1,7 @@
 """The legal orders of events: one small function per rule, each on the events of one leg of one run.
 
 A leg is what one `run()` or `resume()` emits: it begins with `RunStarted` and ends with `RunEnded`. A resumed leg
-continues from something that is not shown, so it may begin inside a turn and with results of earlier calls.
+continues from earlier events, so it may begin inside a turn and with results of earlier calls.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _runs(events: Iterable[Event]) -> dict[str, list[list[Event]]]:
 
 
 def _leg_sequence(legs: Sequence[Leg]) -> Iterator[str]:
-    """A resumed leg counts on, or from the start; it never goes back into numbers that are used."""
+    """A resumed leg continues the numbers or restarts them; it never goes back to used ones."""
     for before, after in pairwise(legs):
         if after[0].sequence not in (0, 1, before[-1].sequence + 1):
             yield f"a resumed leg begins at {after[0].sequence} after {before[-1].sequence}"
@@ -93,7 +93,7 @@ def _end(leg: Leg) -> Iterator[str]:
 
 
 def _ending(leg: Leg) -> Iterator[str]:
-    """State and outcome are a legal pair, and a cause is missing only where nothing needs one."""
+    """State and outcome are a legal pair, and a cause is missing only where none is needed."""
     result = _result(leg)
     if result is None:
         return
@@ -107,7 +107,7 @@ def _ending(leg: Leg) -> Iterator[str]:
 
 
 def _pause(leg: Leg) -> Iterator[str]:
-    """RunPaused is directly followed by RunEnded with PAUSED, about the same calls; and PAUSED comes only so."""
+    """RunPaused is directly followed by RunEnded with PAUSED, about the same calls, and PAUSED needs RunPaused."""
     for event, following in zip(leg, [*leg[1:], None], strict=True):
         if not isinstance(event, RunPaused):
             continue
@@ -138,7 +138,7 @@ def _turns(leg: Leg) -> Iterator[str]:
         elif isinstance(event, TurnEnded):
             unseen = open_turn is None and last is None
             if open_turn != event.iteration and not unseen:
-                yield f"turn {event.iteration} ended, open is {open_turn}"
+                yield f"turn {event.iteration} ended, but turn {open_turn} is open"
             open_turn, last = None, event.iteration
 
 
@@ -212,7 +212,7 @@ def _discards(leg: Leg) -> Iterator[str]:
     for event in leg:
         if isinstance(event, StreamStarted):
             if event.attempt > 1 and not discarded:
-                yield f"attempt {event.attempt} at {event.sequence} begins, the one before was not discarded"
+                yield f"attempt {event.attempt} at {event.sequence} begins, but the one before was not discarded"
             attempt, finished, discarded = event.attempt, False, False
         elif isinstance(event, StreamChunk):
             finished = finished or event.finished
@@ -265,7 +265,7 @@ def _results(leg: Leg) -> Iterator[str]:
 
 
 def _in_order(messages: list[Message], leg: Leg) -> list[Message]:
-    """The messages, results where they belong: beside a program, calls that come after it may end before it."""
+    """The messages, with results in source order: next to a program, later calls may end first."""
     if not any(isinstance(event, ToolEnded) and "." in event.call_id for event in leg):
         return messages
     found: list[Message] = []
@@ -284,20 +284,10 @@ def _place(message: Message, order: list[str]) -> int:
     return order.index(call_id) if call_id in order else len(order)
 
 
+_FRAME = (_sequence, _start, _end, _ending, _pause)
+_INSIDE = (_turns, _finished_turns, _turn_results, _streams, _discards, _tools, _tool_ends, _results)
 RULES: Mapping[str, Callable[[Leg], Iterator[str]]] = {
-    "sequence": _sequence,
-    "start": _start,
-    "end": _end,
-    "ending": _ending,
-    "pause": _pause,
-    "turns": _turns,
-    "finished turns": _finished_turns,
-    "turn results": _turn_results,
-    "streams": _streams,
-    "discards": _discards,
-    "tools": _tools,
-    "tool ends": _tool_ends,
-    "results": _results,
+    rule.__name__.strip("_").replace("_", " "): rule for rule in (*_FRAME, *_INSIDE)
 }
 """Every rule by its name."""
 

@@ -1,4 +1,4 @@
-"""Nothing outlives the run: tasks, threads and child processes that a block of code leaves behind."""
+"""Finds the tasks, threads and child processes that a block of code leaves behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def work() -> Work:
 
 
 def live_work(before: Work, *, abandoned: Collection[str | int] = ()) -> list[str]:
-    """What is alive now and was not `before`, one line each; names and process ids in `abandoned` are left out.
+    """What is alive now and was not `before`, one line each, except names and process ids in `abandoned`.
 
     Names are matched as shell patterns (`asyncio_*`). The task that asks is never in the list.
     """
@@ -51,7 +51,7 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
     """Raise AssertionError when a task, thread or process made inside the block outlives it.
 
     Tasks must be gone at once. Threads and processes get `grace` real seconds, since the system ends them in its own
-    time. An exception that leaves the block is not covered up.
+    time. An exception raised in the block is not hidden.
     """
     before = work()
     yield before
@@ -60,7 +60,7 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
     while slow := _threads(before, abandoned) + _processes(before, abandoned):
         if time.monotonic() > deadline:
             break
-        time.sleep(_POLL)  # noqa: ASYNC251 - real time must pass, also on a virtual loop
+        time.sleep(_POLL)  # noqa: ASYNC251 - real time must pass, even on a virtual loop
         await asyncio.sleep(0)
     if left or slow:
         raise AssertionError("\n".join(["left behind:", *(f"  {line}" for line in (*left, *slow))]))
@@ -102,7 +102,7 @@ def _children() -> frozenset[int]:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended in the meantime
         return ""
 
 

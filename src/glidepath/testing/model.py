@@ -35,7 +35,7 @@ class ScriptError(RejectedError, AssertionError):
 
 
 class RecordedRequest(Value, frozen=True, kw_only=True):
-    """What one request looked like when it was made; later changes of the transcript do not show."""
+    """One request as it was when it was made; later changes to the transcript do not show."""
 
     system_prompt: str
     messages: tuple[Message, ...]
@@ -52,12 +52,12 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
 class ScriptedModel:
     """A model that answers each request with the next turn of its script, and nothing else.
 
-    A request after the last turn raises `ScriptError`. The runtime may turn that into a result, so it is remembered:
-    `check()` raises it again, and raises for turns that nobody asked for. Used as `with ScriptedModel([...]) as model:`
-    it checks itself at the end of the block.
+    A request after the last turn raises `ScriptError`. The runtime may turn that into a result, so the model remembers
+    it: `check()` raises it again, and raises for unused turns. With `with ScriptedModel([...]) as model:` it checks
+    itself at the end of the block.
 
-    Usage is counted honestly (four characters a token) from the whole request: say `usage=` to save that time in a
-    long run, and `record=False` to keep no requests. Delays are slept with `asyncio.sleep`, per piece.
+    Usage is counted from the whole request (four characters per token): pass `usage=` to save that time in a long run,
+    and `record=False` to keep no requests. Delays use `asyncio.sleep`, before each piece.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ScriptedModel:
         complete = False
         try:
             turn = await self._resolve(step, request)
-            await asyncio.sleep(0)  # as a real stream does: whoever wants to cancel gets a chance
+            await asyncio.sleep(0)  # as a real stream does: gives others a chance to cancel
             wait, delay = self._delays(turn)
             said = 0
             for delta in self._deltas(turn):
@@ -180,10 +180,10 @@ class ScriptedModel:
             return as_turn(await answer if inspect.isawaitable(answer) else answer)
         except ModelError:
             raise
-        except Exception as error:  # it must fail the test, whatever the runtime makes of it
+        except Exception as error:  # it must fail the test, whatever the runtime does with it
             problem = f"request {self.calls}: {_describe(step)} raised {error!r}"
             self._problems.append(problem)
-            if isinstance(error, AssertionError):  # about the request: asking again would not change it
+            if isinstance(error, AssertionError):  # an assertion about the request: a retry would not change it
                 raise ScriptError(problem) from error
             raise
 
@@ -232,18 +232,11 @@ class ScriptedModel:
 
 
 def _snapshot(request: ModelRequest) -> RecordedRequest:
-    return RecordedRequest(
-        system_prompt=request.system_prompt,
-        messages=tuple(request.messages),
-        tools=tuple(tool.name for tool in request.tools),
-        defined_tools=tuple(tool.name for tool in request.defined_tools),
-        max_output_tokens=request.max_output_tokens,
-        tool_choice=request.tool_choice,
-        output_schema=request.output_schema,
-        extras=request.extras,
-        user=request.user,
-        metadata=request.metadata,
-    )
+    seen = {name: getattr(request, name) for name in RecordedRequest.__struct_fields__}
+    seen["messages"] = tuple(request.messages)
+    for offered in ("tools", "defined_tools"):
+        seen[offered] = tuple(tool.name for tool in seen[offered])
+    return RecordedRequest(**seen)
 
 
 async def _pause(seconds: float) -> None:

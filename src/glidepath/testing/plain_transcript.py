@@ -1,4 +1,4 @@
-"""The law of transcripts: every tool call has exactly one result, in source order (G6)."""
+"""The rule of transcripts: every tool call has exactly one result, in source order (G6)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def transcript_errors(
 ) -> list[str]:
     """Every way in which these messages break G6; empty when each call has its one result.
 
-    The results of a reply's calls come in source order, before the next reply and before anybody else speaks to the
-    model. Calls of the last reply that are `pending` (ids, calls or pending calls) may lack theirs. With `continued`
-    the messages continue from a transcript that is not shown, so the first of them may be results of calls in it.
+    The results of a reply's calls come in source order, before the next reply and before any other message to the
+    model. Calls of the last reply that are `pending` (ids, calls or pending calls) may lack theirs. With `continued`,
+    the messages continue an earlier transcript, so the first of them may be results of its calls.
     """
     check = _Check(frozenset(map(_id, pending)), continued=continued)
     for position, message in enumerate(messages):
@@ -40,7 +40,7 @@ class _Check:
         self._pending = pending
         self._open: list[ToolCall] = []
         self._answered: set[str] = set()
-        self._unseen = continued  # results may belong to a reply that is not shown
+        self._unseen = continued  # results may belong to a reply of the earlier transcript
 
     def add(self, position: int, message: Message) -> None:
         if isinstance(message, AssistantMessage):

@@ -1,4 +1,4 @@
-"""An event sink that remembers, and says clearly what is not as expected."""
+"""An event sink that records events and compares them with what a test expects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EventRecorder:
         return iter(self.events)
 
     def as_plugin(self, *, children: bool = False) -> Plugin:
-        """A plugin that records every event of a run here, chunks too; with `children` also those of its children."""
+        """A plugin that records every event of a run, even chunks; with `children`, also those of its children."""
         return _TreeRecording(self) if children else _Recording(self)
 
     def kinds(self) -> list[str]:
@@ -50,14 +50,14 @@ class EventRecorder:
         return [event for event in self.events if isinstance(event, kind)]
 
     def one(self, kind: type[E]) -> E:
-        """The only event of a kind; raises AssertionError with all events when there is none, or another."""
+        """The only event of a kind; raises AssertionError with all events if there is not exactly one."""
         found = self.of(kind)
         if len(found) != 1:
             raise AssertionError(_block(f"expected one {kind.__name__}, found {len(found)} in:", self.compact()))
         return found[0]
 
     def without(self, *kinds: type[Event]) -> EventRecorder:
-        """A recorder of the same events but these kinds."""
+        """A recorder of the same events, without these kinds."""
         return EventRecorder(event for event in self.events if not isinstance(event, kinds))
 
     def compact(self) -> list[str]:
@@ -67,8 +67,7 @@ class EventRecorder:
     def expect(self, lines: Sequence[str | EllipsisType]) -> None:
         """Raise AssertionError with a diff unless the compact lines are these.
 
-        `...` stands for any number of lines, also none. A line that ends with `...` stands for every line that begins
-        like it.
+        `...` matches any number of lines, even none. A line that ends with `...` matches every line with that prefix.
         """
         actual = self.compact()
         if not _matches(lines, actual):
@@ -77,7 +76,7 @@ class EventRecorder:
             raise AssertionError(_block("the events are not as expected:", diff))
 
     def grammar_errors(self) -> list[str]:
-        """Every rule of the order of events that these break, run by run; empty when they are legal."""
+        """Every ordering rule that these events break, run by run; empty if their order is legal."""
         return grammar_errors(self.events)
 
     def assert_legal(self) -> None:
@@ -110,7 +109,7 @@ def _same(pattern: str, line: str) -> bool:
 
 
 def _matches(patterns: Sequence[str | EllipsisType], lines: Sequence[str]) -> bool:
-    """Match as a shell would: on a mismatch the last `...` takes one line more."""
+    """Match as a shell would: on a mismatch the last `...` takes one more line."""
     at = line = 0
     gap: tuple[int, int] | None = None
     while line < len(lines):

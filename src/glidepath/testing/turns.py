@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 UsageReport: TypeAlias = Usage | Literal["missing"] | None
-"""What a reply says it cost: these figures, nothing at all ("missing"), or an honest count (None)."""
+"""The usage that a reply reports: these figures, none at all ("missing"), or an honest count (None)."""
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _FRAGMENTS = 8
@@ -49,7 +49,7 @@ def fragments(text: str) -> list[str]:
 
 
 class Call(Value, frozen=True, kw_only=True):
-    """One tool call inside a turn. Without an `id` the model gives it the next of call_1, call_2, ..."""
+    """One tool call inside a turn. Without an `id`, the model assigns call_1, call_2, ... in turn."""
 
     name: str
     arguments: str
@@ -67,7 +67,7 @@ Part: TypeAlias = TextDelta | ThinkingDelta | ReasoningDelta | Call
 
 
 class Turn(Value, frozen=True, kw_only=True):
-    """One reply of a scripted model. The helpers make it, the `with_...` methods refine it; it never changes."""
+    """One reply of a scripted model, immutable. Helpers create it, the `with_...` methods return a changed copy."""
 
     parts: tuple[Part, ...] = ()
     verbatim: tuple[Delta, ...] | None = None
@@ -117,11 +117,11 @@ class Turn(Value, frozen=True, kw_only=True):
 
 
 Step: TypeAlias = Turn | str | Callable[[ModelRequest], Turn | str | Awaitable[Turn | str]]
-"""One entry of a script: a turn, a str (said as it is), or a function of the request that gives one of them."""
+"""One entry of a script: a turn, a str to say, or a function of the request that returns one of them."""
 
 
 def as_turn(step: object) -> Turn:
-    """A turn as it is, a str as `say`; raises TypeError for anything else."""
+    """A turn unchanged, or a str as `say`; raises TypeError for anything else."""
     if isinstance(step, Turn):
         return step
     if isinstance(step, str):
@@ -176,21 +176,17 @@ def truncated(
 ) -> Turn:
     """A reply cut by its output cap. The JSON of a last tool call is cut after `cut` characters: half, by default.
 
-    A text arrives as it is given. A `cut` beyond the end leaves arguments that parse, in a call that was cut
-    anyway.
+    A text arrives unchanged. A `cut` beyond the end leaves arguments that parse, in a reply that was still cut.
     """
     turn = as_turn(what)
     last = turn.parts[-1] if turn.parts else None
     if not isinstance(last, Call):
         if cut is not None:
-            raise ValueError("cut= is for the arguments of a tool call; give the text as it should arrive")
-        return _wire.replace(turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay))
-    at = len(last.arguments) // 2 if cut is None else cut
-    shorter = _wire.replace(last, arguments=last.arguments[:at])
-    parts = (*turn.parts[:-1], shorter)
-    return _wire.replace(
-        turn, parts=parts, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay)
-    )
+            raise ValueError("cut= works only for the arguments of a tool call; pass the text already cut")
+    else:
+        at = len(last.arguments) // 2 if cut is None else cut
+        turn = _wire.replace(turn, parts=(*turn.parts[:-1], _wire.replace(last, arguments=last.arguments[:at])))
+    return _wire.replace(turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay))
 
 
 def thinking(thoughts: str, then: str | Turn = "", *, usage: UsageReport = None, delay: float | None = None) -> Turn:
@@ -201,7 +197,7 @@ def thinking(thoughts: str, then: str | Turn = "", *, usage: UsageReport = None,
 
 
 def refuse(text: str = "", *, usage: UsageReport = None, delay: float | None = None) -> Turn:
-    """A reply in which the model refuses; `text` is what it says about it."""
+    """A reply in which the model refuses, saying `text`."""
     parts = (TextDelta(text),) if text else ()
     return Turn(parts=parts, stop_reason="refusal", usage=usage, delay=delay)
 
@@ -218,7 +214,7 @@ def empty(*, usage: UsageReport = None, delay: float | None = None, stop_reason:
 
 
 def raw(*deltas: Delta, delay: float | None = None) -> Turn:
-    """Exactly these deltas, as they are; nothing is added, not even the end."""
+    """Exactly these deltas; nothing is added, not even the end."""
     return Turn(verbatim=deltas, stop_reason=None, delay=delay)
 
 

@@ -19,11 +19,9 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, NoReturn
 
 MAIN = "__glidepath_main__"
 """What the caller's main script is called here, so that its `if __name__ == "__main__"` stays false."""
@@ -38,7 +36,7 @@ class _Terminated(BaseException):
 
 
 class _RunReached(BaseException):
-    """The main script came to the line that starts its event loop."""
+    """The main script reached the line that starts its event loop."""
 
 
 def main(descriptor: int) -> None:
@@ -52,7 +50,7 @@ def main(descriptor: int) -> None:
         reply = run(job)
         connection.sendall(len(reply).to_bytes(HEADER, "big") + reply)
     except _Terminated:
-        # Die of the signal after all: the exit status should tell what happened.
+        # Let the signal kill us after all, so that the exit status tells what happened.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -153,8 +151,8 @@ def _load_file(name: str, path: str) -> types.ModuleType:
 def load_main(path: str, package: str | None) -> types.ModuleType:
     """The caller's main script, run up to the line that starts its event loop.
 
-    A script without a `__main__` guard would otherwise start its agent again, here. At the moment of the call the
-    caller's own script had come exactly as far, so whatever the function needs is defined.
+    A script without a `__main__` guard would otherwise start its agent again, here. When it called us, the caller's
+    own script had come exactly this far, so everything the function needs is defined.
     """
     module = types.ModuleType(MAIN)
     module.__file__ = path
@@ -189,7 +187,7 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
 
 
 def call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """What the function answers; a coroutine or an async iterator is run to its end on its own loop."""
+    """What the function returns; a coroutine or an async iterator runs to its end on its own loop."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return asyncio.run(_settle(function, values))
     result = function(**values)

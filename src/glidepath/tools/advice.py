@@ -1,4 +1,4 @@
-"""What to tell a model that called a tool wrongly: what was wrong, and how to do it right."""
+"""Messages for a model that called a tool wrongly: what was wrong, and how to do it right."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _folded(name: str) -> str:
 def unknown_tool_message(name: str, available: Sequence[str], *, hidden: bool = False) -> str:
     """Tell the model that it cannot use `name`: the closest match, and up to 12 tools it can use.
 
-    `hidden` says that the tool exists but may not be used now.
+    With `hidden`, the tool exists but may not be used now.
     """
     shown = repr(shorten(name, _MAX_NAME))
     said = [f"The tool {shown} cannot be used now." if hidden else f"There is no tool named {shown}."]
@@ -68,7 +68,7 @@ def _fault(text: str) -> str:
         data = json.loads(text)
         if not isinstance(data, dict):
             return f"expected a JSON object, got {_kind(data)}"
-        _wire.loads(text)  # stricter about NaN, half characters and huge numbers
+        _wire.loads(text)  # stricter about NaN, lone surrogates and huge numbers
     except json.JSONDecodeError as error:
         return _place(text, error.msg, error.pos, f"line {error.lineno} column {error.colno}")
     except RecursionError:

@@ -21,7 +21,7 @@ from glidepath.tools.schema import (
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
 
-_asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # names of the module: every call passes here
+_asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # module names: faster, and every call passes here
 
 __all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
 
@@ -79,13 +79,13 @@ class Bound(_wire.Record, eq=False):
         if self._arguments is None:
             return True
         try:
-            if _wire.encode(self._arguments) == self.data:  # quicker than reading them again to compare
+            if _wire.encode(self._arguments) == self.data:  # faster than parsing them again to compare
                 return True
             shown, self._arguments = self._arguments, _wire.loads(self.data)
             return bool(shown == self._arguments)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # whatever somebody put in there
+        except BaseException:  # anything may have been put in there
             self._arguments = _wire.loads(self.data)
             return False
 
@@ -132,7 +132,7 @@ class SignatureBinder:
             return Bound(_asdict(checked), _encode(checked))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # whatever a user's own type raises is about these arguments
+        except BaseException as error:  # whatever a user's own type raises means that these arguments do not fit
             first = error
         arguments = _plain(arguments)
         try:
@@ -171,7 +171,7 @@ class SchemaBinder:
 
     Checked: that they are an object, that required keys are there, that no unknown key is (unless the schema has no
     `properties`, or allows more by `additionalProperties` or `patternProperties`), and the `type` of each value. What
-    lies deeper is the tool's own to check. A `default` in the schema is not filled in.
+    is deeper, the tool itself must check. A `default` in the schema is not filled in.
     """
 
     def __init__(self, name: str, schema: dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ class SchemaBinder:
 
 
 class Repair:
-    """What is mended before arguments are refused, at the top level only.
+    """Repairs arguments before they are refused, at the top level only.
 
     A null for an optional field that does not accept null is dropped. A string is read as int, float or bool where
     that is the one scalar type of the field.
@@ -233,7 +233,7 @@ class Repair:
         self._droppable = {name for name in optional if not _nullable(properties[name], definitions)}
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The mended arguments, or None when there is nothing to mend."""
+        """The repaired arguments, or None if there is nothing to repair."""
         mended = {}
         changed = False
         for name, value in arguments.items():
@@ -246,7 +246,7 @@ class Repair:
                     mended[name] = _wire.convert(value.strip(), kind, strict=False)
                     changed = True
                 except _wire.WireError:
-                    continue  # the check that follows says what is wrong with it
+                    continue  # the next check reports what is wrong with it
         return mended if changed else None
 
 
@@ -269,7 +269,7 @@ def _has_type(value: object, shown: object) -> bool:
     known = [name for name in names if name in _JSON_TYPES]
     if not known:
         return True
-    if isinstance(value, bool):  # which Python takes for an int
+    if isinstance(value, bool):  # which is an int in Python
         return "boolean" in known
     return any(isinstance(value, _JSON_TYPES[name]) for name in known)
 
@@ -279,9 +279,9 @@ def _plain(arguments: object) -> Any:
 
 
 def _written(arguments: object) -> bytes:
-    """The arguments as JSON; raises for what JSON cannot hold."""
+    """The arguments as JSON; raises if JSON cannot express them."""
     data = bridge.encode(arguments)
-    if b"null" in data:  # NaN and infinities too are written as null: the tool would see something else
+    if b"null" in data:  # NaN and infinity are also written as null: the tool would see something else
         _refuse_not_finite(arguments)
     return data
 

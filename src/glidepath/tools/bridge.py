@@ -34,19 +34,19 @@ def build(kind: Any, value: object) -> Any:
 
 
 def dump(value: object) -> Any:
-    """The plain data that `build` makes the same value from."""
+    """Plain data from which `build` makes an equal value."""
     if _is_model(type(value)):
-        # By alias: that is the name in the schema, so what the model sent and what the journal keeps read the same.
+        # By alias, as in the schema, so that the journal reads like what the model sent.
         return value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
     if isinstance(value, PurePath):
         return str(value)
-    if isinstance(value, Mapping):  # not from a model, but from a hook that replaced arguments
+    if isinstance(value, Mapping):  # from a hook that replaced arguments
         return dict(value)
     raise NotImplementedError(f"{type(value).__name__} has no plain form")
 
 
 encode = _wire.encoder(enc_hook=dump)
-"""JSON bytes of a value whose parts may be such types."""
+"""JSON bytes of a value that may contain such types."""
 
 
 def fill(value: object) -> None:

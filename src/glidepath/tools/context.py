@@ -1,4 +1,4 @@
-"""What a tool may know about its call and ask of the run it works for."""
+"""What a tool can learn about its call, and ask of its run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from glidepath.tools.asking import CallsMade, Continuation
 
 __all__ = ["RecordingContext", "ToolContext", "ToolHost"]
 
-MOST_UNTOLD = 256  # reports of one call from another thread that wait for the loop
+MOST_UNTOLD = 256  # reports of one call from another thread that may wait for the loop
 
 
 class ToolHost(Protocol):
-    """The runner of tools: what a `ToolContext` passes on.
+    """The runner of tools, to which a `ToolContext` passes everything on.
 
     Contract: all methods but `spawn` are cheap and synchronous. `report` and `spawn` are called on the run's own
     loop; `remaining`, `near_budget` and `is_cancelled` may be called from any thread and only read.
@@ -52,7 +52,7 @@ class ToolHost(Protocol):
         ...
 
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
-        """A running tool reports progress; `dropped` reports of this call, if any, got lost on the way."""
+        """A running tool reports progress; `dropped` is how many earlier reports of this call were dropped."""
         ...
 
     async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
@@ -83,13 +83,13 @@ class ToolContext(Generic[DepsT]):
     )
 
     abandoned: str | None
-    """Internal: set when the call was let go while its work still runs."""
+    """Internal: set when the call was abandoned while its work still runs."""
 
     continuation: Continuation | None
-    """Set when the tool had raised `NeedsInput` in this call, and a person has answered."""
+    """Set after the tool raised `NeedsInput` in this call and a person has answered."""
 
     calls_made: CallsMade | None
-    """Set when the tool had raised `NeedsCalls` in this call, and they are made."""
+    """Set after the tool raised `NeedsCalls` in this call and they were made."""
 
     def __init__(self, host: ToolHost, call_id: str, tool_name: str, idempotency_key: str) -> None:
         self._host = host
@@ -129,7 +129,7 @@ class ToolContext(Generic[DepsT]):
 
     @property
     def cancelled(self) -> bool:
-        """True once the run is being stopped or this call was let go: finish as soon as you can."""
+        """True once the run is being stopped or this call was abandoned: finish as soon as you can."""
         return self.abandoned is not None or self._host.is_cancelled()
 
     @property
@@ -148,18 +148,17 @@ class ToolContext(Generic[DepsT]):
         return self._host.deps  # type: ignore[no-any-return]
 
     def remaining(self) -> Remaining:
-        """What is left of each limit of the run, the landing reserve apart."""
+        """What is left of each limit of the run, not counting the landing reserve."""
         return self._host.remaining()
 
     def near_budget(self) -> bool:
-        """True when what is left of tokens or money is nearly used up."""
+        """True when tokens or money are nearly used up."""
         return self._host.near_budget()
 
     def report(self, progress: object) -> None:
-        """Say how far the work is; safe from any thread, never blocks, dropped once the call was let go.
+        """Report progress; safe from any thread, never blocks, ignored once the call was abandoned.
 
-        Reports that come faster than they can be shown are dropped, the oldest first; the event that follows says how
-        many.
+        Reports that come faster than they can be shown are dropped, oldest first; the next event says how many.
         """
         if self.abandoned is not None:
             return
@@ -172,15 +171,15 @@ class ToolContext(Generic[DepsT]):
             self._dropped += 1
         self._untold.append(progress)
         if self._asked:
-            return  # the loop will look: one callback tells all that wait
+            return  # a callback is already scheduled: it delivers everything that waits
         self._asked = True
         try:
             self._loop.call_soon_threadsafe(self._tell)
-        except RuntimeError:  # the loop is closed: nobody is left to listen
+        except RuntimeError:  # the loop is closed: nobody is listening
             return
 
     def _tell(self) -> None:
-        """On the loop: tell what other threads have reported. First the flag, so that no report is left behind."""
+        """On the loop: deliver the reports of other threads. The flag goes first, so that no report is missed."""
         self._asked = False
         untold: Any = self._untold
         for _ in range(len(untold)):

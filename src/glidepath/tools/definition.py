@@ -1,4 +1,4 @@
-"""What a tool is: a function with a name, a description, a schema, and how it may be run."""
+"""Tools: a function with a name, a description, a schema, and how it may run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tool:
     counts_toward_limit: bool
     """Counts against the limits on tool calls."""
     votes_on_termination: bool
-    """Is asked whether the run should end."""
+    """Its result counts in the vote on whether the run ends."""
     terminal: bool
     """Its success ends the run."""
     idempotent: bool
@@ -76,25 +76,25 @@ class Tool:
     isolation: Isolation
     """Where it runs: on the loop, on a thread, or in its own process."""
     sandbox: Sandbox | None
-    """What its process may reach; None: everything that you may."""
+    """What its process may reach; None means everything that you can reach."""
     strict: bool | None
-    """The model is held to its schema, where the provider can; None follows the agent's `strict_tools`."""
+    """The provider enforces its schema, if it can; None follows the agent's `strict_tools`."""
     overlaps: bool
     """Its calls may run beside others under `ExecutionMode.AUTO`: it is `read_only`, `parallel_safe` or an agent."""
     deps_type: Any = None
-    """What `run(deps=...)` must be for it, as its `ToolContext[...]` says; None: anything."""
+    """The type that `run(deps=...)` must have, from its `ToolContext[...]`; None means any."""
     origins: tuple[str, ...] = ()
-    """What its results say about where they come from: its name when it is `untrusted`, else nothing."""
+    """The origins of its results: its name if it is `untrusted`, else nothing."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     makes_calls: bool = False
     """It may raise `NeedsCalls`: the runtime makes calls of other tools for it, in the middle of its call."""
     hands: tuple[Tool, ...] = ()
-    """Tools that only such a tool may call: the model is not shown them."""
+    """Tools that only this tool may call: the model does not see them."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it."""
     breaker: Any = None
-    """Its breaker, kept by the runtime; None until it has failed for the first time."""
+    """Its circuit breaker, kept by the runtime; None until its first failure."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Tool:
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
         if type(self).bind is Tool.bind:
-            fields["bind"] = binder.bind  # the method below, a step shorter
+            fields["bind"] = binder.bind  # the same as the method below, one call less
         fields["_signature"] = signature
         fields["_context_name"] = signature.context
         fields["_unbound"] = signature.takes_instance
@@ -177,7 +177,7 @@ class Tool:
         fields["__doc__"] = getattr(inner, "__doc__", None)
 
     def _runs_as_is(self, fn: Callable[..., Any]) -> bool:
-        """True when the function's own coroutine is all that has to be awaited."""
+        """True if the function's own coroutine can be awaited as it is."""
         return self.isolation == "inline" and _is_coroutine_function(fn) and not self._signature.streams
 
     def _runner(self, fn: Callable[..., Any]) -> Runner:
@@ -200,9 +200,9 @@ class Tool:
         return self._bind(arguments)
 
     def invoke(self, values: dict[str, Any], context: ToolContext | None = None) -> Awaitable[Any]:
-        """Start one call with bound `values`; await the answer for what the function returned or raised.
+        """Start one call with bound `values`; await it for what the function returns or raises.
 
-        Await it at once and in one place: an inline `async def` gives its own coroutine, unwrapped.
+        Await it at once and only once: an inline `async def` returns its own coroutine, unwrapped.
         """
         if self._context_name is not None:
             values = {**values, self._context_name: context}
@@ -210,54 +210,47 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
+    def _with(self, **changes: object) -> Tool:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
+    def _distinct(self, **changes: object) -> Tool:
+        """A changed copy with its own circuit breaker."""
+        other = self._with(**changes)
+        other.__dict__.pop("breaker", None)
+        return other
+
     def renamed(self, name: str) -> Tool:
         """The same tool under another name."""
         check_name(name)
-        spec = ToolSpec(name, self.description, self.parameters)
+        spec = _wire.replace(self.spec, name=name)
         origins = (name,) if self.untrusted else ()
-        other = self._bound_by(self._binder.named(name), name=name, spec=spec, origins=origins)
-        other.__dict__.pop("breaker", None)
-        return other
+        return self._distinct(name=name, spec=spec, origins=origins).checked_by(self._binder.named(name))
 
     def checked_by(self, binder: Binder) -> Tool:
         """The same tool, its arguments checked by another binder."""
-        return self._bound_by(binder)
-
-    def _bound_by(self, binder: Binder, **changes: object) -> Tool:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _binder=binder, _bind=binder.bind, **changes)
-        if "bind" in other.__dict__:
-            other.__dict__["bind"] = binder.bind
-        return other
+        short = {"bind": binder.bind} if "bind" in self.__dict__ else {}
+        return self._with(_binder=binder, _bind=binder.bind, **short)
 
     def asking_back(self) -> Tool:
         """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, asks_back=True)
-        return other
+        return self._with(asks_back=True)
 
     def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
-        """The same tool, which may have calls of other tools made in the middle of a call by raising `NeedsCalls`.
+        """The same tool, which may have other tools called in the middle of a call by raising `NeedsCalls`.
 
-        `hands` are tools that it alone may call. Each step of it runs in its own task.
+        Only this tool may call `hands`. Each of its steps runs in its own task.
         """
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, makes_calls=True, hands=tuple(hands), isolation="task")
-        return other
+        return self._with(makes_calls=True, hands=tuple(hands), isolation="task")
 
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, overlaps=True)
-        return other
+        return self._with(overlaps=True)
 
     def answering(self, run: Runner) -> Tool:
         """The same tool with another body, such as the answers of a recorded run."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _run=run, isolation="inline", wants_context=True, plain=False)
-        other.__dict__["deps_type"] = None
-        other.__dict__.pop("breaker", None)
-        return other
+        return self._distinct(_run=run, isolation="inline", wants_context=True, plain=False, deps_type=None)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the plain function, as if it were not a tool."""
@@ -266,11 +259,8 @@ class Tool:
     def __get__(self, instance: object, owner: type | None = None) -> Tool:
         if instance is None or not self._unbound:
             return self
-        bound = object.__new__(type(self))
-        bound.__dict__.update(self.__dict__)
-        bound.__dict__["_unbound"] = False
-        bound.__dict__.pop("breaker", None)  # it is about another object
-        bound._take(self.fn.__get__(instance, owner))
+        bound = self._distinct(_unbound=False)
+        bound._take(self.fn.__get__(instance, owner))  # noqa: SLF001 - a copy of this object
         return bound
 
     def __setattr__(self, name: str, _value: object) -> None:
@@ -313,7 +303,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | C
 
 
 def _tell_of_gaps(made: Tool, signature: Signature) -> None:
-    """A model can only use a tool well that it is told about: what is missing is logged, once for each function."""
+    """Log, once for each function, what the model is not told about a tool."""
     where = (getattr(made.fn, "__module__", ""), getattr(made.fn, "__qualname__", made.name))
     gaps = [f"parameter {name!r} has no annotation" for name in signature.unannotated]
     if not made.description:
@@ -335,7 +325,7 @@ def _own_name(fn: object) -> str:
 
 
 def _checked_schema(name: str, parameters: object) -> dict[str, Any]:
-    """A copy of a schema from elsewhere that is safe to send and to read; raises `ConfigurationError`."""
+    """A checked copy of a schema from elsewhere; raises `ConfigurationError`."""
     wrong = f"tool {name!r}: parameters"
     if not isinstance(parameters, Mapping):
         raise ConfigurationError(f"{wrong}: expected a JSON Schema dict, got {type(parameters).__name__}")
@@ -376,7 +366,7 @@ async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: T
 
 async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
     def call() -> Any:
-        if _is_async(fn):  # asked for by name: its own loop, so that it may block
+        if _is_async(fn):  # isolation="thread" was asked for: its own loop, so that it may block
             import asyncio
 
             return asyncio.run(_run_inline(fn, values, context))

@@ -1,6 +1,6 @@
-"""Reads what a docstring says about a function and about each of its parameters.
+"""Parses docstrings: what they say about a function and each of its parameters.
 
-Understands Google, NumPy and Sphinx style. Anything else is description; nothing here ever raises.
+Understands Google, NumPy and Sphinx style. Anything else is part of the description; nothing here raises.
 """
 
 from __future__ import annotations

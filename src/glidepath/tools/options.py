@@ -17,9 +17,9 @@ __all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_opti
 
 Isolation = Literal["inline", "thread", "process"]
 
-FOREVER = 1e300  # seconds or characters: what nobody can count
+FOREVER = 1e300  # seconds or characters that count as infinite
 _NAME = re.compile(r"[a-zA-Z0-9_./:-]{1,128}")
-"""Adapters send a provider the name it takes: see `glidepath.models.names`."""
+"""Adapters translate names for each provider: see `glidepath.models.names`."""
 _ISOLATIONS = ("inline", "thread", "process")
 
 
@@ -53,40 +53,24 @@ class ToolOptions(RunOptions, total=False):
     description: str | None
 
 
-_DEFAULTS: Mapping[str, Any] = {
-    "name": None,
-    "description": None,
-    "exclusive": False,
-    "parallel_safe": False,
-    "counts_toward_limit": True,
-    "votes_on_termination": True,
-    "terminal": False,
-    "idempotent": False,
-    "read_only": False,
-    "consequential": False,
-    "untrusted": False,
-    "polling": False,
-    "timeout": None,
-    "max_result_chars": None,
-    "aborts_siblings_on_error": False,
-    "requires_approval": False,
-    "approval_reason": None,
-    "isolation": None,
-    "sandbox": None,
-    "strict": None,
+_FLAGS: Mapping[str, bool] = {
+    **dict.fromkeys(("exclusive", "parallel_safe", "terminal", "idempotent", "read_only", "consequential"), False),
+    **dict.fromkeys(("untrusted", "polling", "aborts_siblings_on_error", "requires_approval"), False),
+    **dict.fromkeys(("counts_toward_limit", "votes_on_termination"), True),
 }
+_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(ToolOptions.__annotations__), **_FLAGS}
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options, defaults filled in; raises `ConfigurationError` naming the option that is wrong and the fix."""
+    """All options with defaults filled in; raises `ConfigurationError` naming the wrong option and the fix."""
     for name in options:
         if name not in _DEFAULTS:
             meant = closest(name, _DEFAULTS)
             hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(_DEFAULTS)}"
             raise ConfigurationError(f"unknown tool option {name!r}: {hint}")
     given = {**_DEFAULTS, **options}
-    for name, default in _DEFAULTS.items():
-        if isinstance(default, bool) and not isinstance(given[name], bool):
+    for name in _FLAGS:
+        if not isinstance(given[name], bool):
             raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
     if given["read_only"] and given["consequential"]:
         raise ConfigurationError(
@@ -102,7 +86,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("description", "approval_reason"):
         _check_text(name, given[name])
     timeout, most = given["timeout"], given["max_result_chars"]
-    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # NaN is not, either
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # also rejects NaN
         raise ConfigurationError(
             f"timeout: expected a finite number of seconds above 0, or None for no timeout, got {shown(timeout, 100)}"
         )
@@ -111,7 +95,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     if given["sandbox"] is not None:
-        from glidepath.sandbox.policy import Sandbox  # few have one
+        from glidepath.sandbox.policy import Sandbox  # few tools have one
 
         if not isinstance(given["sandbox"], Sandbox):
             raise ConfigurationError(f"sandbox: expected a glidepath.sandbox.Sandbox, got {given['sandbox']!r:.80}")
@@ -125,7 +109,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_name(name: object) -> None:
-    """Reject a name that cannot be typed, or that hides something."""
+    """Reject a name that cannot be typed or contains invisible characters."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         given = shorten(repr(name), 100)
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")

@@ -1,4 +1,4 @@
-"""A type that an agent's final answer must fit: its schema, the words that ask for it, and how an answer is read."""
+"""Typed answers: the schema, the instructions for the model, and parsing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OutputError(ValueError):
 
 
 class Output:
-    """Reads answers into one type: a msgspec Struct, dataclass, TypedDict or pydantic model; its JSON is an object."""
+    """Parses answers into one type: a msgspec Struct, dataclass, TypedDict or pydantic model."""
 
     __slots__ = ("_read", "instructions", "schema")
 
@@ -39,7 +39,7 @@ class Output:
     def read(self, text: str) -> Any:
         """The value in an answer; raises `OutputError` and nothing else.
 
-        The answer may be the JSON itself, or have it in a fenced block or among other words.
+        The answer may be the JSON alone, or contain it in a fenced block or among other text.
         """
         problem = ""
         for candidate in _candidates(text):
@@ -49,12 +49,12 @@ class Output:
                 return value
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # whatever a user's own type raises is about this answer
+            except BaseException as error:  # whatever a user's own type raises means that this answer does not fit
                 problem = problem or _said(error)
         raise OutputError(problem or "there is no JSON object in it")
 
     def complaint(self, problem: str, texts: Texts) -> str:
-        """What to tell a model whose answer did not fit."""
+        """The message for a model whose answer did not fit."""
         return f"{texts.fill('output_repair', problem=problem)} {REMINDER}"
 
 

@@ -45,7 +45,7 @@ _SCRIPT = str(Path(_child.__file__))
 
 
 class ChildError(ToolError):
-    """A function raised in its process; `error_type` names what, and the cause holds its traceback as text."""
+    """A function raised an error in its process; the cause has the traceback as text."""
 
     def __init__(self, error_type: str, message: str) -> None:
         super().__init__(f"{error_type}: {message}" if message else error_type)
@@ -84,7 +84,7 @@ class Reference:
             self.main = (self.file, getattr(module, "__package__", None))
 
     def job(self, values: dict[str, Any]) -> bytes:
-        """What the child reads: where the function is, and its arguments."""
+        """The job for the child: where the function is, and its arguments."""
         try:
             packed = pickle.dumps(values)
         except Exception as error:

@@ -50,7 +50,7 @@ async def drain_inline(values: Iterator[Any], context: ToolContext | None) -> An
 
 
 def drain(values: Iterator[Any], context: ToolContext | None) -> Any:
-    """The last value of a plain generator on a thread; the others are reported. Ends early once it was let go."""
+    """The last value of a plain generator on a thread; the others are reported. Ends early once it was abandoned."""
     report = _Lookahead(context)
     with closing(values) if hasattr(values, "close") else nullcontext():  # type: ignore[type-var]
         for item in values:
@@ -71,7 +71,7 @@ class _Lookahead:
         self._context = context
 
     def unheard(self) -> bool:
-        """True once the call was let go."""
+        """True once the call was abandoned."""
         return self._context is not None and self._context.abandoned is not None
 
     def add(self, item: object) -> None:

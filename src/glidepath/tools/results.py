@@ -1,4 +1,4 @@
-"""What a tool returns, and how anything it may return becomes one result the model can read."""
+"""Results: what a tool returns, and how any value becomes text that the model can read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ToolResult(Value, frozen=True):
 
 
 def as_result(value: object) -> ToolResult:
-    """The result for whatever a tool returned: as JSON, else as its best text with a marker.
+    """The result for any value a tool returned: as JSON, else as text with a marker.
 
     Raises `ToolError`, with advice for the author of the tool, only for bytes that are not an image.
     """
@@ -113,19 +113,19 @@ def _image(data: bytes) -> ImageBlock:
 
 
 def _json(value: object) -> str:
-    """The value as JSON; what has no JSON form as text, with a marker: the tool has run, and must not seem to fail."""
+    """The value as JSON, else as text with a marker: the tool has run, and must not seem to have failed."""
     try:
         try:
             text = _encode(value).decode()
         except UnicodeEncodeError:
             text = _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
-    except CONTAINED:  # whatever its own type raises
+    except CONTAINED:  # its own type may raise anything
         return best_text(value)
     return best_text(value) if "null" in text and not finite(value) else text
 
 
 def _detached(details: object) -> Any:
-    """Plain data of its own: a tool that keeps changing what it returned must not change the journal."""
+    """A plain copy: a tool that keeps changing what it returned must not change the journal."""
     written = _json(details)
     try:
         return _wire.loads(written)
@@ -134,14 +134,14 @@ def _detached(details: object) -> Any:
 
 
 def _plainer(value: object) -> Any:
-    """What to write for a type that msgspec does not know."""
+    """Plain data for a type that msgspec does not know."""
     if callable(dump := getattr(value, "model_dump", None)):  # a pydantic model, by duck typing
         return dump(mode="json")
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, str):  # a subclass
         return str.__str__(value)
-    if hasattr(value, "dtype"):  # of numpy: see `best_text`
+    if hasattr(value, "dtype"):  # from numpy: see `best_text`
         raise NotImplementedError(f"{named(value)} has no JSON form of its own")
     if isinstance(value, abc.Mapping):
         return {name: value[name] for name in islice(value, MOST_ITEMS)}
@@ -175,9 +175,9 @@ def _trimmed(blocks: tuple[ResultBlock, ...], total: int, limit: int) -> tuple[R
             continue
         size = len(block.text)
         text = block.text[: max(head - start, 0)]
-        if start <= head < start + size:  # the cut begins inside this block, and begins in one only
+        if start <= head < start + size:  # the cut begins inside this block
             text += marker
-        last = start + size - (total - tail)  # how much of the tail lies in this block
+        last = start + size - (total - tail)  # how much of the tail is in this block
         if last > 0:
             text += block.text[max(size - last, 0) :]
         if text:

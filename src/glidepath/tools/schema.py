@@ -1,4 +1,4 @@
-"""JSON Schema of a tool's parameters, and what else can be read off it once and for all."""
+"""JSON Schema of a tool's parameters, and what can be derived from it in advance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str
 
 
 def _check(parameter: Parameter) -> None:
-    """Reject a type that cannot be checked, while its parameter is still known."""
+    """Reject a type that cannot be checked, naming its parameter."""
     try:
         _wire.schema(parameter.kind, schema_hook=bridge.describe)
     except Exception as error:
@@ -95,7 +95,7 @@ def _rebase(node: object, name: str) -> Any:
 
 
 def _types(shown: Mapping[str, Any], definitions: Mapping[str, Any]) -> set[str]:
-    """The JSON types a property may have; "any" where the schema does not say."""
+    """The JSON types a property may have; "any" if the schema does not say."""
     if isinstance(reference := shown.get("$ref"), str):
         target = definitions.get(reference.removeprefix("#/$defs/"), {})
         return _types(target, {}) if isinstance(target, Mapping) else {"any"}
@@ -116,7 +116,7 @@ def _type_of(value: object) -> str:
 
 
 def scalar_type(shown: Mapping[str, Any], definitions: Mapping[str, Any]) -> str | None:
-    """The one scalar type of a property, null aside; None when it has none, several, or others besides."""
+    """The only scalar type of a property, apart from null; None if it has several, or others."""
     types = _types(shown, definitions) - {"null"}
     return next(iter(types)) if len(types) == 1 and types <= _SCALARS else None
 

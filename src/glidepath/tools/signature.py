@@ -1,4 +1,4 @@
-"""Reads a function's signature: which arguments a model may give, of which types, and who gets the context."""
+"""Reads a function's signature: the arguments a model may give, their types, and which one is the context."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Parameter(Value, frozen=True, kw_only=True):
 
 
 class Signature(Value, frozen=True, kw_only=True):
-    """What a function wants: its parameters, the one for the context, and what its docstring says."""
+    """A function's parameters, which of them is the context, and what its docstring says."""
 
     description: str
     parameters: tuple[Parameter, ...]
     context: str | None = None
     deps: Any = None
-    """What its `ToolContext[...]` says the run's `deps` must be; None: anything."""
+    """The type of `deps` in its `ToolContext[...]`; None means any."""
     takes_instance: bool = False
     streams: bool = False
     unannotated: tuple[str, ...] = ()
-    """Parameters about whose type the model is told nothing."""
+    """Parameters without an annotation: the model is not told their types."""
 
 
 def innermost(fn: object) -> Any:
@@ -81,7 +81,7 @@ def innermost(fn: object) -> Any:
 
 
 def read_signature(fn: Callable[..., Any]) -> Signature:
-    """What `fn` wants; raises `ConfigurationError` naming the parameter that a model cannot give."""
+    """The signature of `fn`; raises `ConfigurationError` naming a parameter that a model cannot give."""
     inner = innermost(fn)
     signature = _signature(fn)
     description, said = read_docstring(_doc(fn, inner))
@@ -135,7 +135,7 @@ def _doc(fn: object, inner: object) -> str | None:
 
 
 def _bound_keywords(fn: object) -> set[str]:
-    """Keywords a partial has already given: often secrets, never the model's business."""
+    """Keywords that a partial has already set: often secrets, which the model must not see."""
     taken: set[str] = set()
     while isinstance(fn, functools.partial):
         taken.update(fn.keywords)
@@ -162,7 +162,7 @@ def _resolve(name: str, annotation: object, inner: object) -> Any:
     try:
         try:
             return typing.get_type_hints(probe, namespace, include_extras=True)["it"]
-        except NameError:  # a type that lives in the function around this one
+        except NameError:  # a type defined in the enclosing function
             return typing.get_type_hints(probe, namespace, _locals_of_caller(), include_extras=True)["it"]
     except Exception as error:
         raise ConfigurationError(
@@ -188,7 +188,7 @@ def _is_context(kind: object) -> bool:
 
 
 def _deps_of(kind: object) -> Any:
-    """The type in `ToolContext[...]`, where it says one."""
+    """The type in `ToolContext[...]`, if there is one."""
     inner = typing.get_args(kind)
     if _is_context(typing.get_origin(kind)):
         return None if isinstance(inner[0], typing.TypeVar) or inner[0] is Any else inner[0]
@@ -196,7 +196,7 @@ def _deps_of(kind: object) -> Any:
 
 
 def _returns_stream(annotation: object) -> bool:
-    """True when the annotation says that the function answers with an async iterator."""
+    """True if the annotation is an async iterator."""
     said = annotation if isinstance(annotation, str) else str(typing.get_origin(annotation) or annotation)
     return any(word in said for word in ("AsyncIterator", "AsyncGenerator", "AsyncIterable"))
 

@@ -1,4 +1,4 @@
-"""Text that is safe to send: short enough, and without half characters."""
+"""Text that is safe to send: short enough, and without lone surrogates."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _CHUNK = 1 << 16
 def clean(text: str) -> str:
     """The text without lone surrogates, which no JSON writer accepts; the same object when it has none."""
     if text.__class__ is not str:
-        text = str.__str__(text)  # of a subclass, the text
-    if text.isascii():  # a flag on the string: costs nothing, however long
+        text = str.__str__(text)  # a subclass may override __str__
+    if text.isascii():  # a flag on the string: free, however long it is
         return text
     try:
         # In pieces, so that checking a huge text does not double it in memory.
         for start in range(0, len(text), _CHUNK):
             text[start : start + _CHUNK].encode()
     except UnicodeEncodeError:
-        # Through UTF-16 two halves that belong together become the character they meant.
+        # UTF-16 joins matching surrogates into the character they encode.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -46,7 +46,7 @@ def split(total: int, limit: int) -> tuple[int, str, int]:
 
     Three parts head to one part tail. An empty marker means that there is no room for one.
     """
-    # Measured with `limit` in the place of the kept size, which never has more digits.
+    # Measured with `limit` instead of the kept size, which never has more digits.
     room = limit - len(_marker(total, limit))
     if room <= 0:
         return max(limit, 0), "", 0

@@ -1,7 +1,7 @@
 """Runs blocking work on our own daemon threads.
 
 Never asyncio's default executor: closing a loop waits for every thread in that one, so one tool that hangs would hang
-the whole program. A thread of ours can be let go of, and dies with the process.
+the whole program. Our own threads can be abandoned, and die with the process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["WORKER", "ThreadWorker", "run_in_thread"]
 
 _JOIN_SECONDS = 0.1
 WORKER: contextvars.ContextVar[ThreadWorker | None] = contextvars.ContextVar("glidepath_worker", default=None)
-"""The worker whose thread this is, where a virtual clock waits for it."""
+"""The worker of the current thread, if a virtual clock waits for it."""
 
 
 class ThreadWorker:
     """One call on one daemon thread. Its outcome is handed over on the loop that started it.
 
-    A loop with a set `workers` (virtual time) is told while the thread is busy, so that its clock stands still.
+    A loop with a set `workers` (virtual time) knows which threads are busy, and stops its clock meanwhile.
     """
 
     def __init__(self, call: Callable[[], Any], name: str) -> None:
@@ -36,8 +36,8 @@ class ThreadWorker:
         self._waiter: asyncio.Future[None] | None = None
         self._outcome: tuple[Any, BaseException | None] | None = None
         self.ended = False
-        """True once the call has returned or raised, also before that is known on the loop."""
-        # The thread sees what its caller sees, such as the run it is inside of.
+        """True once the call has returned or raised, even before the loop knows."""
+        # The thread shares its caller's context variables, such as the current run.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._work,), name=name, daemon=True)
 
@@ -56,13 +56,13 @@ class ThreadWorker:
             WORKER.set(self)
         try:
             value = self._call()
-        except BaseException as raised:  # SystemExit too: it must reach whoever awaits, not vanish with the thread
+        except BaseException as raised:  # SystemExit too: it must reach the awaiting task, not vanish with the thread
             error = raised
-        # Before the loop hears of it: a cancellation that comes in between must not list the call as still running.
+        # Set before the loop knows: a cancellation in between must not list the call as still running.
         self.ended = True
         try:
             self._loop.call_soon_threadsafe(self._deliver, value, error)
-        except RuntimeError:  # the loop is closed: nobody is left to tell
+        except RuntimeError:  # the loop is closed: nobody is waiting
             return
 
     def _deliver(self, value: object, error: BaseException | None) -> None:
@@ -73,12 +73,12 @@ class ThreadWorker:
             self._waiter.set_result(None)
 
     def release(self) -> None:
-        """Stop holding the virtual clock: the work is done or let go."""
+        """Stop holding the virtual clock: the work is done or abandoned."""
         self.rest()
         self._busy = None
 
     def rest(self) -> None:
-        """The thread waits for something on the loop: the virtual clock continues meanwhile."""
+        """The thread waits for the loop: let the virtual clock run."""
         if self._busy is not None:
             self._busy.discard(self)
 
@@ -100,7 +100,7 @@ class ThreadWorker:
         if error is None:
             return value
         try:
-            if isinstance(error, StopIteration):  # inside a coroutine Python takes it for something else
+            if isinstance(error, StopIteration):  # Python does not allow it to leave a coroutine
                 raise ToolError(told(error)) from error
             raise error
         finally:
@@ -111,8 +111,8 @@ class ThreadWorker:
 async def run_in_thread(call: Callable[[], Any], name: str, context: ToolContext | None) -> Any:
     """Run a blocking call on a thread and await its result.
 
-    When the await is cancelled, the thread is let go at once: `context.abandoned` is "thread", unless the call had
-    ended already, and whatever it returns later is discarded.
+    When the await is cancelled, the thread is abandoned at once: `context.abandoned` is "thread", unless the call had
+    already ended, and its later result is discarded.
     """
     worker = ThreadWorker(call, f"glidepath-tool-{name}")
     worker.start()

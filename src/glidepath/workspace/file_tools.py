@@ -1,4 +1,4 @@
-"""What the file tools do, on a `Workspace`."""
+"""The work of the file tools, on a `Workspace`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from glidepath.workspace.root import Workspace
 __all__ = ["edit_file", "list_folder", "read_file", "write_file"]
 
 MOST_READ = 256_000
-"""Bytes of one read."""
+"""Maximum bytes of one read."""
 MOST_EDIT = 2_000_000
-"""Bytes of a file that can be edited."""
+"""Maximum bytes of a file to edit."""
 MOST_WRITE = 2_000_000
 MOST_LISTED = 500
 MOST_LINES = 2000
 MOST_PASSED = 1 << 30
-"""Bytes that are passed over to get to a line."""
+"""Maximum bytes to skip to reach a line."""
 MOST_IN_FOLDER = 100_000
-"""Entries of one folder that are looked at."""
+"""Maximum entries of one folder to look at."""
 _PROBE = 8192
 _PIECE = 1 << 18
 _SECONDS = 20.0
@@ -35,7 +35,7 @@ _HIDDEN = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ven
 
 
 class SearchPatience:
-    """How long a file tool may work on its thread, which nobody can kill: until a time, or until its call is let go."""
+    """How long a file tool may work: until a deadline, or until its call is abandoned. Its thread cannot be killed."""
 
     def __init__(self, cancelled: Callable[[], bool] = lambda: False, seconds: float = _SECONDS) -> None:
         self._cancelled = cancelled
@@ -43,7 +43,7 @@ class SearchPatience:
         self._end = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Raise `ToolError` when it is enough."""
+        """Raise `ToolError` when time is up."""
         if self._cancelled():
             raise ToolError("the call was stopped")
         if time.monotonic() > self._end:
@@ -53,7 +53,7 @@ class SearchPatience:
 def read_file(
     workspace: Workspace, path: str, first_line: int, lines: int, patience: SearchPatience | None = None
 ) -> str:
-    """Lines of a text file, as they are; a last line in brackets says what was left out."""
+    """Lines of a text file, unchanged; a last line in brackets says what was left out."""
     patience = patience or SearchPatience()
     if first_line < 1 or lines < 1:
         raise ToolError("first_line and lines count from 1")
@@ -78,14 +78,14 @@ def read_file(
 
 
 def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: SearchPatience) -> None:
-    """Go to the beginning of a line. A line may be as long as the file, and a file longer than any disk."""
+    """Seek to the start of a line. Lines may be as long as the file, and sparse files larger than any disk."""
     missing = first_line - 1
     passed = 0
     while missing:
         piece = file.read(_PIECE)
         if not piece:
             raise ToolError(f"{path} ends before line {first_line}")
-        if piece.count(0) == len(piece):  # a hole of a sparse file, which may be larger than any disk
+        if piece.count(0) == len(piece):  # a hole in a sparse file, which may be larger than any disk
             raise ToolError(f"{path} is a binary file of {size} bytes: it has holes before line {first_line}")
         found = piece.count(b"\n")
         if found >= missing:
@@ -104,7 +104,7 @@ def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: 
 
 
 def write_file(workspace: Workspace, path: str, content: str) -> str:
-    """Make a file, or replace it as a whole: readers see the old text or the new one, never half of it."""
+    """Create or replace a file atomically: readers see the old text or the new one, never a part."""
     data = _encoded(content)
     with workspace.place(path, make=True) as (folder, name):
         _replace(folder, name, data)
@@ -112,7 +112,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
 
 
 def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) -> str:
-    """Replace a piece of text that is there exactly once, or every one of them."""
+    """Replace a text that occurs exactly once, or every occurrence of it."""
     if not old:
         raise ToolError("old is empty: give the text to be replaced, with enough around it to be found once")
     if old == new:
@@ -142,7 +142,7 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) 
 def list_folder(
     workspace: Workspace, path: str, pattern: str | None, depth: int, patience: SearchPatience | None = None
 ) -> str:
-    """Names in a folder, folders with a slash behind; build and version folders are named, not entered."""
+    """Names in a folder, folders with a trailing slash; build and version control folders are not entered."""
     rows: list[str] = []
     patience = patience or SearchPatience()
     with workspace.folder(path) as folder:
@@ -158,7 +158,7 @@ def list_folder(
 
 
 def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
-    """Everything below an open folder, sorted, links neither followed nor entered."""
+    """Everything below an open folder, sorted; links are not followed."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(islice(found, MOST_IN_FOLDER), key=lambda entry: entry.name)
@@ -190,7 +190,7 @@ def _encoded(content: str) -> bytes:
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:
-    """Write beside it, then rename over it. The file keeps its mode; a link with another name keeps the old text."""
+    """Write a temporary file and rename it. The file keeps its mode; other hard links keep the old text."""
     beside = f".{secrets.token_hex(8)}.part"
     mode = 0o666
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A folder that nothing can escape: every path is walked from it step by step, on open folders, never by name twice.
+"""A folder that nothing can escape: every path is walked from it, step by step, on open folders.
 
 A symbolic link inside the folder is followed only as far as its target lies inside, too. Because each step opens a
 folder below one that is open already, nobody can swap a folder for a link between a check and its use. For the same
@@ -58,27 +58,25 @@ class Workspace:
     @contextmanager
     def file(self, path: str) -> Iterator[int]:
         """An open descriptor of a regular file, for reading; raises `ToolError` for everything else."""
-        with self._parent(path) as (folder, name):
-            try:
-                found = os.open(name or ".", _FILE, dir_fd=folder)
-            except OSError as error:
-                raise _error(path, error) from None
-            try:
-                kind = os.fstat(found).st_mode
-                if stat.S_ISDIR(kind):
-                    raise ToolError(f"{path} is a folder: use list")
-                if not stat.S_ISREG(kind):
-                    raise ToolError(f"{path} is not a regular file")
-                yield found
-            finally:
-                os.close(found)
+        with self._opened(path, _FILE) as found:
+            kind = os.fstat(found).st_mode
+            if stat.S_ISDIR(kind):
+                raise ToolError(f"{path} is a folder: use list")
+            if not stat.S_ISREG(kind):
+                raise ToolError(f"{path} is not a regular file")
+            yield found
 
     @contextmanager
     def folder(self, path: str) -> Iterator[int]:
         """An open descriptor of a folder."""
-        with self._parent(path) as (above, name):
+        with self._opened(path, _FOLDER) as found:
+            yield found
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        with self._parent(path) as (folder, name):
             try:
-                found = os.open(name or ".", _FOLDER, dir_fd=above)
+                found = os.open(name or ".", flags, dir_fd=folder)
             except OSError as error:
                 raise _error(path, error) from None
             try:
@@ -88,7 +86,7 @@ class Workspace:
 
     @contextmanager
     def place(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The open folder in which a file is to be written, made if asked for, and the file's name there."""
+        """The open folder of a file to write, created on request, and the file's name there."""
         with self._parent(path, make=make, writing=True) as (folder, name):
             if not name:
                 raise ToolError(f"{path} is the workspace itself: name a file in it")
@@ -120,7 +118,7 @@ class Workspace:
         """
         steps = self._steps(path)[::-1]
         if make and (why := self.protection.refusal([step for step in reversed(steps) if step not in ("", ".")])):
-            raise _protected(path, why)  # the walk would notice, too, but it makes folders
+            raise _protected(path, why)  # the walk would notice, too, but only after making folders
         folders = [os.open(self.root, _FOLDER)]
         links = 0
         name = ""
@@ -155,13 +153,13 @@ class Workspace:
                     names.append(step)
             if writing and name:
                 self._refuse_target(folders, names, name)
-            yield (folders[-1], name) if name else (folders[-1], "")
+            yield folders[-1], name
         finally:
             for folder in folders:
                 os.close(folder)
 
     def _refuse_protected(self, steps: list[str], folder: int, *, entering: bool) -> None:
-        """Asked before a step is made, entered or followed, so that not even a folder is made on the way."""
+        """Reject a protected step before it is made, entered or followed: not even a folder is made on the way."""
         why = self.protection.refusal(steps, entering=entering)
         if why is None and is_git_folder(folder) and not self.protection.allows(steps):
             why = "its folder is a git repository's own, and git runs the commands that are named there"
@@ -169,7 +167,7 @@ class Workspace:
             raise _protected("/".join(steps), why)
 
     def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
-        """Refuse what a protected name further up links to, and what a repository's configuration sends git to."""
+        """Reject the target of a protected link further up, and files that a git configuration points to."""
         steps = [*names, name]
         self._refuse_from_above(steps)
         for depth, folder in enumerate(folders):
@@ -192,7 +190,7 @@ class Workspace:
                         raise _protected("/".join(there), why)
 
     def _refuse_from_above(self, steps: list[str]) -> None:
-        """Refuse what a repository that the workspace is a part of has git run."""
+        """Reject files from which a repository around the workspace has git take commands."""
         if self.protection.allows(steps):
             return
         target = os.path.realpath(self.root.joinpath(*steps))
@@ -217,7 +215,7 @@ def sent_from_above(root: Path) -> list[str]:
 
 
 def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str | None]:
-    """Which of these places are in the workspace, by their steps from it; or why the workspace itself is in one."""
+    """The places inside the workspace, as steps from it; or the reason why the whole workspace is protected."""
     inside = []
     for place in places:
         if "\0" in place:
@@ -234,7 +232,7 @@ def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str
 
 
 def _data_folders() -> list[str]:
-    """Where glidepath keeps sessions and which folders are trusted, on any system."""
+    """Where glidepath keeps sessions and the list of trusted folders, on any system."""
     home = os.path.expanduser("~")  # noqa: PTH111 - where there is no home, there is no error
     data = os.environ.get("XDG_DATA_HOME", "")
     names = [f"{home}/.local/share", f"{home}/Library/Application Support", data]
@@ -242,7 +240,7 @@ def _data_folders() -> list[str]:
 
 
 def _named_by_git(folder: int, top: str) -> list[list[str]]:
-    """Paths from this folder on that the configuration of its repository sends git to."""
+    """Paths below this folder that its repository's configuration points git to."""
     try:
         found = os.open(".git/config", _FILE, dir_fd=folder)
     except OSError:
@@ -256,7 +254,7 @@ def _named_by_git(folder: int, top: str) -> list[list[str]]:
 
 
 def _protected_links(folder: int) -> Iterator[tuple[str, str]]:
-    """Every protected name in this folder that is a link, or is a folder with links in it, and those links."""
+    """Every protected name in this folder that is a link or contains links, with those links."""
     for row in LINKABLE:
         if _link(row, folder) is not None:
             yield row, row
@@ -283,15 +281,10 @@ def _link(name: str, folder: int) -> str | None:
 
 
 def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
-    if make:
-        with contextlib.suppress(FileExistsError):
-            try:
-                os.mkdir(name, dir_fd=folder)
-            except FileExistsError:
-                raise
-            except OSError as error:
-                raise _error(path, error) from None
     try:
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         raise _error(path, error) from None

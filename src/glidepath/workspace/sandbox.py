@@ -1,6 +1,6 @@
 """The sandbox: what a command in it sees, what it can write, and whether there is one on this machine.
 
-It is bubblewrap, with a filter for system calls of our own. Inside there is no network and no UNIX socket, the
+It is bubblewrap with our own filter for system calls. Inside there is no network and no UNIX socket, the
 workspace is the only place that can be written, and folders where people and services keep secrets are empty.
 """
 
@@ -24,7 +24,7 @@ from glidepath.workspace.seccomp import MACHINES, filter_program
 __all__ = ["BOXED_HOME", "Bubblewrap", "find_sandbox", "look_for_sandbox", "search_path"]
 
 search_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for."""
+"""Where to look for programs."""
 
 BOXED_HOME = ".glidepath-home"
 _TMP_SIZE = 1 << 30
@@ -68,7 +68,7 @@ class Bubblewrap(Value, frozen=True):
         """The command line that runs `command` inside; it reads the filter for system calls from descriptor 9.
 
         In the workspace, `fixed` folders cannot be moved away, `readonly` paths cannot be changed, and `writable` paths
-        in those can. `home` is a folder that is shown, to be read; without it HOME is empty.
+        in those can. `home` is shown read-only; without it HOME is empty.
         """
         not_the_whole_system(root)
         words = [self.program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -105,9 +105,9 @@ class Bubblewrap(Value, frozen=True):
 
 
 def _limited(processes: int) -> str:
-    """A shell that becomes the command, with a limit on processes where that counts only the sandbox's own.
+    """A shell that becomes the command, with a limit on processes if that counts only the sandbox's own.
 
-    It has to be set inside: outside it would count all processes of the person. Linux before 5.14 always does that.
+    The limit must be set inside: outside it would count all processes of the user, as Linux before 5.14 always does.
     """
     become = 'exec /bin/sh -c "$1"'
     version = tuple(int(part) for part in platform.release().split(".")[:2] if part.isdigit())
@@ -117,7 +117,7 @@ def _limited(processes: int) -> str:
 
 
 def _hidden_folders(root: Path) -> list[str]:
-    """Folders that are shown empty, as they really are, none inside another, and never the workspace itself."""
+    """Folders to show empty, with links resolved, none inside another, and never the workspace itself."""
     places = {os.path.realpath(place) for place in (*_HIDDEN_FOLDERS, _own_home())}
     kept: list[str] = []
     for place in sorted(places):
@@ -128,7 +128,7 @@ def _hidden_folders(root: Path) -> list[str]:
 
 
 def _own_home() -> str:
-    """Wherever the person lives; a service may live in a folder of the system, which cannot be hidden."""
+    """The user's home; "/" if it is in a system folder, which cannot be hidden."""
     try:
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir or "/")
     except KeyError:
@@ -138,22 +138,20 @@ def _own_home() -> str:
 
 
 def find_sandbox() -> Bubblewrap | None:
-    """The sandbox of this machine, tried out; None when there is none or it may not be used here."""
+    """The sandbox of this machine, tried out; None if it has none, or none that works."""
     return look_for_sandbox()[0]
 
 
 def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
-    """The sandbox of this machine, tried out, or why there is none."""
+    """The sandbox of this machine, tried out, or None and the reason."""
     program = shutil.which("bwrap", path=search_path)
     if program is None:
         return None, "bubblewrap is not installed"
     machine = platform.machine()
     filters = filter_program(machine)
     if filters is None:
-        return (
-            None,
-            f"there is no filter for system calls on {machine or 'this machine'}, only on {', '.join(MACHINES)}",
-        )
+        known = ", ".join(MACHINES)
+        return None, f"there is no filter for system calls on {machine or 'this machine'}, only on {known}"
     sandbox = Bubblewrap(program)
     job = {
         "words": sandbox.wrap(_PROBE, Path("/usr")),

@@ -1,4 +1,4 @@
-"""The search behind `grep`, made to run in its own process: a bad pattern can take forever and hold the lock."""
+"""The search behind `grep`. It runs in its own process: a bad pattern can take forever and hold the GIL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bo
 
 
 def _files(workspace: Workspace, path: str) -> Iterator[str]:
-    """One after the other: nobody knows how many there are."""
+    """The files to search, lazily: there may be very many."""
     try:
         with workspace.folder(path) as folder:
             prefix = "" if path in (".", "") else f"{path.rstrip('/')}/"

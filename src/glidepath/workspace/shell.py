@@ -1,4 +1,4 @@
-"""Commands: in a sandbox where there is one, held to limits, and with nothing of them left running.
+"""Shell commands: in a sandbox if there is one, within limits, with nothing left running.
 
 A command is started by a warden (`_warden.py`), a process of ours that adopts whatever the command leaves behind and
 kills it when the command ends, takes too long, or the run is stopped.
@@ -32,9 +32,9 @@ from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 __all__ = ["NO_SANDBOX", "SANDBOXED", "ShellLimits", "described", "run_command"]
 
 NO_SANDBOX = "no sandbox: the command runs as you"
-"""What a person is told wherever it matters."""
+"""What a person is told about a command without a sandbox."""
 SANDBOXED = "sandboxed: no network, writes only in the workspace"
-"""What a person is told otherwise."""
+"""What a person is told about a command in one."""
 
 MOST_OUTPUT = 64_000
 _MOST_COMMAND = 100_000
@@ -81,14 +81,14 @@ async def run_command(
     if len(command.encode(errors="replace")) > _MOST_COMMAND:
         raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
     if sandbox is not None:
-        not_the_whole_system(workspace.root)  # before the survey, which would take minutes there
+        not_the_whole_system(workspace.root)  # before the survey, which would take minutes
     limits = ShellLimits() if limits is None else limits
     before = None if sandbox is None else await _aside(lambda: survey(workspace))
     boxed = None
     if isinstance(sandbox, Sandbox) and before is not None:
         boxed = _boxed(workspace, sandbox, command, before)
-    plain = None if isinstance(sandbox, Sandbox) else sandbox
-    job = _job(workspace, plain, command, home, limits, before) if boxed is None else _boxed_job(boxed, limits)
+    closed = boxed if isinstance(sandbox, Sandbox) else sandbox
+    job = _job(workspace, closed, command, home, limits, before)
     flight = _Flight(job, () if boxed is None else boxed.pass_fds)
     try:
         stopped = await flight.fly(seconds)
@@ -123,62 +123,52 @@ def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: Survey)
     return sandbox.enter(["/bin/sh", "-c", command], cwd=workspace.root, binds=binds, env={"NO_COLOR": "1"})
 
 
-def _boxed_job(boxed: Boxed, limits: ShellLimits) -> dict[str, Any]:
-    return {
-        "words": boxed.words,
-        "cwd": "/",
-        "env": {**boxed.env, _warden.MARK: secrets.token_hex(16)},
-        "home": None,
-        "filter": None,
-        "grace": _GRACE,
-        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
-    }
-
-
 def _job(
     workspace: Workspace,
-    sandbox: Bubblewrap | None,
+    sandbox: Bubblewrap | Boxed | None,
     command: str,
     home: Path | None,
     limits: ShellLimits,
     before: Survey | None,
 ) -> dict[str, Any]:
-    root = workspace.root
-    words = ["/bin/sh", "-c", command]
-    filters = None
-    if sandbox is not None and before is not None:
+    """The job for the warden."""
+    # Nothing of our environment: no keys, no tokens.
+    environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
+    if home is not None:
+        environment["HOME"] = str(home)
+    job: dict[str, Any] = {
+        "words": ["/bin/sh", "-c", command],
+        "cwd": str(workspace.root),
+        "env": environment,
+        "home": None,
+        "filter": None,
+        "grace": _GRACE,
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
+    }
+    if isinstance(sandbox, Boxed):
+        job.update(words=sandbox.words, cwd="/", env=dict(sandbox.env))
+    elif sandbox is not None and before is not None:
         program = filter_program(platform.machine())
         if program is None:
             raise ToolError(f"there is no filter for system calls on {platform.machine()}: no sandbox can be used here")
-        filters = program.hex()
-        words = sandbox.wrap(
+        job["filter"] = program.hex()
+        job["words"] = sandbox.wrap(
             command,
-            root,
+            workspace.root,
             fixed=before.fixed,
             readonly=before.readonly,
             writable=before.writable,
             home=None if home is None else str(home),
-            processes=limits.processes * 4,  # it counts threads, too: this one is for bombs, the warden's for the limit
+            processes=limits.processes * 4,  # it also counts threads: it stops fork bombs, the warden keeps the limit
         )
-    # Nothing of our environment: no keys, no tokens.
-    environment = {"PATH": search_path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
-    environment[_warden.MARK] = secrets.token_hex(16)
-    if home is not None:
-        environment["HOME"] = str(home)
-    empty = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
-    return {
-        "words": words,
-        "cwd": str(root),
-        "env": environment,
-        "home": empty if home is None and sandbox is None else None,
-        "filter": filters,
-        "grace": _GRACE,
-        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
-    }
+    elif home is None:
+        job["home"] = f"{tempfile.gettempdir()}/glidepath-home-{secrets.token_hex(8)}"
+    job["env"][_warden.MARK] = secrets.token_hex(16)
+    return job
 
 
 async def _aside(work: Callable[[], Any]) -> Any:
-    """Do it on a thread and wait for its end, even if cancelled."""
+    """Do the work on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
     await _through(worker.finished())
@@ -186,7 +176,7 @@ async def _aside(work: Callable[[], Any]) -> Any:
 
 
 async def _through(work: Coroutine[Any, Any, None]) -> None:
-    """Await something that has to be finished; a cancellation continues afterwards."""
+    """Await something to its end; a cancellation takes effect afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -210,7 +200,7 @@ class _Flight:
         self.left = 0
 
     async def fly(self, seconds: float) -> str:
-        """Run it; why it was stopped, if it was."""
+        """Run it; returns why it was stopped, if it was."""
         if not sys.executable:
             raise ToolError("no process could be started: the path of the Python interpreter is unknown")
         read, write = os.pipe()
@@ -229,11 +219,10 @@ class _Flight:
                 start_new_session=True,
                 pass_fds=(write, *self._pass_fds),
             )
-        except OSError as error:
+        except BaseException as error:
             os.close(read)
-            raise ToolError(f"no process could be started for the command: {error}") from error
-        except BaseException:
-            os.close(read)
+            if isinstance(error, OSError):
+                raise ToolError(f"no process could be started for the command: {error}") from error
             raise
         finally:
             os.close(write)
@@ -244,7 +233,7 @@ class _Flight:
             assert process.stdin is not None  # noqa: S101 - for the type checker
             process.stdin.write(json.dumps(self._job).encode())
             process.stdin.close()
-            # The report ends when the warden does; the output may not, when something that was not killed holds it.
+            # The report ends with the warden; the output may not, if a process that survived holds it open.
             if not await report.within(seconds):
                 late = True
                 _send(process, signal.SIGTERM)
@@ -261,12 +250,12 @@ class _Flight:
         return said.get("stopped") or ""
 
     async def _land(self, process: asyncio.subprocess.Process, report: _Report, draining: asyncio.Future[None]) -> None:
-        """Nothing of the command is left when this returns, as far as we can."""
+        """Clean up, so that nothing of the command is left, as far as possible."""
         if not report.ended:
             _send(process, signal.SIGUSR1)
             await report.within(_WARDEN_SECONDS)
             report.give_up()
-        if not report.read():  # its warden was killed: look for what has inherited the command's mark
+        if not report.read():  # its warden was killed: look for processes with the command's mark
             _send(process, signal.SIGKILL)
             _warden.sweep(self._job["env"][_warden.MARK])
             if self._job["home"] is not None:
@@ -279,7 +268,7 @@ class _Flight:
 
 
 class _Report:
-    """What the warden writes at its end; the end of the pipe is the end of the warden."""
+    """The warden's last report; the pipe ends when the warden does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -293,16 +282,14 @@ class _Report:
         data = os.read(self._descriptor, _CHUNK)
         self._data += data
         if not data:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._over.set()
+            self.give_up()
 
     @property
     def ended(self) -> bool:
         return self._over.is_set()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for the end; False when it did not come in time."""
+        """Wait for the end; False if it did not come in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -316,10 +303,9 @@ class _Report:
 
     def read(self) -> dict[str, Any]:
         try:
-            said: dict[str, Any] = json.loads(self._data or b"{}")
+            return json.loads(self._data or b"{}")  # type: ignore[no-any-return]
         except ValueError:
             return {}
-        return said
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> None:

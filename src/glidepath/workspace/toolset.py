@@ -1,4 +1,4 @@
-"""The tools themselves: names, words for the model, and how each may be run."""
+"""The workspace tools: their names, descriptions for the model, and how each may run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
 _GREP_SECONDS = 30.0
 _SHELL_SECONDS = 120.0
 _MOST_SHELL_SECONDS = 600.0
-_SANDBOXED = "_glidepath_sandboxed"  # on the function of a shell tool: whoever asks a person says so
+_SANDBOXED = "_glidepath_sandboxed"  # on the function of a shell tool: shown to the person who approves
 
 SandboxChoice = Literal["auto", "require", "off"]
 
@@ -40,14 +40,13 @@ def workspace_tools(
     """The tools of these names, bound to a workspace; by default those that change nothing.
 
     A person decides about every shell command, unless `shell_approval` is false; that needs a sandbox that works, or
-    `sandbox="off"` to say that none is wanted. HOME of a command is an empty folder of its own, which is gone
-    afterwards; `shell_home` names another one, which in the sandbox can be read but not written. With a
+    `sandbox="off"` to say that none is wanted. HOME of a command is its own empty folder, which is removed
+    afterwards; `shell_home` names another one, which is read-only in the sandbox. With a
     `glidepath.sandbox.Sandbox` a command sees only what that names and the workspace, and reaches the hosts it lists.
     """
-    wanted = list(names)
     makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
     made = []
-    for name in wanted:
+    for name in names:
         if name == "shell":
             made.append(_shell(workspace, sandbox, shell_approval, shell_home, shell_limits))
         elif name in makers:
@@ -108,14 +107,8 @@ def _grep(workspace: Workspace) -> Tool:
         ignore_case: bool = False,
     ) -> str:
         """Find the lines that match a pattern in a file, or in all files below a folder."""
-        values = {
-            "root": str(workspace.root),
-            "pattern": pattern,
-            "path": path,
-            "glob": glob,
-            "ignore_case": ignore_case,
-        }
-        return str(await run(values, context))
+        values = {"pattern": pattern, "path": path, "glob": glob, "ignore_case": ignore_case}
+        return str(await run({"root": str(workspace.root), **values}, context))
 
     return tool(grep, read_only=True, untrusted=True, idempotent=True, timeout=_GREP_SECONDS)
 
@@ -150,11 +143,13 @@ def _shell(
 ) -> Tool:
     if not isinstance(choice, Bubblewrap | Sandbox) and choice not in ("auto", "require", "off"):
         raise ConfigurationError(f"sandbox must be 'auto', 'require', 'off' or a Sandbox, not {choice!r:.80}")
-    sandbox: Bubblewrap | Sandbox | None
-    sandbox, missing = (choice, "") if isinstance(choice, Bubblewrap | Sandbox) else (None, "it is switched off")
+    sandbox: Bubblewrap | Sandbox | None = None
+    missing = "it is switched off"
     if isinstance(choice, Sandbox):
         sandbox = _closed_shell(choice, workspace, home)
-    if choice in ("auto", "require"):
+    elif isinstance(choice, Bubblewrap):
+        sandbox = choice
+    elif choice != "off":
         sandbox, missing = look_for_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
         why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
@@ -187,7 +182,7 @@ def _shell(
 
 
 def _closed_shell(policy: Sandbox, workspace: Workspace, home: str | Path | None) -> Sandbox:
-    """The policy for commands in this workspace: only bubblewrap can keep protected files of it from being written."""
+    """The policy for commands in this workspace: only bubblewrap can protect its files from writes."""
     if home is not None:
         raise ConfigurationError("shell_home: with a Sandbox HOME is an empty folder; name the folder in read= instead")
     try:

@@ -40,8 +40,8 @@ _RESULT_LINES = 6
 _COMMAND_LINES = 20
 _DIFF_LINES = 30
 _WIDE = 60
-_DRAWN = 1.0  # seconds at most until a question is taken to be on the screen
-_BOX_COLUMNS, _BOX_LINES = 6, 5  # what is around the text of a question
+_DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
+_BOX_COLUMNS, _BOX_LINES = 6, 5  # the frame around a question
 _ALLOW = "y yes, n no, a always this tool, e edit it, r say why not."
 _STYLE = """
 Screen { layout: vertical; }
@@ -102,7 +102,7 @@ class ChatApp(App[int]):
         yield Prompt(history, self.talk.completions, "Message, or /help")
 
     async def on_mount(self) -> None:
-        """Say hello, and listen to signals."""
+        """Greet the person and install signal handlers."""
         self._pane.can_focus = False
         self._pane.anchor()
         self.query_one(Prompt).focus()
@@ -114,11 +114,11 @@ class ChatApp(App[int]):
         self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: nobody sends us signals
+            with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: no signals arrive here
                 loop.add_signal_handler(number, self._terminated, number)
 
     def on_unmount(self) -> None:
-        """Listen no more."""
+        """Remove the signal handlers."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(ValueError, RuntimeError):
@@ -140,7 +140,7 @@ class ChatApp(App[int]):
             line, hint = clip(self._hint, width), ""
         self.talk.columns = width
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
-        for place in self.query("#status").results(Static):  # none any more when the screen is being closed
+        for place in self.query("#status").results(Static):  # empty while the screen is being closed
             place.update(text)
 
     async def _add(self, widget: Widget) -> None:
@@ -159,16 +159,16 @@ class ChatApp(App[int]):
     # --- what the person does -------------------------------------------------------------------------------------
 
     def on_prompt_hint(self, event: Prompt.Hint) -> None:
-        """Something about what is being typed."""
+        """Show a hint about the text being typed."""
         if event.text != self._hint:
             self._hint = event.text
             self._draw()
 
     async def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        """A text was sent: an answer to a question, a command, or something to say."""
+        """Handle a line: an answer to a question, a command, or a message."""
         text = event.value
         self._leaving = False
-        self._pane.anchor()  # whoever says something wants to see the answer
+        self._pane.anchor()  # scroll down to the answer
         if self._asked is not None and not self._asked.done() and event.time >= self._asked_at:
             self._asked.set_result(text)
             return
@@ -211,7 +211,7 @@ class ChatApp(App[int]):
         self._draw()
 
     async def _answer_to(self, line: str) -> str | None:
-        """What a command answers; None when its text goes to the model."""
+        """The answer to a command; None if its text goes to the model."""
         name, _, rest = line.partition(" ")
         if ":" in name or name == "/prompts":
             text = await self.talk.prompt(line)
@@ -237,7 +237,7 @@ class ChatApp(App[int]):
         return f"{len(said):,} characters copied." if said else "There is no answer to copy yet."
 
     async def _shell(self, command: str) -> None:
-        """`!command`: the person's own, run as they would; the model sees it with the next message."""
+        """Run a `!command` as the person; the model sees it with the next message."""
         await self._note(f"! {command}", "you")
         if not command:
             await self._note("!command runs a command in the workspace, as you.")
@@ -257,7 +257,7 @@ class ChatApp(App[int]):
         await self._note("\n".join(shown) + tail or "(no output)", "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
-        """Esc: stop the turn, keep what was said; unsent messages go back into the line."""
+        """Esc: stop the turn and keep its text; unsent messages go back into the line."""
         if self.query_one(Prompt).searching:
             self.query_one(Prompt).leave_search()
             return
@@ -272,7 +272,7 @@ class ChatApp(App[int]):
             self._asked.cancel()
 
     async def action_stop(self) -> None:
-        """Ctrl-C: as Esc; twice with nothing in flight, leave."""
+        """Ctrl-C: like Esc; twice while nothing runs, leave."""
         if self.talk.busy:
             await self.action_interrupt("Ctrl-C")
         elif self._leaving:
@@ -283,11 +283,11 @@ class ChatApp(App[int]):
             await self._note("Ctrl-C again to leave.")
 
     async def action_leave(self) -> None:
-        """Ctrl-D: leave; a turn in flight is stopped."""
+        """Ctrl-D: stop the turn and leave."""
         await self._leave(0, "left")
 
     async def _leave(self, code: int, why: str) -> None:
-        """Land the running turn, then leave: a run that was stopped is over in a moment."""
+        """Land the running turn, then leave: a stopped run ends within a moment."""
         self._waiting.clear()
         self.talk.interrupt(why)
         if self._asked is not None and not self._asked.done():
@@ -342,8 +342,8 @@ class ChatApp(App[int]):
         if isinstance(event, StreamChunk):
             if event.text and not event.thinking:
                 await self._write(event.text)
-            await asyncio.sleep(0)  # however fast it comes, keys are looked at in between
-            return  # the status line has its own beat
+            await asyncio.sleep(0)  # let keys be handled, however fast text arrives
+            return  # the status line has its own timer
         if isinstance(event, AttemptDiscarded):
             reply = self._end_reply()
             if reply is not None:
@@ -453,14 +453,14 @@ class ChatApp(App[int]):
                 line.put_back([typed])
 
     async def on_key(self, event: keys.Key) -> None:
-        """Typing always goes to the prompt."""
+        """Send typing to the prompt, wherever the focus is."""
         prompt = self.query_one(Prompt)
         if self.focused is not prompt and event.is_printable:
             prompt.focus()
 
 
 def _colored(rows: Sequence[str]) -> Text:
-    """Rows with what comes in green and what goes in red."""
+    """Rows of a diff: added ones green, removed ones red."""
     text = Text()
     for number, (row, color) in enumerate(colored(rows)):
         text.append(("\n" if number else "") + row, style=color)

@@ -17,7 +17,7 @@ _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
 
 Complete = Callable[[str], Sequence[str]]
-"""The words that could stand for one that was begun."""
+"""Completions for the start of a word."""
 
 
 class Prompt(TextArea):
@@ -32,7 +32,7 @@ class Prompt(TextArea):
     """
 
     class Submitted(Message):
-        """A text was sent."""
+        """Sent when the person submits a text."""
 
         def __init__(self, prompt: Prompt, value: str) -> None:
             super().__init__()
@@ -40,7 +40,7 @@ class Prompt(TextArea):
             self.value = value
 
     class Hint(Message):
-        """Something to say about what is being typed; empty when there is nothing any more."""
+        """A hint about the text being typed; empty to remove it."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -99,7 +99,7 @@ class Prompt(TextArea):
         if self._search is not None and self._key_in_search(event):
             self._done(event)
         elif event.key == "enter":
-            # Textual passes Enter around before it acts on it; what is typed meanwhile would still get into the line.
+            # Textual handles Enter later; keys pressed in the meantime would still get into the line.
             self._done(event)
             self._send(self.said)
         elif event.key in _BREAKS:
@@ -131,7 +131,7 @@ class Prompt(TextArea):
         self.post_message(self.Submitted(self, text))
 
     def _walk(self, *, older: bool) -> bool:
-        """Through the history, from the first or the last line only: between lines the arrows move the cursor."""
+        """Walk through the history from the first or last line; elsewhere the arrows move the cursor."""
         row, _ = self.cursor_location
         if (older and row > 0) or (not older and row < self.document.line_count - 1):
             return False
@@ -153,7 +153,7 @@ class Prompt(TextArea):
     # --- searching ------------------------------------------------------------------------------------------------
 
     def _key_in_search(self, event: keys.Key) -> bool:
-        """True when the key belongs to the search; any other key takes what was found and does its own work."""
+        """True if the key belongs to the search; any other key accepts the match and does its usual work."""
         words = self._search or ""
         if event.key == "ctrl+r":
             self._look(words, self._found)

@@ -1,4 +1,4 @@
-"""A conversation, without a screen: the session, the agent of the moment, and the turn in flight."""
+"""A conversation without its screen: the session, the current agent, and the running turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glidepath.cli.session_names import last_here, last_session, remember_here, 
 from glidepath.cli.status import Status, clip, figure, money
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
@@ -74,11 +74,11 @@ class Talk:
         asks = settings.get("edits") or ("ask" if settings["approve"] == "ask" else "apply")
         self.changes = Changes(self.workspace, asking=asks == "ask")
         self.own = own_commands(world)
-        """The slash commands of this folder and of its user."""
+        """Slash commands of this folder and of the user."""
         self.columns = 80
         self.last: RunResult | None = None
         self.asides: list[str] = []
-        """What the person did beside the conversation, to be sent with the next message."""
+        """What the person ran with `!`, to be sent with the next message."""
         self.agent: Agent = make_agent(settings, world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
@@ -105,37 +105,33 @@ class Talk:
         return Session(name, messages=messages, limits=None if most is None else Limits(max_cost=most))
 
     @property
-    def _stored(self) -> bool:
+    def kept(self) -> bool:
+        """True when this conversation is saved."""
         return self.agent.config.store is not None
 
     @property
-    def kept(self) -> bool:
-        """True when this conversation is written down."""
-        return self._stored
-
-    @property
     def busy(self) -> bool:
-        """True while a turn is in flight."""
+        """True while a turn is running."""
         return self._token is not None
 
     def interrupt(self, why: str) -> bool:
-        """Stop the turn in flight and keep its text; False when there is none."""
+        """Stop the running turn and keep its text; False if none is running."""
         if self._token is None:
             return False
         self._token.cancel(why)
         return True
 
     async def turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
-        """Say something, show what happens, and ask about calls that wait for a person until the run has ended."""
+        """Send a message, show what happens, and ask about calls that need a person, until the run has ended."""
         token = self._token = CancelToken()
         self.status.restart(self.session.totals.cost)
         self.changes.next_turn()
         if self._entered is not self.agent:
             await self.close()
-            self._entered = await self.agent.__aenter__()  # servers of tools stay for the whole conversation
+            self._entered = await self.agent.__aenter__()  # tool servers stay up for the whole conversation
         try:
-            # with a store, the store knows best
-            home = self._conversation(self.session.id) if self._stored else self.session
+            # The store has the whole conversation.
+            home = self._conversation(self.session.id) if self.kept else self.session
             above = await wallet_of(self._settings, self.agent)
             stream = self.agent.stream(text, session=home, cancel=token, parent=above)
             while True:
@@ -144,7 +140,7 @@ class Talk:
                         self.status.hear(event)
                         await show(event)
                 result = self.last = stream.result
-                if self._stored:
+                if self.kept:
                     self.session.messages[:] = result.messages
                     self.session.close_run(result)
                 if result.outcome is not LoopOutcome.PAUSED or token.cancelled:
@@ -167,7 +163,7 @@ class Talk:
         return found
 
     def idle_line(self, width: int) -> str:
-        """What is worth showing while nothing is running."""
+        """The status line while nothing is running."""
         totals = self.session.totals
         parts = ["ready", f"{figure(totals.usage.total)} tokens", "" if totals.cost is None else money(totals.cost)]
         line = " \u00b7 ".join(part for part in parts if part)
@@ -177,7 +173,7 @@ class Talk:
     # --- slash commands -------------------------------------------------------------------------------------------
 
     def command(self, line: str) -> str:
-        """What a slash command answers."""
+        """The answer to a slash command."""
         name, _, rest = line[1:].partition(" ")
         if name in SLASHES:
             return SLASHES[name](self, rest.strip())
@@ -239,7 +235,7 @@ class Talk:
     def _compact(self, _: str) -> str:
         if self.busy:
             return "A turn is running: Esc interrupts it."
-        if self._stored:
+        if self.kept:
             return "A stored conversation cannot be shortened; /clear starts a new one."
         messages = self.session.messages
         size = sizer(CharEstimator())
@@ -253,7 +249,6 @@ class Talk:
 
     async def resume(self, wanted: str) -> str:
         """Continue a stored conversation; without an id, list the last ones."""
-        from glidepath.errors import StoreError
         from glidepath.sessions.archive import read_journal
         from glidepath.sessions.finding import find_sessions
 
@@ -283,15 +278,14 @@ class Talk:
         return f"{short(wanted)} continues: {len(folded.messages)} messages.{last}"
 
     async def last_one(self, *, anywhere: bool) -> str:
-        """The conversation to continue; raises `ConfigurationError` when there is none."""
+        """The conversation to continue; raises `ConfigurationError` if there is none."""
         store = self.agent.config.store
         if store is None:
             raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
         return await last_session(store) if anywhere else last_here(self._world.folder)
 
     async def rename(self, name: str) -> str:
-        """Give the conversation a name, by which it can be resumed."""
-        from glidepath.errors import StoreError
+        """Give the conversation a name to resume it by."""
         from glidepath.sessions.finding import annotate
 
         store = self.agent.config.store
@@ -306,27 +300,27 @@ class Talk:
         return f"This conversation is {name!r}: glidepath chat --resume {shlex.quote(name)}"
 
     def remember(self) -> None:
-        """This is the conversation that `--continue` means in this folder."""
-        if self._stored and self.session.messages:
+        """Make this the conversation that `--continue` continues in this folder."""
+        if self.kept and self.session.messages:
             remember_here(self._world.folder, self.session.id)
 
     def way_back(self) -> str:
-        """The command that comes back to this conversation; empty when it is not kept."""
-        if not self._stored or not self.session.messages:
+        """The command that returns to this conversation; empty if it is not saved."""
+        if not self.kept or not self.session.messages:
             return ""
         from glidepath.cli.commands.run_command import said_flags
 
         return " ".join(["glidepath chat --resume", short(self.session.id), *said_flags(self._settings)])
 
     def completions(self, word: str) -> list[str]:
-        """What a word that was begun could become: /commands, @files."""
+        """Completions for the start of a /command or an @file."""
         if word.startswith("@"):
             return [f"@{path}" for path in files_like(word[1:], self.folder)]
         names = [*COMMANDS, *self.own]
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
     def own_prompt(self, line: str) -> str | None:
-        """What one of the own slash commands sends; None for any other command."""
+        """The text that a custom slash command sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
         text = None if name in COMMANDS else self.own.get(name)
         if text is None:
@@ -336,7 +330,7 @@ class Talk:
         return f"{text.rstrip()}\n\n{rest.strip()}" if rest.strip() else text
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
-        """What is sent for a line: with the files it names, and what was done beside the conversation."""
+        """The message for a line: with the files it names and the commands run with `!`."""
         asides, self.asides = self.asides, []
         return with_files("\n\n".join([*asides, text]), self.workspace)
 

@@ -7,12 +7,13 @@ Every message is its own run with the limits that are set, but --max-budget-usd 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import asyncio
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-
-if TYPE_CHECKING:
-    from glidepath.cli.world import World
+from glidepath.cli.extras import needed
+from glidepath.cli.layers import gather
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 
 __all__ = ["add_arguments", "execute"]
 
@@ -39,18 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Open the chat; the exit code is 0 when the person left."""
-    from glidepath.cli.extras import needed
-
     needed("textual")
-    from glidepath.cli.layers import gather
-
     settings = gather(options, world)
     if not world.is_terminal(world.stdin) or not world.is_terminal(world.stdout):
-        from glidepath.errors import ConfigurationError
-
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
-    import asyncio
-
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk

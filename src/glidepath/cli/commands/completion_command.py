@@ -8,12 +8,11 @@ fish: glidepath completion fish > ~/.config/fish/completions/glidepath.fish
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from glidepath.cli.world import World
+from glidepath.cli.commands import COMMANDS
+from glidepath.cli.extras import needed
+from glidepath.cli.world import World
 
 __all__ = ["add_arguments", "execute"]
 
@@ -25,8 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Print the script."""
-    from glidepath.cli.commands import COMMANDS
-    from glidepath.cli.extras import needed
     from glidepath.cli.parser import make_parser
 
     if options.shell == "fish":
@@ -38,7 +35,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 def _fish(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Lines for fish, which shtab does not know."""
+    """The completion script for fish, which shtab does not support."""
     yield "complete -c glidepath -f"
     [commands] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]  # noqa: SLF001
     lines = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # noqa: SLF001

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-
-if TYPE_CHECKING:
-    from glidepath.cli.layers import LoadedSettings
-    from glidepath.cli.world import World
+from glidepath.cli.layers import LoadedSettings, gather
+from glidepath.cli.settings import SETTINGS
+from glidepath.cli.shown import revealed
+from glidepath.cli.world import World
 
 __all__ = ["add_arguments", "execute"]
 
@@ -37,8 +38,6 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 def _show(options: argparse.Namespace, world: World) -> int:
-    from glidepath.cli.layers import gather
-    from glidepath.cli.settings import SETTINGS
     from glidepath.cli.settings_schema import defaults
 
     settings = gather(options, world, ask=False)
@@ -51,8 +50,6 @@ def _show(options: argparse.Namespace, world: World) -> int:
         value = fallback.get(setting.key) if known is None else known.value
         rows.append((setting.key, value, settings.origin(setting.key)))
     if options.json:
-        import json
-
         shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
         for key, vain in settings.ignored.items():
             row = shown.setdefault(key, {"value": plain(fallback.get(key)), "origin": "default"})
@@ -73,7 +70,6 @@ def _show(options: argparse.Namespace, world: World) -> int:
 
 def _check(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.agent_maker import make_agent
-    from glidepath.cli.layers import gather
 
     settings = gather(options, world)
     agent = make_agent(settings, world)
@@ -93,8 +89,6 @@ def _limits(settings: LoadedSettings) -> str:
 
 
 def _schema(_: argparse.Namespace, world: World) -> int:
-    import json
-
     from glidepath.cli.settings_schema import json_schema
 
     world.write(json.dumps(json_schema(), indent=2) + "\n")
@@ -115,7 +109,7 @@ HIDDEN = "***"
 
 
 def plain(value: object) -> Any:
-    """The value as JSON has it, without what may be a secret: a password in an address, or a text so named."""
+    """The value as plain JSON data with possible secrets hidden: passwords in URLs, and texts named like secrets."""
     from glidepath import _wire
 
     return _masked(_wire.plain(value, enc_hook=str))
@@ -127,7 +121,7 @@ def _masked(value: object, *, secret: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [_masked(item, secret=secret) for item in value]
     if not isinstance(value, str):
-        return value  # a figure, such as max_completion_tokens
+        return value  # a number, such as max_completion_tokens
     return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
 
 
@@ -136,8 +130,6 @@ def _text(value: object) -> str:
         return "off"
     if isinstance(value, bool):
         return "true" if value else "false"
-    from glidepath.cli.shown import revealed
-
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return revealed(", ".join(plain(value))) or "none"
     return revealed(str(plain(value))) or "''"

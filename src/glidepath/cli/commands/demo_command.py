@@ -7,12 +7,15 @@ here. Where it is unavailable, a scripted model takes its place. With your own t
 from __future__ import annotations
 
 import argparse
+import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from glidepath.cli.layers import gather
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 
-    from glidepath.cli.world import World
+if TYPE_CHECKING:
     from glidepath.spi import Model
 
 __all__ = ["NEXT", "add_arguments", "execute", "progress_line"]
@@ -38,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
-    """Fetch the model if needed, play the scenes, and say what to do next."""
-    import asyncio
-
+    """Fetch the model if needed, play the scenes, and print what to do next."""
     if options.task is not None:
         return _one_task(options, world)
     model = _model_or_script(options.model, world)
@@ -62,7 +63,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _play(model: Model, world: World) -> bool:
-    """The scenes, one after the other; False as soon as the model fails."""
+    """Play the scenes in order; False as soon as the model fails."""
     from glidepath.cli.scenes import DemoStage
 
     stage = DemoStage(model, world)
@@ -70,10 +71,9 @@ async def _play(model: Model, world: World) -> bool:
 
 
 def _model_or_script(name: str, world: World) -> Any:
-    """The model that is named; for the embedded one, a script when it is unavailable."""
+    """The named model; a scripted one if the embedded model is unavailable."""
     from glidepath.cli.agent_maker import make_model
     from glidepath.cli.scenes import scripted
-    from glidepath.errors import ConfigurationError
 
     about = "local:smollm2, a real model of 135 million parameters, on this machine, without a key.\n"
     if name == SCRIPTED:
@@ -109,13 +109,10 @@ def _sim(world: World) -> None:
 
 
 def _one_task(options: argparse.Namespace, world: World) -> int:
-    """One agent, one tool, one question: as `glidepath run` shows it."""
-    import asyncio
-
+    """Let one agent with one tool answer a question, as `glidepath run` would show it."""
     from glidepath.agent import Agent, Limits
     from glidepath.cli.agent_maker import make_model
     from glidepath.cli.commands.run_command import fly, make_screen
-    from glidepath.cli.layers import gather
     from glidepath.cli.scenes import atlas, scripted
 
     settings = gather(argparse.Namespace(no_config=True), world)
@@ -136,17 +133,13 @@ def _one_task(options: argparse.Namespace, world: World) -> int:
 
 
 def _fetch(world: World) -> None:
-    from glidepath import models
-    from glidepath.errors import ConfigurationError
+    from glidepath.models import pull
 
-    pull: Any = getattr(models, "pull", None)
-    if pull is None:
-        raise ConfigurationError("the embedded model is not available in this version; name another with --model")
     pull("smollm2", progress=progress_line(world))
 
 
 def progress_line(world: World) -> Callable[[int, int], None]:
-    """A line that shows how much is here; only on a terminal, and only when something is fetched."""
+    """A function that shows download progress, on a terminal only."""
     live = world.is_terminal(world.stderr)
     last = [-1]
 

@@ -7,14 +7,16 @@ out is unlimited. A model's rate is for the whole fleet, evenly spaced.
 from __future__ import annotations
 
 import argparse
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
 from glidepath.cli.notes import add_decision, decided
 from glidepath.cli.shown import revealed
+from glidepath.cli.world import World
+from glidepath.errors import StoreError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
     from glidepath.engines.dbos import Fleet, FleetStatus
 
 __all__ = ["add_arguments", "execute"]
@@ -62,10 +64,6 @@ def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do it, then show the fleet."""
-    import asyncio
-
-    from glidepath.errors import StoreError
-
     try:
         return asyncio.run(_act(options, world))
     except StoreError as error:

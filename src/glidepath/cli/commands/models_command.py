@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
 
-from glidepath.errors import install_line
-
-if TYPE_CHECKING:
-    from glidepath.cli.world import World
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, install_line
 
 __all__ = ["add_arguments", "execute"]
 
@@ -50,8 +48,6 @@ def _list(world: World) -> int:
 
 
 def _state(extra: str, key: str, world: World) -> str:
-    from importlib.util import find_spec
-
     if extra:
         try:
             found = find_spec(_MODULES[extra]) is not None
@@ -61,29 +57,20 @@ def _state(extra: str, key: str, world: World) -> str:
             return f"not installed: {install_line(extra)}"
     if key and not world.environ.get(key):
         return f"ready once {key} is set"
-    return "ready" if extra != "local" or _pulled() else "ready for a file; `glidepath models pull` fetches smollm2"
+    if extra == "local":
+        from glidepath.models.local import locate
 
-
-def _pulled() -> bool:
-    from glidepath.errors import ConfigurationError
-    from glidepath.models.local import locate
-
-    try:
-        locate("smollm2")
-    except ConfigurationError:
-        return False
-    return True
+        try:
+            locate("smollm2")
+        except ConfigurationError:
+            return "ready for a file; `glidepath models pull` fetches smollm2"
+    return "ready"
 
 
 def _pull(name: str, world: World) -> int:
-    from glidepath import models
-    from glidepath.errors import ConfigurationError
-
-    fetch: Any = getattr(models, "pull", None)
-    if fetch is None:
-        raise ConfigurationError("the embedded model is not available in this version")
     from glidepath.cli.commands.demo_command import progress_line
+    from glidepath.models import pull
 
-    path = fetch(name, progress=progress_line(world))
+    path = pull(name, progress=progress_line(world))
     world.write(f"{path}\n")
     return 0

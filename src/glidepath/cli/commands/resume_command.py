@@ -7,12 +7,13 @@ limit that you name here replaces the old one.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import asyncio
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-
-if TYPE_CHECKING:
-    from glidepath.cli.world import World
+from glidepath.cli.layers import gather
+from glidepath.cli.session_names import last_session, session_named
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 
 __all__ = ["add_arguments", "execute"]
 
@@ -30,13 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Continue; the exit code says how it ended."""
-    import asyncio
-
     from glidepath.cli.agent_maker import assume_store, make_agent, make_changes
     from glidepath.cli.commands.run_command import fly, make_screen
-    from glidepath.cli.layers import gather
-    from glidepath.cli.session_names import last_session, session_named
-    from glidepath.errors import ConfigurationError, StoreError
 
     if bool(options.session) == options.last:
         raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
@@ -50,10 +46,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     async def whole() -> int:
         store = agent.config.store
-        try:
-            found = await last_session(store) if options.last else await session_named(store, options.session)
-        except StoreError as error:
-            raise ConfigurationError(str(error)) from None
+        found = await last_session(store) if options.last else await session_named(store, options.session)
         return await fly(agent, None, screen, settings, world, resume=found, **how)
 
     return asyncio.run(whole())

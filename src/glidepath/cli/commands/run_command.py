@@ -7,22 +7,25 @@ the agent to finish up, the second stops it. SIGTERM stops it without another mo
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.extras import install_line
+from glidepath.cli.layers import LoadedSettings, gather
+from glidepath.cli.session_names import last_here, last_session, remember_here, session_named
+from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.world import ScreenClosed, World
+from glidepath.errors import ConfigurationError, StoreError, install_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from glidepath.agent import Agent
     from glidepath.cli.file_changes import Changes
-    from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.screens import Screen
     from glidepath.cli.signals import Caught
-    from glidepath.cli.world import World
     from glidepath.messages import UserMessage
     from glidepath.outcome import RunResult
     from glidepath.run import CancelToken, RunStream
@@ -66,8 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Run the task; the exit code says how it ended."""
-    from glidepath.cli.layers import gather
-
     settings = gather(options, world)
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import keep_sessions, make_agent, make_changes
@@ -87,7 +88,6 @@ def execute(options: argparse.Namespace, world: World) -> int:
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,), output=output)
     screen = make_screen(settings, agent, world, options, changes)
-    import asyncio
 
     async def whole() -> int:
         session = await _old_session(options, agent, world)
@@ -98,28 +98,20 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _old_session(options: argparse.Namespace, agent: Agent, world: World) -> str | None:
-    """The session that the question belongs to; None for a new one."""
-    from glidepath.cli.session_names import last_here, last_session, session_named
-    from glidepath.errors import ConfigurationError, StoreError
-
+    """The session to continue; None for a new one."""
     if not (options.go_on or options.last or options.resume):
         return None
     if agent.config.store is None:
         raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
     if options.go_on:
         return last_here(world.folder)
-    try:
-        if options.last:
-            return await last_session(agent.config.store)
-        return await session_named(agent.config.store, options.resume)
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    if options.last:
+        return await last_session(agent.config.store)
+    return await session_named(agent.config.store, options.resume)
 
 
 def _must_be_writable(path: Path) -> None:
     """Fail now rather than after paying for the answer."""
-    from glidepath.errors import ConfigurationError
-
     try:
         with path.open("a", encoding="utf-8"):
             pass
@@ -129,8 +121,6 @@ def _must_be_writable(path: Path) -> None:
 
 def read_task(words: list[str], world: World) -> str:
     """The task: the words, and what is piped in."""
-    from glidepath.errors import ConfigurationError
-
     piped = not world.is_terminal(world.stdin)
     if not words and not piped:
         raise ConfigurationError("no task: say what to do, such as glidepath run 'summarize README.md'")
@@ -138,7 +128,7 @@ def read_task(words: list[str], world: World) -> str:
     if "-" in words or not words:
         try:
             text = world.stdin.read(_MOST_STDIN + 1)
-            text.encode()  # in the C locale bytes that are no text come as half characters
+            text.encode()  # in the C locale invalid bytes arrive as lone surrogates
         except (UnicodeDecodeError, UnicodeEncodeError) as error:
             raise ConfigurationError(f"standard input is not UTF-8 text (at {error.start})") from None
         if len(text) > _MOST_STDIN:
@@ -154,7 +144,7 @@ def make_screen(
     options: argparse.Namespace | None = None,
     changes: Changes | None = None,
 ) -> Screen:
-    """The screen that the output format and the terminal call for."""
+    """The screen for this output format and terminal."""
     from glidepath.cli.screens import JsonScreen, PlainScreen, StreamScreen
 
     form = settings["output_format"]
@@ -204,14 +194,10 @@ async def fly(
     name: str | None = None,
     **going_on: Any,
 ) -> int:
-    """The run itself, from the first event to the exit code; `resume` names the session to continue, `going_on` how."""
-    import traceback
-
+    """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
     from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching, let_go
-    from glidepath.cli.world import ScreenClosed
-    from glidepath.errors import ConfigurationError, StoreError
     from glidepath.outcome import LoopOutcome
     from glidepath.run import CancelToken
     from glidepath.sessions import Session
@@ -223,19 +209,16 @@ async def fly(
         try:
             given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
             stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
-            async with agent:  # servers of tools stay while a person decides
+            async with agent:  # tool servers stay up while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
             kept = session is not None or caught.number is not None
             _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
             await _label(agent, session, name, world)
         except ConfigurationError:
-            ended = True  # nothing was begun
+            ended = True  # nothing has started
             raise
-        except StoreError as error:
-            screen.close()
-            raise ConfigurationError(str(error)) from None
-        except (BrokenPipeError, ScreenClosed):
+        except (BrokenPipeError, ScreenClosed, StoreError):
             raise
         except Exception:
             screen.close()
@@ -245,15 +228,14 @@ async def fly(
             screen.close()
             if session is not None and not ended:
                 world.note(f"to continue: {resume_line(session, settings, result)}")
-            await _close_store(agent)
+            if agent.config.store is not None:
+                await agent.config.store.close()
             await let_go()
     return exit_code(result, caught.number)
 
 
 async def _label(agent: Agent, session: str | None, name: str | None, world: World) -> None:
-    """What `--continue` means here, and what the session is called."""
-    from glidepath.cli.session_names import remember_here
-    from glidepath.errors import ConfigurationError, StoreError
+    """Remember the session for `--continue`, and give it its name."""
     from glidepath.sessions.finding import annotate
 
     if session is None:
@@ -267,23 +249,21 @@ async def _label(agent: Agent, session: str | None, name: str | None, world: Wor
 
 
 def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
-    """The answer, and what a person should know beside it."""
+    """Show the answer, and what else a person should know."""
     from glidepath.outcome import LoopOutcome
 
     screen.finish(result)
     for line in to_know(result, limits_named=limits_named):
         screen.say(line)
     if result.outcome is LoopOutcome.PAUSED and not kept:
-        screen.say("Nobody decided, and the run is not kept. Pass --store PATH to keep it, or --approve all or deny.")
+        screen.say("Nobody decided, and the run is not saved. Pass --store PATH to save it, or --approve all or deny.")
 
 
 def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
     """What a person should know about a run that was interrupted: what has changed since, what may have happened.
 
-    `limits_named`: who names other limits knows that they are others.
+    With `limits_named`, changed limits are not mentioned: the person has just set them.
     """
-    from glidepath.cli.shown import call_line, revealed
-
     for change in result.changes:
         if limits_named and change.what == "limit":
             continue
@@ -293,7 +273,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
 
 
 def _lost(result: RunResult, *, begun: bool) -> bool:
-    """True when the store failed and there is nothing to continue with: it never began, or another process owns it."""
+    """True when the store failed and there is nothing to continue: the run never began, or another process owns it."""
     cause = result.cause
     if cause is None or cause.source != "store":
         return False
@@ -336,9 +316,9 @@ async def _fly_on(
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
-    """The command that continues a session: with the flags of this command line, and without a password.
+    """The command that continues a session, with the flags of this command line but without a password.
 
-    A limit that was hit is raised: without that, the run would end at once again.
+    It raises the limit that was hit, or the run would end at once.
     """
     return " ".join(["glidepath", "resume", session, *said_flags(settings), *_raised(settings, result)])
 
@@ -360,7 +340,7 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
 
 
 def said_flags(settings: LoadedSettings) -> list[str]:
-    """What of this command line has to be repeated, for the same model, tools and store."""
+    """The flags of this command line to repeat for the same model, tools and store."""
     words: list[str] = []
     for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
         value = settings.get(key)
@@ -368,11 +348,6 @@ def said_flags(settings: LoadedSettings) -> list[str]:
             text = ",".join(value) if isinstance(value, tuple) else value
             words += [flag, '"$GLIDEPATH_STORE"' if "://" in text and key == "store" else shlex.quote(text)]
     return words
-
-
-async def _close_store(agent: Agent) -> None:
-    if agent.config.store is not None:
-        await agent.config.store.close()
 
 
 async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> RunResult:
@@ -383,5 +358,4 @@ async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> Run
             except BrokenPipeError:
                 token.cancel("nothing reads the output any more")
                 raise
-    ended: RunResult = stream.result
-    return ended
+    return stream.result

@@ -7,17 +7,21 @@ without a model or a tool; `stop` reaches a run in any process within a second.
 from __future__ import annotations
 
 import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.layers import gather
+from glidepath.cli.session_names import session_named
 from glidepath.cli.settings import BY_KEY, SETTINGS
+from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from glidepath.agent import Agent
-    from glidepath.cli.world import World
-    from glidepath.messages import ToolCall
     from glidepath.outcome import Snapshot
     from glidepath.sessions.fold import Folded
     from glidepath.spi.sessions import SessionStore
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
-_STOPPABLE = (None, "", "paused")  # a paused run is stopped by whoever takes it up
+_STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
 _OF_STORE = ("store", "redact")
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
@@ -69,37 +73,28 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
-    import asyncio
-
     from glidepath.cli.agent_maker import assume_store, make_agent, make_changes, make_store, redacting
-    from glidepath.cli.layers import gather
-    from glidepath.cli.session_names import session_named
-    from glidepath.errors import ConfigurationError, StoreError
 
     settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
     store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
-    agent = None
+    action = _ACTIONS[options.action]
     if options.action == "replay":
-        agent = make_agent(settings, world, plugins=(make_changes(settings, world),))
+        action = partial(action, agent=make_agent(settings, world, plugins=(make_changes(settings, world),)))
 
     async def act() -> int:
         try:
             if getattr(options, "session", None):
                 options.session = await session_named(store, options.session)
-            return await _ACTIONS[options.action](options, store, world, agent)
+            return await action(options, store, world)
         finally:
             await store.close()
 
-    try:
-        return asyncio.run(act())
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    return asyncio.run(act())
 
 
-async def _list(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath import _wire
     from glidepath.cli.shelved import as_json, lines
-    from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import each_session
 
     if options.limit is not None and options.limit < 1:
@@ -119,9 +114,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World, 
 
 
 async def _show_team(session: str, store: SessionStore, world: World) -> int:
-    from glidepath.cli.shown import revealed
     from glidepath.cli.team_board import TeamBoard, happened, report
-    from glidepath.errors import ConfigurationError
     from glidepath.teams.events import TERMINAL
     from glidepath.teams.journal import story
 
@@ -141,7 +134,7 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
+async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     if options.plot:
         from glidepath.cli.burndown_view import plot_session
 
@@ -153,9 +146,9 @@ async def _show(options: argparse.Namespace, store: SessionStore, world: World, 
 
 async def _show_json(session: str, store: SessionStore, world: World) -> int:
     from glidepath import _wire
-    from glidepath.sessions.archive import show
+    from glidepath.sessions.archive import read_journal
 
-    folded = (await show(store, session)).folded
+    folded = (await read_journal(store, session)).folded
     known = {"session_id": session, "result": folded.result, "messages": folded.messages}
     world.write(_wire.encoder(enc_hook=repr)(known).decode() + "\n")
     return 0
@@ -163,13 +156,12 @@ async def _show_json(session: str, store: SessionStore, world: World) -> int:
 
 async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.shown import call_line, revealed
     from glidepath.cli.status import money, printable
-    from glidepath.sessions.archive import show
+    from glidepath.sessions.archive import read_journal
 
     if session.startswith("team:"):
         return await _show_team(session, store, world)
-    journal = await show(store, session)
+    journal = await read_journal(store, session)
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
     out = world.stdout
@@ -214,7 +206,8 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
 
 
 def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
-    """The calls without a result, each with what to do with it when the run is resumed."""
+    """The calls without a result, each with what happens to it when the run is resumed."""
+    from glidepath._wire import replace
     from glidepath.sessions.recover import open_calls
 
     result = folded.result
@@ -227,19 +220,14 @@ def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]
             found.append((told[call.id].call, told[call.id].reason or "waits for a person"))
         elif intent is not None:
             again = "it runs again if its tool is idempotent" if intent.idempotent else "its outcome is unknown"
-            found.append((call if intent.arguments is None else _with(call, intent.arguments), f"had begun; {again}"))
+            used = call if intent.arguments is None else replace(call, arguments=intent.arguments)
+            found.append((used, f"had begun; {again}"))
         else:
             found.append((call, "imported; a person will be asked" if folded.foreign else "had not begun"))
     return found
 
 
-def _with(call: ToolCall, arguments: Mapping[str, Any]) -> Any:
-    from glidepath._wire import replace
-
-    return replace(call, arguments=arguments)
-
-
-async def _stop(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
+async def _stop(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
     from glidepath.sessions.finding import each_session
@@ -253,13 +241,8 @@ async def _stop(options: argparse.Namespace, store: SessionStore, world: World, 
     return 0
 
 
-async def _export(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
-    return await export_session(options, store, world)
-
-
 async def export_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
-    from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import export_journal
 
     data = await export_journal(store, options.session)
@@ -273,13 +256,8 @@ async def export_session(options: argparse.Namespace, store: SessionStore, world
     return 0
 
 
-async def _import(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
-    return await import_session(options, store, world)
-
-
 async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Import what was exported."""
-    from glidepath.errors import ConfigurationError
     from glidepath.sessions.archive import import_journal
 
     try:
@@ -290,7 +268,7 @@ async def import_session(options: argparse.Namespace, store: SessionStore, world
     return 0
 
 
-async def _prune(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
+async def _prune(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
@@ -298,8 +276,7 @@ async def _prune(options: argparse.Namespace, store: SessionStore, world: World,
     return 0
 
 
-async def _repair(options: argparse.Namespace, store: SessionStore, world: World, _: Agent | None) -> int:
-    from glidepath.cli.shown import call_line
+async def _repair(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.sessions.archive import repair
 
     done = await repair(store, options.session)
@@ -313,10 +290,9 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
     return 0
 
 
-async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent | None) -> int:
+async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent) -> int:
     from glidepath.agent.replay import replay
 
-    assert agent is not None  # noqa: S101 - replay makes one
     done = await replay(agent, store, options.session)
     if done.same:
         until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
@@ -326,12 +302,12 @@ async def _replay(options: argparse.Namespace, store: SessionStore, world: World
     return 1
 
 
-_ACTIONS = {
+_ACTIONS: dict[str, Callable[..., Awaitable[int]]] = {
     "list": _list,
     "show": _show,
     "stop": _stop,
-    "export": _export,
-    "import": _import,
+    "export": export_session,
+    "import": import_session,
     "prune": _prune,
     "repair": _repair,
     "replay": _replay,

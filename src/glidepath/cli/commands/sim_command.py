@@ -7,13 +7,17 @@ Exit code 0: no hole found. 1: there are holes, and each comes with advice. 2: u
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags
+from glidepath.cli.layers import gather
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
     from glidepath.sim import Flight, Report
     from glidepath.sim.tune import Tuning
 
@@ -74,11 +78,8 @@ def _list(world: World) -> int:
 
 
 def _tune(options: argparse.Namespace, world: World) -> int:
-    """Replay what a store keeps, print what each threshold would have done, and propose some."""
-    import asyncio
-
+    """Replay the runs of a store, print what each threshold would have done, and propose thresholds."""
     from glidepath.cli.stores import make_store, store_path
-    from glidepath.errors import ConfigurationError, StoreError
     from glidepath.sim.tune import stored_runs, tune
 
     path = store_path(options.tune, world)
@@ -122,9 +123,8 @@ def _show_tuning(tuning: Tuning, world: World) -> None:
 
 
 def _subject(options: argparse.Namespace, world: World) -> Any:
-    """The agent that is named, else what the configuration file says, else the defaults."""
+    """The named agent, else the one in the configuration file, else None for the defaults."""
     from glidepath.cli.agent_maker import config_fields, find_object, make_tools
-    from glidepath.cli.layers import gather
 
     if options.agent:
         name = options.agent if options.agent.startswith("python:") else f"python:{options.agent}"
@@ -174,8 +174,6 @@ def _show(report: Report, world: World) -> None:
     )
     if report.skipped:
         world.stdout.write(f"not run, because the configuration has no tools: {', '.join(report.skipped)}\n")
-    from textwrap import fill
-
     for finding in report.findings:
         text = f"{finding.severity.upper()} {finding.code}: {finding.what}. {finding.advice}"
         world.stdout.write("\n" + fill(text, _WIDE, subsequent_indent="  ", break_on_hyphens=False) + "\n")
@@ -184,7 +182,6 @@ def _show(report: Report, world: World) -> None:
 
 
 def _write(report: Report, options: argparse.Namespace, world: World, *, printed: bool) -> None:
-    from glidepath.errors import ConfigurationError
     from glidepath.sim import encode_report
     from glidepath.sim.page import page
 

@@ -7,12 +7,14 @@ too, and the exit code says how the run ended.
 from __future__ import annotations
 
 import argparse
+import asyncio
 from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address
+from glidepath.cli.world import World
+from glidepath.errors import QuotaError, StoreError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
     from glidepath.outcome import RunResult
 
 __all__ = ["add_arguments", "execute"]
@@ -31,10 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Submit, and wait if asked to."""
-    import asyncio
-
     from glidepath.cli.commands.run_command import read_task
-    from glidepath.errors import QuotaError, StoreError
 
     task = read_task(options.task, world)
     try:

@@ -7,22 +7,25 @@ deliver, the second stops it. On a terminal you are asked about calls that need 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+from glidepath.cli.shown import call_line
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, StoreError, install_line
 
+if TYPE_CHECKING:
     from glidepath.cli.signals import Caught
     from glidepath.cli.team_board import TeamScreen
     from glidepath.cli.teamfile import TeamFile
-    from glidepath.cli.world import World
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
 __all__ = ["add_arguments", "execute"]
 
-_SHOWN = 500  # characters of a call that is not asked about yet
+_SHOWN = 500  # characters shown of a pending call
 _EXAMPLES = """\
 examples:
   glidepath team run team.toml 'a note about bees'
@@ -56,12 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Run the team; the exit code says how it ended."""
-    import asyncio
+    from glidepath.cli.teamfile import TeamFile
 
-    from glidepath.cli.teamfile import load_team
-    from glidepath.errors import ConfigurationError, StoreError
-
-    file = load_team(world.folder / options.file, world, approve=options.approve, store=options.store)
+    file = TeamFile(world.folder / options.file, world, approve=options.approve, store=options.store)
     if options.action == "resume" and not options.store:
         raise ConfigurationError("resume needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
@@ -158,8 +158,6 @@ def _screen(world: World) -> TeamScreen:
     try:
         return LiveBoard(world)
     except ImportError:
-        from glidepath.errors import install_line
-
         world.note(f"no live board: {install_line('cli')}")
         return PlainBoard(world)
 
@@ -195,8 +193,6 @@ def _plan(plan: TeamExecutionPlan) -> Iterator[str]:
 
 
 def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: World) -> None:
-    from glidepath.cli.shown import call_line
-
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)

@@ -8,17 +8,23 @@ the second does not wait; what is not done by then is finished by others.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
+import signal
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
     from glidepath.engines.dbos import Worker
 
 __all__ = ["add_arguments", "execute"]
 
-LAST = 30.0  # seconds to hand over; after that whatever is still silent, such as a database, is not waited for
+LAST = 30.0  # seconds to hand over; after that the process exits, even if the database does not answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Work until a signal says to stop."""
-    import asyncio
-    import sys
-
     from glidepath.engines.dbos import Worker
-    from glidepath.errors import ConfigurationError, StoreError
 
     here = str(world.folder)
     if here not in sys.path:
@@ -87,11 +89,6 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _serve(worker: Worker, world: World, drain: float) -> int:
-    import asyncio
-    import os
-    import signal
-    import threading
-
     loop = asyncio.get_running_loop()
     caught: list[int] = []
     last: list[threading.Timer] = []
@@ -118,7 +115,7 @@ async def _serve(worker: Worker, world: World, drain: float) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
     code = 128 + caught[0] if caught else 0
-    if worker.cut_off:  # threads of DBOS wait for the database forever, and Python for them; all is in the database
+    if worker.cut_off:  # DBOS threads wait for the database forever, and Python waits for them; nothing would be lost
         os._exit(code)
     return code
 

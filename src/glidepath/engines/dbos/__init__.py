@@ -1,6 +1,6 @@
 """Many workers on one PostgreSQL, fed by DBOS queues: kill a worker, and another finishes its runs.
 
-`Worker` executes runs, `Fleet` submits them and says what may be spent. Needs the extra `glidepath[dbos]`.
+`Worker` executes runs, `Fleet` submits them and sets what they may spend. Needs the extra `glidepath[dbos]`.
 """
 
 from glidepath.engines.dbos.fleet import Fleet

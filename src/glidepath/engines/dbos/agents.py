@@ -25,7 +25,7 @@ def check_name(name: object) -> None:
 
 
 def find_agents(agents: object, store: object) -> dict[str, Agent]:
-    """Every agent by its name, writing its journal to the fleet's store; raises `ConfigurationError`."""
+    """Every agent by its name, with its journal in the fleet's store; raises `ConfigurationError`."""
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigurationError("a worker needs agents: agents={'name': agent}, or --agent name=module:attribute")
     found = {}
@@ -41,7 +41,7 @@ def _made(name: str, given: object) -> LoopConfig:
         try:
             what = what()
         except Exception as error:
-            raise ConfigurationError(f"agent {name!r}: making it failed: {told(error)}") from error
+            raise ConfigurationError(f"agent {name!r}: could not be created: {told(error)}") from error
     if isinstance(what, Agent):
         return what.config
     if isinstance(what, LoopConfig):
@@ -67,7 +67,7 @@ def _imported(name: str, path: str) -> Any:
 def _with_store(name: str, config: LoopConfig, store: object) -> Agent:
     if config.store is not None:
         raise ConfigurationError(
-            f"agent {name!r} has its own store: leave store=... out, a worker writes to the fleet's"
+            f"agent {name!r} has its own store: remove store=..., because a worker writes to the fleet's store"
         )
     if config.durability == "exit":
         raise ConfigurationError(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.contain import needed
 from glidepath.engines.dbos.tables import FREED, QUEUED
 from glidepath.sessions.postgres_pool import explained
 
@@ -18,7 +18,7 @@ Queue = deque["asyncio.Future[None]"]
 
 
 class Bell:
-    """Hears that a budget has room again, and that runs were queued. Without a connection it reports that."""
+    """Hears when a budget has room again and when runs are queued; `hears` says whether it is connected."""
 
     def __init__(self, dsn: str, timeout: float) -> None:
         self._dsn = dsn
@@ -46,7 +46,7 @@ class Bell:
                 try:
                     await line.add_listener(FREED, self._freed)
                     await line.add_listener(QUEUED, self._queued)
-                    line.add_termination_listener(self._queued)  # whoever relied on it looks by itself again
+                    line.add_termination_listener(self._queued)  # those who relied on it poll again
                 except BaseException:
                     line.terminate()
                     raise
@@ -71,7 +71,7 @@ class Bell:
 
     @contextmanager
     def turn(self, whose: str | None) -> Iterator[asyncio.Future[None]]:
-        """A place in a tenant's queue, done once something came back. Take it, ask, and only then wait."""
+        """A place in a tenant's queue, done once something was given back. Take it, ask, and only then wait."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(whose, deque())
         queue.append(turn)

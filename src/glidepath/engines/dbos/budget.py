@@ -1,4 +1,4 @@
-"""The budget of one run in a fleet: what was drawn from the database, and more before each call that needs it."""
+"""The budget of one run in a fleet: holds what was drawn from the database, and draws more when a call needs it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glidepath.agent.purse import Purse
-    from glidepath.engines.dbos.fleet_ledger import Drawn, FleetLedger, Look
+    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Look
     from glidepath.run import Run
+    from glidepath.spi import Grant
 
 __all__ = ["FleetBudget"]
 
-SPARE = 4  # times what is asked for is drawn with it, where there is plenty: most runs draw once or twice
-LOOK = 5.0  # seconds between two draws of a run that waits, when nobody says that something came back
-PATIENCE = 30.0  # seconds to wait for what is held by runs that nobody flies
-LONGEST = 300.0  # seconds to wait for what is held by runs that somebody does: then the run lands
+SPARE = 4  # draw this many times the request in advance if there is plenty, so that most runs draw once or twice
+LOOK = 5.0  # seconds between two draws of a waiting run that gets no notification
+PATIENCE = 30.0  # seconds to wait for what is held by runs without a worker
+LONGEST = 300.0  # seconds to wait for what is held by runs with a worker; then the run lands
 _PLENTY = 1 << 60
 
 
@@ -58,14 +59,14 @@ class FleetBudget(Budget):
         self._tenant = look.tenant
         self._on_disk = False
         self.purse = purse
-        """What the run holds of a wallet, beside what it holds of the fleet."""
+        """What the run holds of a wallet, in addition to the fleet's budget."""
         if purse is not None:
             self.meter = Meter(self.meter.caps, purse.meter, depth=-1)
         root = self.meter
         root.tree.source = self
         root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
         root.limited = limited
-        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw says more
+        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw
         root.near_money = 0
         root.set_wires()
 
@@ -75,7 +76,7 @@ class FleetBudget(Budget):
         return Amount(self.meter.tokens, self.meter.money)
 
     async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
-        """Have room for `asked` more in the root; see `glidepath.ask.source`."""
+        """Make room for `asked` more in the root; see `glidepath.ask.source`."""
         if self.purse is not None:
             await self.purse.draw(run, asked, least, patient=patient)
             if self.purse.refused is not None:
@@ -87,7 +88,7 @@ class FleetBudget(Budget):
                 leg = journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
-                self._on_disk = journal.durability == "async"  # its journal may be behind: the ledger may not
+                self._on_disk = journal.durability == "async"  # its journal may lag behind; the ledger must not
                 self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
             if self._has(asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None
@@ -95,7 +96,7 @@ class FleetBudget(Budget):
             raise _down(error) from error
 
     async def _granted(self, asked: Amount, least: Amount, *, patient: bool) -> bool:
-        """Draw, and wait for what may come back; False when it was refused, with the cause in `refused`."""
+        """Draw, and wait if others may give something back; False if refused, with the cause in `refused`."""
         drawn = await self._draw(asked, least, waiting=False)
         if drawn.verdict == "wait" and patient:
             drawn = await self._waited(asked, least)
@@ -107,12 +108,12 @@ class FleetBudget(Budget):
             return True
         return False
 
-    async def _waited(self, asked: Amount, least: Amount) -> Drawn:
-        """Ask again whenever something comes back, and every few seconds in case a notification is lost."""
+    async def _waited(self, asked: Amount, least: Amount) -> Grant:
+        """Ask again whenever something is given back, and every few seconds in case a notification is lost."""
         bell, now = self.ledger.bell, asyncio.get_running_loop().time
         since = now()
         while True:
-            with suppress(StoreError):  # without a bell it is asked every few seconds
+            with suppress(StoreError):  # without a bell, it asks every few seconds
                 await bell.listen()
             with bell.turn(self._tenant) as turn:
                 drawn = await self._draw(asked, least, waiting=True)
@@ -134,10 +135,10 @@ class FleetBudget(Budget):
         money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
         return tokens and money
 
-    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Drawn:
+    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Grant:
         root = self.meter
         leg: Any = self.leg
-        # While a run waits, the first call that it was pledged is as firm as its landing: nobody can count on it.
+        # While a run waits, its pledged first call counts like its landing: others cannot get it.
         firm_tokens, firm_money = (root.pledged_tokens, root.pledged_money) if waiting else (0, 0)
         drawn = await self.ledger.draw(
             self.session,
@@ -170,7 +171,7 @@ class FleetBudget(Budget):
         return None if self.purse is None else self.purse.nearly_empty()
 
     async def pace(self, run: Run, tokens: int) -> None:
-        """Wait for the next slot of the run's model, where the fleet limits how often it is called."""
+        """Wait for the next slot of the run's model, if the fleet limits how often it is called."""
         model = run.plan.model_name
         if model not in self._rated():
             return
@@ -182,34 +183,34 @@ class FleetBudget(Budget):
             await asyncio.sleep(seconds)
 
     async def settle(self, outcome: str | None, error: str | None = None, *, spent: Amount | None = None) -> bool:
-        """Give back what was not spent, and say how the run ended; None when it has not, and only this leg is over.
+        """Give back what was not spent and record how the run ended; None if only this leg has ended.
 
-        `spent` is for a leg that never took off: what the journal says. False when another leg has begun since: then
-        it is that one's to say.
+        `spent` is what the journal says, for a leg that never started. False if another leg has started since, which
+        then records the end.
         """
         return await self.ledger.settle(
             self.session, self.leg, spent or (Amount() if self.leg is None else self.spent), outcome, error
         )
 
 
-def _cause(drawn: Drawn) -> StopCause:
+def _cause(drawn: Grant) -> StopCause:
     money = drawn.resource == "money"
-    most, used = drawn.most or 0, drawn.used or 0
+    most, used = drawn.most, drawn.used
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
-        reason=f"what comes next does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
+        reason=f"the next call does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
         metrics={"limit": str(dollars(most)) if money else most, "used": str(dollars(used)) if money else used},
     )
 
 
-def _tired(drawn: Drawn) -> StopCause:
-    """Give up waiting for what others hold."""
+def _tired(drawn: Grant) -> StopCause:
+    """Why a run gave up waiting for what others hold."""
     name = drawn.tight or FLEET
     return StopCause(
         source=f"budget of {name}",
         action="graceful_exit",
-        reason=f"what comes next has waited {LONGEST:g} s for what other runs hold of the budget of {name}",
+        reason=f"the next call waited {LONGEST:g} s for what other runs hold of the budget of {name}",
     )
 
 

@@ -1,4 +1,4 @@
-"""DBOS has one instance per process and its own logger. Both are contained here."""
+"""Contains DBOS: its import, its one instance per process, and its logger."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "quiet"]
+__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "needed", "quiet"]
 
 APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
@@ -21,7 +23,7 @@ _log = logging.getLogger("glidepath")
 
 
 class _Relay(logging.Handler):
-    """What DBOS logs is for debugging: on our own logger, at debug level unless it is an error."""
+    """Passes what DBOS logs to our own logger, at debug level unless it is critical."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = logging.ERROR if record.levelno >= logging.CRITICAL else logging.DEBUG
@@ -42,7 +44,7 @@ _hush = _Hush()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While inside, DBOS prints nothing; its logger is restored afterwards."""
+    """Inside the block DBOS prints nothing; its logger is restored afterwards."""
     logger = logging.getLogger("dbos")
     with _hush.lock:
         if not _hush.inside:
@@ -63,7 +65,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def alone(dbos: object) -> Iterator[None]:
-    """While inside, this process has a worker; raises `ConfigurationError` when it already has one, or its own DBOS."""
+    """Inside the block this process has a worker; raises `ConfigurationError` if it has one already, or uses DBOS."""
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process already has a worker: start another process for another worker")
     try:
@@ -72,3 +74,14 @@ def alone(dbos: object) -> Iterator[None]:
         yield
     finally:
         _busy.release()
+
+
+def needed(module: str) -> Any:
+    """The module; `ConfigurationError` naming the extra to install when it is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
+            raise
+        package = module.partition(".")[0]
+        raise ConfigurationError(f"a fleet needs {package}: {install_line('dbos')}") from None

@@ -1,4 +1,4 @@
-"""A fleet as its users see it: submit runs, wait for them, and set what may be spent and how fast."""
+"""A fleet as users see it: submit runs, wait for them, and set what they may spend and how fast."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, quiet
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.kill_switches import held
-from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
 from glidepath.outcome import RunResult
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 SUBMITTERS = 4  # submits at a time
-STARTING = 30.0  # seconds that a worker may take to start, until its queue is there
+STARTING = 30.0  # seconds that a worker may take to create its queue
 BATCH = 1000  # runs that are queued at once
 _UNFINISHED = ("42P01", "3F000", "42703")  # no such table, schema, column: DBOS is making them
 _LONGEST_ID = 200
@@ -88,13 +87,12 @@ class Fleet:
         user: str | None = None,
         wallet: str | None = None,
     ) -> str:
-        """Queue one run and return its session's id; a second submit of the same id and task is the same run.
+        """Queue one run and return its session's id; submitting the same id and task again changes nothing.
 
-        `metadata` and `user` are the run's own, as in `Agent.run`, and `wallet` is the name of one in the fleet's store
-        that the run spends from as well; those of the first submit count.
-        Raises `QuotaError` when the fleet or the tenant has used up what it may or a kill switch holds it, and
-        `ConfigurationError` for an agent that no worker has ever offered, an unknown tenant, or a session that is
-        somebody else's or has another task.
+        `metadata` and `user` are as in `Agent.run`, and `wallet` names a wallet in the fleet's store that the run
+        spends from as well; the first submit decides. Raises `QuotaError` when the fleet or the tenant has used up what
+        it may or a kill switch holds it, and `ConfigurationError` for an agent that no worker has ever offered, an
+        unknown tenant, or a session that belongs to another run or task.
         """
         named = None if session is None else [session]
         about: Any = {"metadata": metadata, "user": user, "wallet": wallet}
@@ -114,7 +112,7 @@ class Fleet:
     ) -> list[str]:
         """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does.
 
-        `metadata`, `user` and `wallet` are those of each of them.
+        `metadata`, `user` and `wallet` apply to each of them.
         """
         check_name(agent)
         tasks, names = _batch(tasks, sessions)
@@ -132,7 +130,7 @@ class Fleet:
         return names
 
     async def _ready_for(self, agent: str) -> None:
-        """Wait for a worker that has this agent and is just starting; raise when there is none."""
+        """Wait for a worker that has this agent and is just starting; raises if there is no such worker."""
         until = asyncio.get_running_loop().time() + STARTING
         while agent not in self._offered:
             offered = await self._in_thread(self._offers)
@@ -144,19 +142,19 @@ class Fleet:
                 raise _not_offered(agent, offered)
             if asyncio.get_running_loop().time() >= until:
                 raise StoreError(
-                    f"the worker that has {agent!r} ({starting[0]}) has not made its queue within {STARTING:g} s"
+                    f"the worker {starting[0]} offers {agent!r}, but has not created its queue within {STARTING:g} s"
                 )
             await asyncio.sleep(FIRST_WAIT)
 
     async def resume(self, session: str, decisions: Mapping[str, Decision] | None = None) -> None:
         """Let a paused run continue in the fleet, inside its budgets and its tenant; `decisions` are by call id.
 
-        What was decided before with `glidepath.sessions.inbox.decide` counts as well. To do it twice is to do it once.
+        Decisions made earlier with `glidepath.sessions.inbox.decide` count as well. Doing it twice changes nothing.
         Raises `ConfigurationError` for a run that is not paused, and `QuotaError` while a kill switch holds it.
         """
         outcome, _ = await self.ledger.outcome(session)
         if outcome not in (None, "paused"):
-            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run continues")
+            raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run can be resumed")
         why = await held(self.ledger, session)
         if why is not None:
             raise _held(why)
@@ -170,7 +168,7 @@ class Fleet:
         until = asyncio.get_running_loop().time() + STARTING
         while not await self._in_thread(self._enqueue_again, session):
             if asyncio.get_running_loop().time() >= until:
-                raise StoreError(f"the worker that paused run {session!r} has not let go of it within {STARTING:g} s")
+                raise StoreError(f"the worker that paused run {session!r} has not released it within {STARTING:g} s")
             await asyncio.sleep(FIRST_WAIT)
         await self.ledger.announce()
 
@@ -186,14 +184,14 @@ class Fleet:
     async def prune(self, *, older_than: float, states: Sequence[str] = ("completed",)) -> list[str]:
         """Remove sessions that ended at least this many seconds ago, with their runs, children and engine records.
 
-        Their ids can be used again. What tenants used in days and months before that is forgotten, too.
+        Their ids can be used again. Also forgets what tenants used in days and months before that.
         """
         gone = await prune(self.store, older_than=older_than, states=states)
         await forget_old(self.ledger, float(older_than))
         return gone
 
     async def outcome(self, session: str) -> str | None:
-        """How a run ended, such as "done" or "cut_off"; None while it has not."""
+        """How a run ended, such as "done" or "cut_off"; None until then."""
         return (await self.ledger.outcome(session))[0]
 
     async def wait(self, session: str, timeout: float | None = None) -> str:  # noqa: ASYNC109 - seconds of a person
@@ -208,9 +206,9 @@ class Fleet:
                 wait = min(1.5 * wait, LONGEST_WAIT)
 
     async def result(self, session: str) -> RunResult | None:
-        """The whole result, with its messages, from the journal; None while the run has not ended, or continues.
+        """The whole result, with its messages, from the journal; None until the run has ended.
 
-        Raises `ConfigurationError` for a run that could not be started at all, with what was wrong.
+        Raises `ConfigurationError` with the reason if the run could not even start.
         """
         outcome, error = await self.ledger.outcome(session)
         if outcome is None:
@@ -224,11 +222,11 @@ class Fleet:
         if result is None and outcome == "paused":
             return None
         if result is None:
-            raise ConfigurationError(f"run {session!r} was not run: {error or outcome}")
+            raise ConfigurationError(f"run {session!r} never started: {error or outcome}")
         return result
 
     async def stop(self, session: str, reason: str = "") -> None:
-        """Stop a run, wherever it is: in flight it lands within a second, in a queue it is never started."""
+        """Stop a run anywhere: a running one lands within a second, a queued one never starts."""
         outcome, _ = await self.ledger.outcome(session)
         await self.store.flag(session, reason or "stopped from outside")
         if outcome == "paused":
@@ -239,12 +237,12 @@ class Fleet:
     async def set_budget(
         self, *, tokens: int | None = None, cost: Decimal | str | int | None = None, runs: int | None = None
     ) -> None:
-        """What the whole fleet may use, counted from the first time it was set; without limits, stop counting."""
+        """Set what the whole fleet may use, counted from the first time it was set; without limits, stop counting."""
         quota = Quota(tokens=tokens, cost=cost, runs=runs)
         await self.ledger.set_budget(None if (tokens, cost, runs) == (None, None, None) else quota)
 
     async def set_tenant(self, name: str, *, day: Quota | None = None, month: Quota | None = None) -> None:
-        """A tenant, with what it may use in a day and in a month (UTC)."""
+        """Set what a tenant may use per day and per month (UTC)."""
         for field, quota in (("day", day), ("month", month)):
             if quota is not None and not isinstance(quota, Quota):
                 raise ConfigurationError(f"{field} must be a Quota, not {type(quota).__name__}")
@@ -253,7 +251,7 @@ class Fleet:
     async def set_rate(
         self, model: str, *, requests: int | None = None, tokens: int | None = None, per: float = 60.0, burst: int = 1
     ) -> None:
-        """How often the whole fleet may call a model: requests and tokens in `per` seconds, evenly spaced."""
+        """Limit how often the fleet may call a model: requests and tokens per `per` seconds, evenly spaced."""
         await self.ledger.set_rate(model, requests=requests, tokens=tokens, per=per, burst=burst)
 
     async def accounts(self) -> list[FleetAccount]:
@@ -261,7 +259,7 @@ class Fleet:
         return await self.ledger.accounts()
 
     async def workers(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The workers that are alive, and the agents that each has."""
+        """The live workers, each with its agents."""
         return await self.ledger.crew()
 
     # --- DBOS -------------------------------------------------------------------------------------------------
@@ -318,7 +316,12 @@ class Fleet:
                 if refused not in ("", "known"):
                     raise _refusal(refused, session, tenant)
                 if not refused:
-                    given = (session, agent, task, *([about] if about else []))  # as older workers take it
+                    given = (
+                        session,
+                        agent,
+                        task,
+                        *([about] if about else []),
+                    )  # older workers accept only three arguments
                     self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
 
     def _enqueue_again(self, session: str) -> bool:
@@ -334,7 +337,7 @@ class Fleet:
             status = connection.execute(sqlalchemy.text(known), named).scalar()
             agent = connection.execute(sqlalchemy.text(query), named).scalar()
             if agent is None:
-                return True  # somebody else was faster
+                return True  # another process was faster
             if status in ("PENDING", "ENQUEUED"):
                 connection.rollback()
                 return False
@@ -346,7 +349,7 @@ class Fleet:
     def _transaction(self) -> Iterator[Any]:
         sqlalchemy = needed("sqlalchemy")
         with self._engine.begin() as connection:
-            most = max(1, int(self._timeout * 1000))  # one that stands still in here holds up the whole fleet
+            most = max(1, int(self._timeout * 1000))  # a stuck transaction would hold up the whole fleet
             connection.execute(sqlalchemy.text(f"SET LOCAL idle_in_transaction_session_timeout = {most}"))
             yield connection
 
@@ -375,7 +378,7 @@ def _options(session: str, agent: str) -> dict[str, Any]:
 def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
     if not offered:
         return ConfigurationError(
-            f"no worker has ever offered an agent here, so none is called {agent!r}: start "
+            f"no worker has offered an agent here yet, so there is no {agent!r}: start "
             f"`glidepath worker --agent {agent}=module:attribute` first"
         )
     meant = closest(agent, offered)
@@ -389,7 +392,7 @@ def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
         raise ConfigurationError(f"tasks must be 1 to {BATCH} texts in a list, not {tasks!r:.60}")
     for task in tasks:
         if not isinstance(task, str) or not task.strip():
-            raise ConfigurationError("task is empty: say what the agent should do")
+            raise ConfigurationError("task is empty: describe what the agent should do")
         check_sendable("task", task)
     if sessions is None:
         return list(tasks), [f"session_{os.urandom(8).hex()}" for _ in tasks]
@@ -416,14 +419,14 @@ def _held(why: str) -> QuotaError:
 
 def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
     if refused == "tenant":
-        return ConfigurationError(f"there is no tenant {tenant!r}: make it with Fleet.set_tenant")
+        return ConfigurationError(f"there is no tenant {tenant!r}: create it with Fleet.set_tenant")
     if refused == "other":
         return ConfigurationError(
-            f"session {session!r} is a run of this fleet with another task, agent or tenant: use another id"
+            f"session {session!r} already belongs to a run with another task, agent or tenant: use another id"
         )
     if refused == "session":
         return ConfigurationError(
-            f"session {session!r} is already in the store, but not a run of this fleet: use another id"
+            f"session {session!r} is already in the store, but is not a run of this fleet: use another id"
         )
     budget, _, why = refused.partition(": ")
     if budget == "held":

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
-from glidepath.engines.dbos.contain import WORKFLOW
-from glidepath.engines.dbos.needs import needed
+from glidepath.engines.dbos.contain import WORKFLOW, needed
 from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, SCHEMA
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
@@ -20,12 +19,13 @@ from glidepath.outcome import dollars
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.setting import checked_int, checked_seconds
+from glidepath.spi import Grant
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
-__all__ = ["Drawn", "FleetAccount", "FleetLedger", "Look", "Quota"]
+__all__ = ["FleetAccount", "FleetLedger", "Look", "Quota"]
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -35,14 +35,14 @@ _ON_DISK = "SET LOCAL synchronous_commit = on"
 
 
 class Quota(Value, frozen=True, kw_only=True):
-    """What may be used in all, or in a day or a month: tokens, dollars, runs. None is unlimited."""
+    """What may be used in total, per day or per month: tokens, dollars, runs. None means unlimited."""
 
     tokens: int | None = None
     cost: Decimal | str | int | None = None
     runs: int | None = None
 
     def row(self, field: str) -> tuple[int | None, int | None, int | None]:
-        """The same, checked, as a budget row has it; raises `ConfigurationError` naming the field."""
+        """The figures of a budget row, checked; raises `ConfigurationError` naming the field."""
         checked_int(f"{field}.tokens", self.tokens)
         checked_int(f"{field}.runs", self.runs, least=0)
         money = None if self.cost is None else pico(self.cost, field=f"{field}.cost")
@@ -52,7 +52,7 @@ class Quota(Value, frozen=True, kw_only=True):
 
 
 class FleetAccount(Value, frozen=True, kw_only=True):
-    """A budget row: what it allows, and what was granted from it to runs, spent or not yet."""
+    """A budget row: its limits, and what was granted to runs, whether spent or not."""
 
     name: str
     max_tokens: int | None
@@ -75,24 +75,10 @@ class Look(Value, frozen=True, kw_only=True):
     """Why it must not run now: a kill switch is thrown."""
 
 
-class Drawn(Value, frozen=True, kw_only=True):
-    """The result of a draw: granted, wait, refused or fenced; what the run holds now, and what is left."""
-
-    verdict: str
-    tokens: int | None = None
-    money: int | None = None
-    ahead_tokens: int | None = None
-    ahead_money: int | None = None
-    tight: str | None = None
-    resource: str | None = None
-    most: int | None = None
-    used: int | None = None
-
-
 class FleetLedger:
     """Every method is one statement, or one transaction; each raises `StoreError` when the database cannot be reached.
 
-    `now` is for tests: the moment whose day and month quotas are asked for; None asks the database's clock.
+    `now` is for tests: the moment whose day and month quotas apply; None uses the database's clock.
     """
 
     def __init__(
@@ -112,11 +98,11 @@ class FleetLedger:
     # --- connections ------------------------------------------------------------------------------------------
 
     async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
-        """Do it on a connection, and again while the database restarts: every operation may be repeated.
+        """Do `work` on a connection, and repeat it while the database restarts: every operation may be repeated.
 
-        These connections do not wait for the disk. What a run has drawn is in the log of the database before the commit
-        of its journal that is written before the call, and that one waits for the disk: with the commit, the draw is
-        on the disk, too. A draw that is lost with the database was never spent.
+        These connections do not wait for the disk. A draw enters the database's log before the journal commit that
+        precedes the call, and that commit does wait for the disk, so the draw is on disk with it. A draw that is lost
+        in a crash was never spent.
         """
 
         async def once() -> T:
@@ -150,7 +136,7 @@ class FleetLedger:
         await self._do(lambda connection: connection.execute(query, *arguments))
 
     async def _for_good(self, *statements: tuple[Any, ...]) -> None:
-        """Operator settings are on disk when this returns."""
+        """Execute statements of an operator, which are on disk when this returns."""
 
         async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
@@ -174,11 +160,14 @@ class FleetLedger:
                         await connection.execute(part)
             layout = layout or LAYOUT
         if layout != LAYOUT:
-            raise StoreError(f"the fleet's tables have layout {layout}; this version knows {LAYOUT}", kind="schema")
+            raise StoreError(
+                f"the fleet's tables have layout {layout}; this release supports only {LAYOUT}",
+                kind="schema",
+            )
         self._ready = True
 
     async def _versions(self, connection: PostgresConnection) -> tuple[int | None, int]:
-        """The layout of the tables, None when there are none; and how new the functions are."""
+        """The layout of the tables, None if there are none, and the version of the functions."""
         layout, parts = None, 0
         if await connection.fetchval("SELECT to_regclass('glidepath_workers') IS NOT NULL"):
             layout = await connection.fetchval("SELECT version FROM glidepath_fleet_layout")
@@ -194,14 +183,14 @@ class FleetLedger:
             await pool.close()
 
     async def check(self) -> None:
-        """The database can be reached and has its tables."""
+        """Make sure that the database can be reached and has its tables."""
         if not self._ready or self._pool is None:
             await self._fetchval("SELECT 1")
 
     # --- budgets, tenants, rates ------------------------------------------------------------------------------
 
     async def set_budget(self, quota: Quota | None) -> None:
-        """What the whole fleet may use, in total; None removes the limit and its count."""
+        """Set what the whole fleet may use in total; None removes the limit and its count."""
         if quota is None:
             await self._for_good(("DELETE FROM glidepath_budgets WHERE name = $1", FLEET), (_TELL,))
             return
@@ -212,7 +201,7 @@ class FleetLedger:
         await self._for_good((query, FLEET, *quota.row("budget")), (_TELL,))
 
     async def set_tenant(self, name: str, *, day: Quota, month: Quota) -> None:
-        """A tenant and its quotas, also for the day and the month that are running."""
+        """Set the quotas of a tenant, including the current day and month."""
         check_tenant(name)
         days, months = day.row("day"), month.row("month")
         made = (
@@ -235,7 +224,7 @@ class FleetLedger:
     async def set_rate(
         self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
     ) -> None:
-        """How often a model may be called by the whole fleet; both None removes the limit."""
+        """Set how often the whole fleet may call a model; both None removes the limit."""
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
         checked_int("requests", requests)
@@ -254,7 +243,7 @@ class FleetLedger:
         await self._for_good((query, model, requests, tokens, float(per), burst))
 
     async def accounts(self) -> list[FleetAccount]:
-        """Every budget row, the fleet's first."""
+        """Every budget row, starting with the fleet's."""
         rows = await self._fetch("SELECT * FROM glidepath_budgets ORDER BY name <> $1, name", FLEET)
         return [
             FleetAccount(
@@ -272,41 +261,30 @@ class FleetLedger:
     # --- one run ----------------------------------------------------------------------------------------------
 
     async def look(self, session: str, *, taken: bool = False) -> Look | None:
-        """The state of a run, and whether anything above it is limited; None when it was never submitted.
+        """The state of a run, and whether any of its budgets is limited; None if it was never submitted.
 
-        `taken`: a worker has been given the run. That is counted: a run that takes every worker down is not tried
-        forever.
+        `taken` counts that a worker was given the run, so that a run that crashes every worker is not tried forever.
         """
         row = await self._fetchrow(
             "WITH r AS (UPDATE glidepath_fleet_runs SET taken = taken + $3 WHERE session = $1 RETURNING *) "
-            "SELECT r.tenant, r.outcome, r.taken, glidepath_held(r.tenant) AS held, l.tokens, l.money FROM r "
-            "CROSS JOIN LATERAL ("
-            "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS tokens, "
-            "coalesce(bool_or(max_money IS NOT NULL), false) AS money FROM glidepath_budgets "
+            "SELECT r.tenant, r.outcome, r.taken, glidepath_held(r.tenant) AS held, l.* FROM r CROSS JOIN LATERAL ("
+            "SELECT coalesce(bool_or(max_tokens IS NOT NULL), false) AS limits_tokens, "
+            "coalesce(bool_or(max_money IS NOT NULL), false) AS limits_money FROM glidepath_budgets "
             "WHERE name = ANY(glidepath_line(r.tenant, $2))) l",
             session,
             self._now(),
             int(taken),
         )
-        if row is None:
-            return None
-        return Look(
-            tenant=row["tenant"],
-            outcome=row["outcome"],
-            taken=row["taken"],
-            limits_tokens=row["tokens"],
-            limits_money=row["money"],
-            held=row["held"],
-        )
+        return None if row is None else Look(**dict(row))
 
     async def left(self, session: str) -> None:
-        """A worker cannot read a run it took: do not count the attempt."""
+        """Do not count the attempt of a worker that cannot read the run."""
         await self._execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
 
     async def outcome(self, session: str) -> tuple[str | None, str | None]:
-        """How a run ended, and what was wrong with it; (None, None) while it has not.
+        """How a run ended, and its error, if any; (None, None) until then.
 
-        One that paused may continue outside the fleet, too: how it ended then is what its session says.
+        A paused run may also continue outside the fleet; then its session says how it ended.
         """
         row = await self._fetchrow(
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
@@ -315,11 +293,11 @@ class FleetLedger:
             session,
         )
         if row is None:
-            raise StoreError(f"no run {session!r:.80} was submitted to this fleet", kind="missing")
+            raise StoreError(f"run {session!r:.80} was never submitted to this fleet", kind="missing")
         return row["outcome"], row["error"]
 
     async def open(self, session: str, leg: int, worker: str) -> None:
-        """A leg of a run begins: from here on, messages of earlier legs about money are refused.
+        """Begin a leg of a run: from here on, draws of earlier legs are refused.
 
         `leg` is the fencing token of the session, so that the ledger and the journal have the same owner.
         """
@@ -338,7 +316,7 @@ class FleetLedger:
         least: Amount,
         spare: Amount,
         on_disk: bool = False,
-    ) -> Drawn:
+    ) -> Grant:
         """Take out what a call may cost, in every budget above the run or in none; `on_disk`: wait for the disk."""
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
@@ -350,12 +328,13 @@ class FleetLedger:
                 await connection.execute(_ON_DISK)
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
-        return Drawn(**dict(await self._do(work)))
+        row = await self._do(work)
+        return Grant(**{name: value for name, value in row.items() if value is not None})
 
     async def settle(
         self, session: str, leg: int | None, spent: Amount, outcome: str | None, error: str | None
     ) -> bool:
-        """A leg is over (None: the last one): what was not spent goes back. False when another leg has begun since."""
+        """End a leg (None: the last one): unspent money goes back. False if another leg has started since."""
         return bool(
             await self._fetchval(
                 "SELECT glidepath_close($1, $2, $3, $4, $5, $6)",
@@ -369,15 +348,15 @@ class FleetLedger:
         )
 
     async def fail(self, session: str, error: str) -> None:
-        """A run can never continue: it ends here, and keeps what it has drawn, because what it spent is unknown."""
+        """End a run that can never continue; it keeps what it has drawn, because what it spent is unknown."""
         await self._fetchval("SELECT glidepath_firm($1, NULL, $2)", session, error)
 
     async def announce(self) -> None:
-        """Say that runs were queued: idle workers look."""
+        """Notify idle workers that runs were queued."""
         await self._execute(f"NOTIFY {QUEUED}")
 
     async def write_off(self, silent: float) -> None:
-        """What is held by runs that no worker has touched for `silent` seconds counts as spent until one does."""
+        """Count what runs hold that no worker has touched for `silent` seconds as spent, until one does."""
         while await self._fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
             pass
 
@@ -388,7 +367,7 @@ class FleetLedger:
     # --- workers ----------------------------------------------------------------------------------------------
 
     async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
-        """A worker begins: from here on it must renew its lease."""
+        """Register a worker, which must renew its lease from here on."""
         await self._execute(
             f"INSERT INTO glidepath_workers VALUES($1, {_NOW} + $2, {_NOW}, $3)",
             worker,
@@ -413,7 +392,7 @@ class FleetLedger:
     async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
         """Runs taken from a queue that no known worker is running, and who took them.
 
-        `flown` are those that this worker runs.
+        `flown` lists those that this worker runs.
         """
         rows = await self._fetch(
             "SELECT workflow_uuid, executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND name = $1 "
@@ -435,7 +414,7 @@ class FleetLedger:
         )
 
     async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
-        """Forget workers whose runs were given to others; `late`: only if their lease is still over."""
+        """Forget workers whose runs were given to others; with `late`, only if their lease is still expired."""
         await self._execute(
             f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {_NOW})",  # noqa: S608
             list(workers),

@@ -55,7 +55,7 @@ async def note_stopped(ledger: FleetLedger, tenant: str | None, sessions: Sequen
 
 
 async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str) -> bool:
-    """Release a switch, and take back the stops that no run has obeyed yet; False when it was not thrown."""
+    """Release a switch, and withdraw the stops that no run has obeyed yet; False if it was not thrown."""
     taken_back = (
         "UPDATE glidepath_sessions s SET flag = NULL FROM glidepath_switches w WHERE w.scope = $1 "
         "AND w.name = $2 AND w.released IS NULL AND s.id = ANY(w.stopped) AND s.flag = w.reason"

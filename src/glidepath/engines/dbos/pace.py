@@ -1,8 +1,8 @@
 """How often DBOS polls its tables: at once when there is work, rarely otherwise.
 
-Its threads sleep in the `wait` of the events that stop them. Here they sleep in ours: it returns when somebody rings,
-never more often than DBOS itself would look, and now and then in any case. While nobody listens for the bell of the
-fleet, it is the wait that DBOS asked for.
+Its threads sleep in the `wait` of the events that stop them, which we replace: ours returns when the bell rings, never
+more often than DBOS itself would poll, and now and then in any case. While the fleet's bell is not connected, it waits
+as long as DBOS asked for.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from glidepath.engines.dbos.contain import QUEUE
 
 __all__ = ["Pace"]
 
-IDLE = 10.0  # seconds between two looks into a queue of which nothing was heard
-SELDOM = 60.0  # and into what a fleet does not use: schedules, delays, timeouts, DBOS's own queue
+IDLE = 10.0  # seconds between two polls of a queue without news
+SELDOM = 60.0  # the same for what a fleet does not use: schedules, delays, timeouts, DBOS's own queue
 OURS = f"queue-worker-{QUEUE}"
 
 
@@ -29,7 +29,7 @@ class Pace:
         self._hears = hears
         self._bell = threading.Condition()
         self._rings = 0
-        self._seen: dict[int, int] = {}  # the rings that each thread knew when it last looked
+        self._seen: dict[int, int] = {}  # how many rings each thread knew of when it last polled
 
     def take(self, event: threading.Event) -> None:
         """Make the threads that wait for this event follow our pace."""

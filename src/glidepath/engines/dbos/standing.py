@@ -31,7 +31,7 @@ WHERE f.outcome IS NULL OR f.outcome = 'paused' ORDER BY running DESC, f.submitt
 
 
 class FleetRun(Value, frozen=True, kw_only=True):
-    """One run that has not ended: `state` is "queued", "running" or "paused", `worker` who runs it."""
+    """One run that has not ended: `state` is "queued", "running" or "paused", `worker` is the worker that runs it."""
 
     session: str
     agent: str
@@ -43,7 +43,7 @@ class FleetRun(Value, frozen=True, kw_only=True):
 
 
 class FleetStatus(Value, frozen=True, kw_only=True):
-    """How many runs are queued, running, waiting for a person, and failed; and the first of them one by one."""
+    """How many runs are queued, running, waiting for a person, and failed, with a list of the first ones."""
 
     queued: int
     running: int

@@ -1,4 +1,4 @@
-"""The store of a worker: a claim holds only for the session as the worker has read it."""
+"""The store of a worker: it claims a session only if nothing has changed since the worker read it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from glidepath.sessions import PostgresStore
 __all__ = ["SEEN", "FleetStore"]
 
 SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=None)
-"""The session that is about to be claimed and its token as it was read: decided on that, it holds for that alone."""
+"""The session about to be claimed, and its token when it was read: the claim is valid only for that token."""
 
 
 class FleetStore(PostgresStore):
-    """A `PostgresStore` that claims a session only as it was read; one that changed is read again."""
+    """A `PostgresStore` that claims a session only if it has not changed since it was read."""
 
     def _expected(self, session_id: str) -> int | None:
         seen = SEEN.get()

@@ -2,10 +2,10 @@
 
 A budget row counts what was granted to runs, spent or not. A run gives back what it has not spent, so the sum of all
 spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
-Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never wait in a circle.
+Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never deadlock.
 
-A run that must wait for a budget is in `glidepath_waiting`, and is told by a notification when something comes back.
-`PARTS` is the version of what can be put in beside an older release: functions with the same signature, side tables.
+A run that must wait for a budget is in `glidepath_waiting`, and is notified when something is given back. `PARTS` is
+the version of what an older release tolerates: functions with the same signature, extra tables.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["ADVISORY", "FLEET", "FREED", "LAYOUT", "PARTS", "QUEUED", "SCHEMA"]
 
 LAYOUT = 1
 PARTS = 3
-FREED = "glidepath_freed"  # the channel on which is said that a budget has room again
-QUEUED = "glidepath_queued"  # and the one on which is said that a run was queued
+FREED = "glidepath_freed"  # the channel for: a budget has room again
+QUEUED = "glidepath_queued"  # the channel for: a run was queued
 ADVISORY = 0x676C6966
 FLEET = "fleet"
 

@@ -1,7 +1,7 @@
-"""A worker: takes runs from the queues of its agents, runs them, and continues those of workers that died.
+"""A worker: runs what is in the queues of its agents, and continues the runs of workers that died.
 
-DBOS gives each run to one worker at a time. What was done in a run is in its journal and nowhere else: the workflow is
-one call of `Agent.run` or `Agent.resume`, and has no steps of its own (docs/adr/0007-one-truth.md).
+DBOS gives each run to one worker at a time. The journal of a run is the only record of what it did: the workflow is one
+call of `Agent.run` or `Agent.resume`, without DBOS steps (docs/adr/0007-one-truth.md).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, quiet
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.needs import needed
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.store import FleetStore
 from glidepath.engines.dbos.worker_flight import WorkerFlight
@@ -33,9 +32,9 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
-JOIN = 2.0  # seconds to wait for a look into the queues that has begun
-DESTROY = 5.0  # seconds for DBOS to end when its database is away
-LAUNCH = 30.0  # seconds for DBOS to make its tables and start, in which nothing is heard of a worker
+JOIN = 2.0  # seconds to wait for a poll of the queues that has started
+DESTROY = 5.0  # seconds for DBOS to end when its database is unreachable
+LAUNCH = 30.0  # seconds for DBOS to create its tables and start, during which a worker sends no heartbeat
 
 
 class Worker:
@@ -74,7 +73,7 @@ class Worker:
         self.rated: frozenset[str] = frozenset()
         self.id = ""
         self.flights: set[WorkerFlight] = set()
-        self.cut_off = False  # it has not heard from its database the last time it asked
+        self.cut_off = False  # the database did not answer the last time it was asked
         self._concurrency = concurrency
         self._lease = lease
         self._poll = poll
@@ -84,7 +83,7 @@ class Worker:
         self._hurry = asyncio.Event()
         self._started = asyncio.Event()
         self._pace = Pace(lambda: self.ledger.bell.hears)
-        self._stray: set[str] = set()  # runs of ours without a flight, the last time somebody looked
+        self._stray: set[str] = set()  # our runs that had no flight at the last check
 
     # --- from outside -----------------------------------------------------------------------------------------
 
@@ -102,7 +101,7 @@ class Worker:
                 await asyncio.gather(self.ledger.close(), self.store.close())
 
     def stop(self, *, now: bool = False) -> None:
-        """Take no more runs and end. Those in flight have `drain` seconds, or none; then others continue them."""
+        """Take no more runs and end. Running ones get `drain` seconds, or none with `now`; then others take over."""
         self._stop.set()
         if now:
             self._hurry.set()
@@ -151,7 +150,7 @@ class Worker:
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(self._workflow())
         queues = [f"{QUEUE}{name}" for name in self.agents]
         dbos.DBOS.listen_queues(queues)
-        dbos.DBOS.launch()  # here, not in a thread: the loop it is called from is the one that flies
+        dbos.DBOS.launch()  # not in a thread: DBOS runs workflows on the loop that launches it
         instance = needed("dbos._dbos")._dbos_global_instance  # noqa: SLF001
         timeouts = getattr(instance, "_workflow_timeout_stop_event", None)
         for event in (*instance.background_thread_stop_events, timeouts):
@@ -171,7 +170,7 @@ class Worker:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
             flight = WorkerFlight(self, session, agent, task, about)
             self.flights.add(flight)
-            self._pace.ring()  # there may be more where this one was
+            self._pace.ring()  # there may be more in the queue
             try:
                 return await flight.fly()
             finally:
@@ -181,14 +180,14 @@ class Worker:
         return fly
 
     async def _beat_until_stopped(self, dbos: ModuleType) -> bool:
-        """Renew the lease, and take over from workers that did not. True when this worker itself was given up."""
+        """Renew the lease, and take over from workers that did not. True if others have given up on this worker."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0
         while not self._stop.is_set():
             try:
                 known, late, others, self.rated = await self.ledger.beat(self.id, self._lease)
                 now = loop.time()
-                if now - heard > self._lease:  # nobody could be heard: wait until everybody could
+                if now - heard > self._lease:  # all workers were cut off: wait until all could have answered
                     patience = now + 2 * self._lease
                 heard = now
                 if not known:
@@ -204,23 +203,23 @@ class Worker:
             except StoreError as error:
                 self.cut_off = True
                 _log.warning("worker %s: %s", self.id, error)
-            with suppress(StoreError, TimeoutError):  # without it, DBOS looks by itself
+            with suppress(StoreError, TimeoutError):  # without it, DBOS polls
                 await asyncio.wait_for(self.ledger.bell.listen(), self._lease / BEATS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), self._lease / BEATS)
         return False
 
     async def _search(self) -> list[str]:
-        """Owners of runs that are not workers: presumed dead, they woke up, took runs, and died.
+        """Owners of runs that are not registered: presumed dead, they woke up, took runs, and died.
 
-        A run that DBOS gave to this worker, and that has no flight, is put back when it is seen for the second time.
+        A run that DBOS gave to this worker but that is not running here is put back when it is seen a second time.
         """
         flown = [flight.session for flight in self.flights]
         strays = await self.ledger.strays(self.id, flown)
         mine = {session for session, owner in strays if owner == self.id}
         again, self._stray = mine & self._stray, mine
         if again:
-            _log.warning("worker %s puts back what it never started: %s", self.id, ", ".join(sorted(again)))
+            _log.warning("worker %s puts back runs that it never started: %s", self.id, ", ".join(sorted(again)))
             await self.ledger.put_back(self.id, sorted(again))
             await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})
@@ -230,7 +229,7 @@ class Worker:
         try:
             await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
         except Exception as error:
-            raise StoreError(f"the runs of others could not be put back: {told(error)}") from error
+            raise StoreError(f"the runs of dead workers could not be put back: {told(error)}") from error
         await self.ledger.dismiss(late, late=True)
         await self.ledger.dismiss(dead, late=False)
         await self.ledger.announce()
@@ -258,7 +257,7 @@ class Worker:
             self.cut_off = True
 
     async def _quit(self, dbos: ModuleType) -> None:
-        """Hand over what is still in flight, and take DBOS down. What was put back is not taken again."""
+        """Hand over running runs and shut DBOS down. What was put back is not taken again."""
         await asyncio.to_thread(_wait_for, _close_queues())
         flights = list(self.flights)
         for flight in flights:
@@ -273,7 +272,7 @@ class Worker:
             if instance._launched and not self.cut_off:  # noqa: SLF001
                 await self._hear()  # DBOS would wait for its database forever
             if instance._launched and not self.cut_off:  # noqa: SLF001
-                with suppress(StoreError):  # then whoever finds our lease to be over does it
+                with suppress(StoreError):  # then the worker that finds our lease expired does it
                     await self._take_over(dbos, [], [self.id])
         finally:
             destroying = asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
@@ -282,7 +281,7 @@ class Worker:
 
 
 def _close_queues() -> list[threading.Thread]:
-    """DBOS takes nothing more from its queues, as when it ends; returns the threads that may still be running."""
+    """Make DBOS take nothing more from its queues; returns the threads that may still be running."""
     instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
     if instance is None:
         return []

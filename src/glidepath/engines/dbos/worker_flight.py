@@ -29,9 +29,9 @@ _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
 LEFT = "a later release wrote its journal: left to a worker that can read it"
 LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
-"""Failures of the store that will not be over the next time. One that another worker has now may be ours again."""
+"""Failures of the store that a retry cannot fix. A run that another worker has now may still come back."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
-MOST_WORKERS = 20  # a run that took so many workers down with it is not tried again
+MOST_WORKERS = 20  # a run that crashed this many workers is not tried again
 
 
 class WorkerFlight:
@@ -47,22 +47,21 @@ class WorkerFlight:
         self.about = dict(about or {})
         """The run's own metadata and user; once it has begun, they are in its journal."""
         self.wallet: str | None = self.about.pop("wallet", None)
-        """What the run spends from, beside the budgets of the fleet."""
+        """The wallet that the run spends from, in addition to the fleet's budgets."""
         self.token = CancelToken()
         self.done = asyncio.Event()
         self.legs = 0
         self.doomed: str | None = None  # why it can never continue
 
     def hand_over(self) -> None:
-        """Stop where it is, so that another worker can continue."""
+        """Stop here, so that another worker can continue."""
         self.token.cancel(HANDED_OVER)
 
     async def fly(self) -> str:
         """Run to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
 
-        DBOS writes nothing down for a workflow that was cancelled: it stays pending, and the worker that takes over
-        continues. So nothing else gives up here: while another has the run, this one waits until it has ended, or is
-        free.
+        DBOS records nothing for a cancelled workflow: it stays pending, and the worker that takes over continues. So
+        nothing else gives up here: while another worker has the run, this one waits until the run has ended or is free.
         """
         wait = FIRST_WAIT
         try:
@@ -72,14 +71,14 @@ class WorkerFlight:
                     if outcome is not None:
                         return outcome
                 except StoreError as error:
-                    if error.kind == "newer":  # put back as soon as it is seen that nobody flies it here
+                    if error.kind == "newer":  # put back once the next check finds that it is not running here
                         _log.warning("run %s: %s; left to other workers", self.session, error)
                         await self._leave()
                         raise asyncio.CancelledError(LEFT) from error
                     if error.kind in LASTING:
                         self.doomed = str(error)
                     _log.warning("run %s: %s; trying again", self.session, error)
-                except Exception as error:  # ours, and no reason to leave the run without an outcome
+                except Exception as error:  # our own defect must not leave the run without an outcome
                     _log.exception("run %s failed", self.session)
                     self.doomed = told(error)
                 if self.token.cancelled:
@@ -92,7 +91,7 @@ class WorkerFlight:
     async def _leg(self) -> str | None:
         """One leg. The outcome when the run has ended; None when it must be tried again."""
         look = await self.worker.ledger.look(self.session, taken=not self.legs)
-        if look is None or look.outcome is not None:  # forgotten by somebody, or ended and only that not written down
+        if look is None or look.outcome is not None:  # removed, or ended without DBOS having recorded it
             return "unknown" if look is None else look.outcome
         if self.doomed is not None:
             await self.worker.ledger.fail(self.session, self.doomed)
@@ -141,7 +140,7 @@ class WorkerFlight:
         return await self._settled(budget, result.outcome.value, _why(result), spent)
 
     async def _journal(self) -> tuple[Folded | None, str | None]:
-        """What is in the journal; None when the run has not begun. And why it must stop, if somebody asked for that."""
+        """The journal, or None if the run has not started; and why it must stop, if a stop was requested."""
         journal = await read_journal(self.worker.store, self.session)
         SEEN.set((self.session, journal.entry.token))
         begun = journal.entry.head > 0 and journal.folded.snapshot is not None
@@ -168,7 +167,7 @@ class WorkerFlight:
 
 
 def _stopped(reason: str) -> CancelToken:
-    """A stop was requested while no worker ran it: it lands as soon as it is taken up."""
+    """A cancelled token, for a stop that was requested while no worker ran it: it lands at once."""
     token = CancelToken()
     token.cancel(reason)
     return token

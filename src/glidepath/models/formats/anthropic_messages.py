@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from glidepath.messages import (
     AssistantMessage,
@@ -15,17 +15,13 @@ from glidepath.messages import (
     SystemMessage,
     TextBlock,
     ToolResultMessage,
+    UserBlock,
     UserMessage,
 )
 from glidepath.models.attached import Takes, base64_of, block_of, check_block, in_result
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from glidepath.messages import UserBlock
 
 __all__ = ["TAKES", "THOUGHTS", "VENDOR", "anthropic_turns", "read_anthropic", "system_of"]
 
@@ -47,7 +43,7 @@ TAKES = Takes(vendor="Anthropic", document=(_PDF, *_PLAIN))
 
 
 def system_of(transcript: Sequence[Message], system_prompt: str = "") -> str:
-    """The system prompt, and what the application says in the transcript as system."""
+    """The system prompt and the system messages of the transcript."""
     parts = [system_prompt, *[message.content for message in transcript if type(message) is SystemMessage]]
     return "\n\n".join([part for part in parts if part.strip()])
 
@@ -60,7 +56,7 @@ def anthropic_turns(
 ) -> list[dict[str, Any]]:
     """The turns: neighbors of one role are one message, so that results are next to their calls.
 
-    Without `thoughts` those of earlier turns are left out: a request that does not think must not hold any.
+    Without `thoughts`, those of earlier turns are left out: a request without thinking must not contain any.
     """
     turns: list[dict[str, Any]] = []
     for message in transcript:
@@ -99,7 +95,7 @@ def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any
 
 
 def _cite(blocks: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
-    """Give the end of the text before it its citations back: it was its own block."""
+    """Split off the cited end of the text before it, which was its own block, with its citations."""
     length = item.get("length")
     if not blocks or blocks[-1]["type"] != "text" or type(length) is not int or length <= 0:
         return
@@ -122,12 +118,12 @@ def _result(message: ToolResultMessage, takes: Takes) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    """A call id in the letters this endpoint takes: another vendor may have given it."""
+    """A call id in the characters this endpoint accepts: it may come from another vendor."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
 
 
 def _blocks(content: str | Sequence[UserBlock], takes: Takes, *, result: bool = False) -> list[dict[str, Any]]:
-    """Content blocks; a text without anything to see is refused, and left out."""
+    """Content blocks, without blank text: the endpoint refuses it."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     seen = [block for block in content if not isinstance(block, TextBlock) or block.text.strip()]

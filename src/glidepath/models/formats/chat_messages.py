@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glidepath.errors import RejectedError
 from glidepath.messages import (
@@ -16,6 +16,7 @@ from glidepath.messages import (
     SystemMessage,
     TextBlock,
     ToolResultMessage,
+    UserBlock,
     UserMessage,
 )
 from glidepath.models.attached import Takes, base64_of, block_of, check_block, data_url, file_name, in_result
@@ -23,9 +24,6 @@ from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
-
-if TYPE_CHECKING:
-    from glidepath.messages import UserBlock
 
 __all__ = ["VENDOR", "chat_messages", "read_chat", "takes_of"]
 
@@ -36,7 +34,7 @@ _SHORT = 9
 
 
 def takes_of(vendor: str, quirks: Quirks) -> Takes:
-    """What a server of chat completions takes."""
+    """What a chat completions server accepts."""
     return Takes(
         vendor=vendor,
         document=_documents(quirks),
@@ -87,7 +85,7 @@ def chat_messages(
 
 
 def _parted(sent: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with a word of the assistant between a tool message and a user message: some servers want one."""
+    """The messages with an assistant message between tool and user messages: some servers require one."""
     parted: list[dict[str, Any]] = []
     for message in sent:
         if parted and parted[-1]["role"] == "tool" and message["role"] == "user":
@@ -97,7 +95,7 @@ def _parted(sent: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _id(call_id: str, quirks: Quirks) -> str:
-    """A call id as the server takes it: the same for a call and its result, in every request."""
+    """A call id the server accepts: the same for a call and its result, in every request."""
     if not quirks.short_ids or (len(call_id) == _SHORT and call_id.isalnum() and call_id.isascii()):
         return call_id
     return blake2s(call_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()[:_SHORT]
@@ -150,9 +148,9 @@ def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
 
 
 def _loop_start(transcript: Sequence[Message]) -> int:
-    """Where the tool loop in progress begins: at the last question that was asked while no calls were open.
+    """Where the current tool loop begins: at the last user message sent while no calls were open.
 
-    What a person says in the middle of a loop does not end it, and does not change what was sent before.
+    A user message in the middle of a loop does not end it, and does not change what was sent before.
     """
     start, between = -1, True
     for place, message in enumerate(transcript):
@@ -177,7 +175,7 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
     sent: dict[str, Any] = {"role": "assistant", "content": message.text}
     if calls:
         sent["tool_calls"] = calls
-    if calls and current:  # mostly, reasoning goes back only inside the tool loop it belongs to
+    if calls and current:  # usually, reasoning goes back only inside its own tool loop
         for kind, item in pieces(message, VENDOR):
             if kind == "item":
                 sent.update(item)
@@ -254,7 +252,7 @@ def _block(part: Mapping[str, Any]) -> Any:
 
 
 def _sound(sound: str | Mapping[str, str]) -> FileBlock:
-    """A recording: an object with its format, or, at Mistral, its bytes or its address as a text."""
+    """A recording: an object with its format or, for Mistral, its bytes or URL as text."""
     if not isinstance(sound, str):
         media = "audio/mpeg" if sound["format"] == "mp3" else f"audio/{sound['format']}"
         return FileBlock(media, base64.b64decode(sound["data"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glidepath import _wire
 from glidepath.messages import (
@@ -15,16 +15,15 @@ from glidepath.messages import (
     Message,
     SystemMessage,
     TextBlock,
+    ToolCall,
     ToolResultMessage,
+    UserBlock,
     UserMessage,
 )
 from glidepath.models.attached import Takes, base64_of, check_block, in_result
 from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
-
-if TYPE_CHECKING:
-    from glidepath.messages import ToolCall, UserBlock
 
 __all__ = ["VENDOR", "google_contents", "read_google"]
 
@@ -44,7 +43,7 @@ _TAKES = Takes(
     schemes=("https", "http", "gs"),
 )
 _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
-"""Google's word for a call that another model made."""
+"""Google's placeholder signature for a call that another model made."""
 _OURS = re.compile(r"call_\d+(_\d+)?$")
 
 
@@ -63,7 +62,7 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
             role, parts = "model", _written(message, leveled=leveled)
             called.update({call.id: call.name for call in message.tool_calls})
         elif isinstance(message, ToolResultMessage):
-            # The tool may have been run under a name that was repaired; the answer goes to the name that was called.
+            # The tool may have run under a repaired name; the result must name the tool as it was called.
             role, parts = "user", _result(message, called.get(message.call_id, message.tool_name))
         elif isinstance(message, UserMessage):
             role, parts = "user", _parts(message.content)
@@ -75,7 +74,7 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
             turns[-1]["parts"] += parts
         else:
             turns.append({"role": role, "parts": parts})
-    for turn in turns:  # pictures and files that a result brought along stand behind all results of the batch
+    for turn in turns:  # pictures and files from results go after all results of the batch
         if turn["role"] == "user":
             turn["parts"].sort(key=lambda part: "functionResponse" not in part)
     return turns
@@ -104,7 +103,7 @@ def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]
 
 
 def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
-    """A signature that came with an empty text."""
+    """Add a signature that came with an empty text."""
     if signature is not None and signature["on"] == "text":
         parts.append({"text": "", "thoughtSignature": signature["signature"]})
 
@@ -149,7 +148,7 @@ def _part(block: UserBlock) -> dict[str, Any]:
 
 
 class _History:
-    """Reads contents. A call without an id gets one of ours, and so does its result, in the order of the calls."""
+    """Reads contents. A call without an id gets one from us, and so does its result, in the order of the calls."""
 
     def __init__(self) -> None:
         self.found: list[Message] = []

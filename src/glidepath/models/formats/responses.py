@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glidepath.messages import (
     AssistantMessage,
@@ -13,15 +13,13 @@ from glidepath.messages import (
     SystemMessage,
     TextBlock,
     ToolResultMessage,
+    UserBlock,
     UserMessage,
 )
 from glidepath.models.attached import Takes, block_of, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
-
-if TYPE_CHECKING:
-    from glidepath.messages import UserBlock
 
 __all__ = ["VENDOR", "read_responses", "responses_input"]
 
@@ -49,7 +47,7 @@ def _items(message: Message) -> list[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
         written = [(kind, piece) for kind, piece in pieces(message, VENDOR) if kind != "item" or piece.get("type")]
         while written and written[-1][0] == "item" and written[-1][1]["type"] == "reasoning":
-            written.pop()  # reasoning that led to nothing is refused
+            written.pop()  # the endpoint refuses reasoning with nothing after it
         return [_written(kind, piece) for kind, piece in written]
     if isinstance(message, SystemMessage):
         return [{"role": "developer", "content": message.content}]

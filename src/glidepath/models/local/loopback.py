@@ -1,4 +1,4 @@
-"""As much of an HTTP client as talking to our own server on loopback takes: one request, one streamed reply.
+"""A minimal HTTP client for our own server on loopback: one request, one streamed reply.
 
 No client library is needed for one known peer, and importing one costs more than the whole start of the server.
 """
@@ -16,8 +16,8 @@ from glidepath.models.local.server import Address
 
 __all__ = ["Response", "ask", "post"]
 
-_LIMIT = 1 << 22  # bytes of a line at most
-_BODY = 1 << 26  # bytes of a reply at most that is read as a whole
+_LIMIT = 1 << 22  # maximum bytes of a line
+_BODY = 1 << 26  # maximum bytes of a reply that is read at once
 
 
 class Response:
@@ -63,9 +63,9 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def post(address: Address, path: str, body: object) -> AsyncIterator[Response]:
-    """Send one request; leaving the block closes the connection, which stops whatever the server does for it.
+    """Send one request; leaving the block closes the connection, which stops the server's work on it.
 
-    What goes wrong on the way is a `TransientError`: the server is ours, so it has crashed.
+    A broken connection is a `TransientError`: the server is ours, so it has crashed.
     """
     try:
         data = _wire.encode(body)
@@ -90,7 +90,7 @@ async def post(address: Address, path: str, body: object) -> AsyncIterator[Respo
         raise TransientError(f"the connection to the model server broke: {told(error)}") from error
     finally:
         if writer is not None:
-            writer.transport.abort()  # not close(): nothing that is still unsent matters
+            writer.transport.abort()  # not close(): unsent data no longer matters
             with suppress(OSError):
                 await writer.wait_closed()
 

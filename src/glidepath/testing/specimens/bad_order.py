@@ -15,9 +15,8 @@ BOXES = 4
 
 
 class PacksBoxesInOneReply(Specimen):
-    """Opens a box, fills it and closes it in one reply; opening takes longest. Does it again until four are packed."""
+    """Opens, fills and closes a box in one reply, until four are packed; opening takes longest."""
 
-    name = "packs_boxes_in_one_reply"
     family = "order"
     succeeds = True
 

@@ -1,4 +1,4 @@
-"""What keeps an event loop to itself, or a run waiting: floods after the end, tools that never pause, endless waits."""
+"""Things that block an event loop or keep a run waiting: floods after the end, tools that never pause, long waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ YEAR = 365 * 86_400.0
 class FloodAfterTheEnd(Specimen):
     """Ends its answer properly and then keeps sending deltas without a pause."""
 
-    name = "flood_after_the_end"
     family = "streams"
     succeeds = True
 
@@ -32,7 +31,6 @@ class FloodAfterTheEnd(Specimen):
 class RetryAfterAYear(Specimen):
     """Answers 429 and asks to come back in a year."""
 
-    name = "retry_after_a_year"
     family = "streams"
     answers = False
 
@@ -44,7 +42,6 @@ class RetryAfterAYear(Specimen):
 class BreathlessTool(Specimen):
     """A tool that reports progress without ever waiting, while somebody cancels the run."""
 
-    name = "breathless_tool"
     family = "tools"
     needs_tools = True
     answers = False
@@ -70,7 +67,6 @@ class BreathlessTool(Specimen):
 class ResultWithoutJson(Specimen):
     """A tool whose result has no JSON form: keys that are tuples, infinity, and a reference to itself."""
 
-    name = "result_without_json"
     family = "tools"
     needs_tools = True
     succeeds = True

@@ -1,6 +1,6 @@
 """The control group: honest runs that look a little like loops. No guard may nudge, narrow or land any of them."""
 
-# ruff: noqa: ARG001 - what these tools are asked is for the guards to see
+# ruff: noqa: ARG001 - guards look at the arguments of these tools
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class _Honest(Specimen):
-    """Works through its steps with tools of its own, then answers."""
+    """Works through its steps with its own tools, then answers."""
 
     family = "honest"
     honest = True
@@ -53,8 +53,6 @@ class _Honest(Specimen):
 class ArchivesMail(_Honest):
     """Archives thirty mails, one after the other; the tool says "ok" each time."""
 
-    name = "archives_mail"
-
     def steps(self) -> Iterator[Turn]:
         """Thirty mails."""
         return iter([call("archive", mail_id=number) for number in range(30)])
@@ -71,7 +69,6 @@ class ArchivesMail(_Honest):
 class WritesFiles(_Honest):
     """Writes twelve files with a tool that returns nothing."""
 
-    name = "writes_files"
     batch = 1
 
     def steps(self) -> Iterator[Turn]:
@@ -91,14 +88,11 @@ class WritesFiles(_Honest):
 class WritesFilesInBatches(WritesFiles):
     """Writes sixty files, five in every step, with a tool that returns nothing."""
 
-    name = "writes_files_in_batches"
     batch = 5
 
 
 class RunsSilentCommands(_Honest):
     """Sets up a machine with fifteen shell commands, none of which prints anything."""
-
-    name = "runs_silent_commands"
 
     def steps(self) -> Iterator[Turn]:
         """Fifteen commands."""
@@ -115,8 +109,6 @@ class RunsSilentCommands(_Honest):
 
 class EditsAndTests(_Honest):
     """Edits and runs the tests, eight rounds; they fail in the same way until the last."""
-
-    name = "edits_and_tests"
 
     def steps(self) -> Iterator[Turn]:
         """Eight rounds."""
@@ -137,9 +129,7 @@ class EditsAndTests(_Honest):
 
 
 class EditsAndTestsInAShell(_Honest):
-    """Does everything in one shell: looks, edits twice, builds, runs the tests, which fail alike four times."""
-
-    name = "edits_and_tests_in_a_shell"
+    """Does everything in one shell: looks, edits twice, builds, runs the tests, which fail the same way four times."""
 
     def steps(self) -> Iterator[Turn]:
         """Four rounds of five commands."""
@@ -159,9 +149,7 @@ class EditsAndTestsInAShell(_Honest):
 
 
 class TriesDifferentFixes(_Honest):
-    """A command fails four times, each time with another message; then it works."""
-
-    name = "tries_different_fixes"
+    """A command fails four times, each time with a different message; then it works."""
 
     def steps(self) -> Iterator[Turn]:
         """Five attempts, each another command, twice over."""
@@ -180,9 +168,7 @@ class TriesDifferentFixes(_Honest):
 
 
 class RetriesUntilItWorks(_Honest):
-    """Fetches six pages; each times out twice and is tried again, then comes."""
-
-    name = "retries_until_it_works"
+    """Fetches six pages; each one times out twice and works the third time."""
 
     def steps(self) -> Iterator[Turn]:
         """Every page three times."""
@@ -203,8 +189,6 @@ class RetriesUntilItWorks(_Honest):
 class PollsAJob(_Honest):
     """Asks forty times whether a job is done, with a tool that is marked as polling."""
 
-    name = "polls_a_job"
-
     def steps(self) -> Iterator[Turn]:
         """Forty questions."""
         return iter([call("job_status", job=7)] * 40)
@@ -220,8 +204,6 @@ class PollsAJob(_Honest):
 
 class PressesKeys(_Honest):
     """Presses the same key twenty times; the screen shows another line each time."""
-
-    name = "presses_keys"
 
     def steps(self) -> Iterator[Turn]:
         """Twenty times the same call."""
@@ -240,8 +222,6 @@ class PressesKeys(_Honest):
 class ReadsPages(_Honest):
     """Reads twenty pages of a list; three in the middle and the last are empty."""
 
-    name = "reads_pages"
-
     def steps(self) -> Iterator[Turn]:
         """Twenty pages."""
         return iter([call("list_page", page=number) for number in range(20)])
@@ -257,8 +237,6 @@ class ReadsPages(_Honest):
 
 class FindsNothingAtFirst(_Honest):
     """Searches for nine words without a hit, then finds the tenth; the search is marked read-only."""
-
-    name = "finds_nothing_at_first"
 
     def steps(self) -> Iterator[Turn]:
         """Ten words."""

@@ -1,4 +1,4 @@
-"""Agents that are started inside tools without a word about their parent."""
+"""Agents that tools start without naming the parent run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = ["RunsItself"]
 class RunsItself(Tireless):
     """A tool runs the agent itself, twice in every turn, by `agent.run`: the limits must reach what it starts."""
 
-    name = "runs_itself"
     family = "children"
     extra_tool = "run"
 

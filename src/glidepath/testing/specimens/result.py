@@ -1,4 +1,4 @@
-"""Code that could take a result away: observers that are slow or raise, tools and hooks that cancel their own task."""
+"""Code that could cost a run its result: slow or raising observers, tools and hooks that cancel their own task."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class _Slow(Plugin):
 class SlowObserver(_Watched):
     """An async observer that takes 0.4 seconds for every event."""
 
-    name = "slow_observer"
     plugins = (_Slow,)
 
 
@@ -63,7 +62,6 @@ class _Hanging(_Slow):
 class HangingObserver(_Watched):
     """An async observer that never returns."""
 
-    name = "hanging_observer"
     plugins = (_Hanging,)
 
 
@@ -78,7 +76,6 @@ class _Exiting(Plugin):
 class ExitingObserver(_Watched):
     """An observer that calls sys.exit."""
 
-    name = "exiting_observer"
     plugins = (_Exiting,)
 
 
@@ -93,7 +90,6 @@ class _Raising(Plugin):
 class OutlandishObserver(_Watched):
     """An async observer that raises its own BaseException."""
 
-    name = "outlandish_observer"
     plugins = (_Raising,)
 
 
@@ -110,7 +106,6 @@ class _Cancelling(Plugin):
 class SelfCancellingHook(_Watched):
     """A plain hook that cancels the task it runs in."""
 
-    name = "self_cancelling_hook"
     family = "tools"
     plugins = (_Cancelling,)
 
@@ -118,7 +113,6 @@ class SelfCancellingHook(_Watched):
 class OutlandishModel(_Watched):
     """A model that raises its own BaseException, and works when it is asked again."""
 
-    name = "outlandish_model"
     family = "streams"
 
     def reply(self, moment: Moment) -> Turn:
@@ -139,8 +133,6 @@ class _Working(_Watched):
 class TaskGroupTool(_Working):
     """A tool with an `asyncio.TaskGroup` in which one task fails while the others are waited for."""
 
-    name = "task_group_tool"
-
     async def work(self, number: int) -> Any:
         """Start three, of which one fails."""
 
@@ -158,8 +150,6 @@ class TaskGroupTool(_Working):
 class TaskCancellingTool(_Working):
     """A tool that cancels the task it runs in, and waits."""
 
-    name = "task_cancelling_tool"
-
     async def work(self, number: int) -> Any:
         """Cancel."""
         _me().cancel()
@@ -168,8 +158,6 @@ class TaskCancellingTool(_Working):
 
 class UnmovedTool(_Working):
     """A tool that cancels the task it runs in, swallows that and returns."""
-
-    name = "unmoved_tool"
 
     async def work(self, number: int) -> Any:
         """Cancel, and continue."""
@@ -182,9 +170,7 @@ class UnmovedTool(_Working):
 
 
 class LeakyTimerTool(_Working):
-    """A tool whose time limit cancels its task and never takes that back, as some HTTP clients did."""
-
-    name = "leaky_timer_tool"
+    """A tool whose time limit cancels its task and never undoes that, as some HTTP clients did."""
 
     async def work(self, number: int) -> Any:
         """Run into the time limit."""

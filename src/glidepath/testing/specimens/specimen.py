@@ -1,20 +1,22 @@
-"""What a specimen is: a model or a tool that misbehaves in one way, whatever the configuration."""
+"""The base of all specimens: models and tools that misbehave in one way, whatever the configuration."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import isawaitable
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from glidepath._wire import Value
 from glidepath.messages import UserMessage
+from glidepath.plugins.lineup import snake_case
 from glidepath.spi import ModelRequest, Plugin, ToolSpec
 from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "replying"]
+__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "failing", "specimen"]
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
@@ -47,48 +49,46 @@ class Moment(Value, frozen=True, kw_only=True):
 
 
 class Outside(Protocol):
-    """What somebody outside a flight can see and do."""
+    """What code outside a flight can see and do."""
 
     streaming: asyncio.Event
     in_tool: asyncio.Event
 
     def cancel(self) -> None:
         """Cancel the run by its token."""
-        ...
 
     def cancel_task(self) -> None:
         """Cancel the task the run lives in."""
-        ...
 
     def wind_down(self) -> None:
         """Ask the run to finish up."""
-        ...
 
 
 class Specimen:
     """One way to misbehave. A fresh object for every flight; the docstring's first line says what it does."""
 
     name: ClassVar[str] = ""
+    """The class's name in snake_case, unless you set it."""
     family: ClassVar[str] = ""
     answers: ClassVar[bool] = True
-    """It writes `ANSWER` when it is told to finish, or by itself."""
+    """It writes `ANSWER`, by itself or when told to finish."""
     succeeds: ClassVar[bool] = False
     """It may end DONE: it finishes by itself, with an answer."""
     loops: ClassVar[bool] = False
     """It repeats itself without progress, which guards should notice."""
     only_if_read_only: ClassVar[bool] = False
-    """Its loop can be told from work only where the tools are marked `read_only`."""
+    """Its loop can be told from work only if the tools are marked `read_only`."""
     honest: ClassVar[bool] = False
     """It works: no guard may nudge it, take a tool away from it, or land it."""
     needs_tools: ClassVar[bool] = False
     real_time: ClassVar[bool] = False
     """It needs real threads or processes, so it cannot run in virtual time."""
     hangs: ClassVar[bool] = False
-    """One of its tools never returns: a time limit of the tool's own should end that, not the run's."""
+    """One of its tools never returns: the tool's time limit should end it, not the run's."""
     killed: ClassVar[bool] = False
-    """Its process is killed in the middle of a tool, and the run is taken up again from its journal."""
+    """Its process is killed in the middle of a tool, and the run is resumed from its journal."""
     extra_tool: ClassVar[str | None] = None
-    """A tool it brings along: "delegate" spawns children, "run" starts the agent again by `agent.run`."""
+    """An extra tool: "delegate" spawns children, "run" runs the agent again with `agent.run`."""
     blocking: ClassVar[bool] = False
     """Its tools are plain functions that block a thread."""
     reports: ClassVar[bool] = False
@@ -96,7 +96,12 @@ class Specimen:
     ends_from_outside: ClassVar[bool] = False
     """Somebody stops it: CANCELLED is the right end."""
     plugins: ClassVar[tuple[Callable[[], Plugin], ...]] = ()
-    """Plugins it brings along, beside those of the configuration: what makes each of them, again for every flight."""
+    """Factories of extra plugins, called for every flight."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = snake_case(cls.__name__)
 
     def reply(self, moment: Moment) -> Turn:
         """What the model says."""
@@ -107,11 +112,11 @@ class Specimen:
         return "Nothing new."
 
     def progress(self, number: int) -> AsyncIterator[Any]:
-        """The same for a specimen that reports: its progress, and the result last."""
+        """The same for a specimen that reports: its progress, then the result."""
         raise NotImplementedError
 
     def tools(self) -> tuple[Tool, ...]:
-        """Tools it brings along, beside those of the configuration."""
+        """Extra tools, in addition to those of the configuration."""
         return ()
 
     def block(self, number: int) -> Any:
@@ -119,14 +124,14 @@ class Specimen:
         raise NotImplementedError
 
     async def outside(self, flight: Outside) -> None:
-        """What happens to the run from outside."""
+        """Interfere with the run from outside."""
 
 
 class Tireless(Specimen):
     """Works until it is told to finish, then answers."""
 
     def reply(self, moment: Moment) -> Turn:
-        """The answer when told, else the next step."""
+        """The answer when told to finish, else the next step."""
         return say(ANSWER) if moment.told else self.step(moment)
 
     def step(self, moment: Moment) -> Turn:
@@ -134,14 +139,29 @@ class Tireless(Specimen):
         raise NotImplementedError
 
 
-Rows = Mapping[str, tuple[str, Callable[[Moment], Turn]]]
+def specimen(name: str, does: str, base: type[Specimen] = Specimen, **own: object) -> type[Specimen]:
+    """A specimen as one row of a table: its name, what it does, and how it differs from `base`.
+
+    Functions in `own` take no `self`. `work` may be plain or async.
+    """
+    body = {key: staticmethod(value) if callable(value) else value for key, value in own.items()}
+    if "work" in own:
+        body["work"] = _awaitable(own["work"])
+    return type(name.title().replace("_", ""), (base,), {"__doc__": does, "name": name, **body})
 
 
-def replying(family: str, rows: Rows, **marks: bool) -> tuple[type[Specimen], ...]:
-    """Specimens that only reply: of each its name, what it does, and its reply. `marks` are those of all of them."""
-    return tuple(_replying(name, does, reply, {"family": family, **marks}) for name, (does, reply) in rows.items())
+def failing(error: type[BaseException], *arguments: object) -> Callable[[int], NoReturn]:
+    """The work of a tool that raises this."""
+
+    def work(_number: int) -> NoReturn:
+        raise error(*arguments)
+
+    return work
 
 
-def _replying(name: str, does: str, reply: Callable[[Moment], Turn], marks: dict[str, Any]) -> type[Specimen]:
-    body = {"__doc__": does, "name": name, "reply": lambda _, moment: reply(moment), **marks}
-    return type(name.title().replace("_", ""), (Specimen,), body)
+def _awaitable(work: Any) -> Callable[[Specimen, int], Awaitable[Any]]:
+    async def done(_self: Specimen, number: int) -> Any:
+        answer = work(number)
+        return await answer if isawaitable(answer) else answer
+
+    return done

@@ -13,7 +13,6 @@ __all__ = ["ArgumentVandal", "SchemaVandal"]
 class SchemaVandal(Tireless):
     """Rewrites the schemas of the tools it is offered, and goes silent if that works: every later run would see it."""
 
-    name: ClassVar[str] = "schema_vandal"
     family: ClassVar[str] = "vandals"
     needs_tools: ClassVar[bool] = True
 
@@ -38,7 +37,6 @@ class SchemaVandal(Tireless):
 class ArgumentVandal(Tireless):
     """Rewrites the arguments of the calls in the history it is shown, and goes silent if they change."""
 
-    name: ClassVar[str] = "argument_vandal"
     family: ClassVar[str] = "vandals"
     needs_tools: ClassVar[bool] = True
 

@@ -1,0 +1,90 @@
+"""What the adapters to hosted models share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any
+
+from glidepath.messages import Delta
+from glidepath.models.clients import Clients
+from glidepath.models.content import VendorReply
+from glidepath.models.exchange import Reader, answer
+from glidepath.models.faults import Faults
+from glidepath.spi import ModelRequest
+
+__all__ = ["VendorModel"]
+
+_log = logging.getLogger("glidepath")
+
+
+class VendorModel:
+    """A model behind a vendor's SDK. An adapter says what to send (`_body`, `_open`) and how to read the reply."""
+
+    max_output_tokens: int | None = None
+    price: Any = None
+    provider: str | None = None
+    vendor: str
+    host: str
+    _sdk: str
+    """The package of the SDK."""
+    usage_is_billed: bool
+
+    def __init__(self, name: str, context_window: int | None, clients: Clients, faults: Faults) -> None:
+        self.name = name
+        self.context_window = context_window or _known_window(name, self.provider)
+        self._clients = clients
+        self._faults = faults
+        self._unknown_reasons: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Answer one request."""
+        body = self._body(request)
+        reply = VendorReply(self._unknown_reasons, request)
+
+        async def open_stream() -> Any:
+            client = await self._clients.get()
+            # Only connecting gets a time limit: the run keeps all others, because it sees more.
+            timeout = import_module(self._sdk).Timeout(None, connect=request.connect_timeout)
+            return self._open(client, body, stream=True, timeout=timeout)
+
+        return answer(open_stream, self._reader(reply), self._faults, reply)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._clients.aclose()
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _open(self, client: Any, body: dict[str, Any], **how: object) -> Any:
+        """Send the request in `extra_body`: the SDK would walk through every typed field of a long history."""
+        raise NotImplementedError
+
+    def _reader(self, reply: VendorReply) -> Reader:
+        raise NotImplementedError
+
+    def _leave_out(self, what: str) -> None:
+        """Log once that requests go out without something, because the vendor would refuse it."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            _log.warning("%r %s", self, what)
+
+
+def _known_window(name: str, provider: str | None) -> int | None:
+    """The context window of a model in tokens, from the genai-prices data; None if it is unknown."""
+    if provider is None:
+        return None
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+
+        _, model = get_snapshot().find_provider_model(name, None, provider, None)
+    except (ImportError, LookupError):
+        return None
+    window = model.context_window
+    return window if type(window) is int and window > 0 else None
