@@ -150,6 +150,8 @@ def run_fields() -> int:
 MUTATORS = frozenset({"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"})
 OWNER = "run"
 """The package whose classes hold a run's state."""
+TOOLS = ("meter", "watch")
+"""Not state of a run, but what it works with: a node of the ledger's tree, and its clock."""
 
 
 def _last(node: ast.AST) -> str:
@@ -167,7 +169,7 @@ def parts_of_a_run() -> dict[str, frozenset[str]]:
     kinds = typing.get_type_hints(Run)
     parts = {"run": frozenset(Run.__struct_fields__)}
     for name, kind in kinds.items():
-        if isinstance(kind, type) and issubclass(kind, Record):
+        if name not in TOOLS and isinstance(kind, type) and issubclass(kind, Record):
             parts[name] = frozenset(kind.__struct_fields__)
     return parts
 
