@@ -334,6 +334,7 @@ class Meter(Record, eq=False):
             # Whoever waits was here first: a small call that would fit must not starve a large one in front of it.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
+            # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
             node = self
             while True:
                 if (
@@ -349,6 +350,7 @@ class Meter(Record, eq=False):
                 node.reserved_tokens += more_tokens
                 node.reserved_money += more_money
                 node.turns += turns
+            # In the same step: between giving up the old one and getting the new one somebody else could take both.
             if trading is not None:
                 trading.open = False
                 if trading.pledged:
@@ -503,6 +505,7 @@ class Reservation(Record, gc=False):
         """Reserve more for a reply that outgrows its reservation; False when it does not fit."""
         meter = self.meter
         with meter.tree.lock:
+            # No queue here: a reply that is streaming cannot wait for others.
             if meter.lack(tokens, money) is not None:
                 return False
             for node in meter.lineage:
@@ -514,6 +517,7 @@ class Reservation(Record, gc=False):
 
     def settle(self, tokens: int, money: int) -> None:
         """Charge what was used, refund the rest, let the queue move."""
+        # Whoever fails and whoever cleans up may both settle: the first one counts.
         if not self.open:
             return
         self.open = False
@@ -524,6 +528,7 @@ class Reservation(Record, gc=False):
             if self.money or money:
                 meter.reserved_money -= self.money
                 meter.money += money
+            # Spending only comes nearer to a limit: the flag is set here, and cleared where something is given back.
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
                 meter.attention = True
             return
@@ -540,6 +545,7 @@ class Reservation(Record, gc=False):
                 node = node.parent
             if self.pledged:
                 self.redeem()
+            # Only the head: the others would ask, be refused, and wait again.
             if tree.queue:
                 tree.queue[0].wake()
 

@@ -94,6 +94,7 @@ async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     request(cancelled)
     try:
         await closable(coroutine, _always, cancelled)
+    # Nobody waits for it: the loop would only log the error, long after the result has listed the work as abandoned.
     except BaseException:
         return
 
@@ -123,6 +124,7 @@ def closable(
             waiting = coroutine.send(None) if error is None else coroutine.throw(error)
         except StopIteration as stop:
             return stop.value
+        # It took the cancellation back: that was its own timeout, and the loop is not closing.
         if ends is not None and _cancellations() < asked:
             ends.cancel()
             ends = None

@@ -208,6 +208,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         limit = times.stall if beats else times.first_chunk
         silent_at = inf if limit is None else self.heard_at + limit
         ends_at = min(silent_at, inf if times.call is None else self.began_at + times.call)
+        # Silence is counted in grains, not by a timer for each delta: it is noticed a little late, never early.
         self.scope_at = min(ends_at, now + times.grain)
         return now < ends_at
 
@@ -221,6 +222,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
     def _arm(self, at: float) -> None:
         if at == inf:
             return
+        # One timer for all limits. It is moved only for an earlier one: a cancelled timer stays in the loop's heap.
         if self.handle is not None:
             self.handle.cancel()
         self.handle_at = at
@@ -237,6 +239,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
 
     def _tick(self) -> None:
         self.handle, self.handle_at = None, inf
+        # A timer may ring a hair before its time, and would be set again for the same moment.
         now = self.time() + 1e-9
         self.overdue()
         if now >= self.scope_at and not self._still_alive(now):
@@ -257,6 +260,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
 
     def raise_interrupt(self, interrupt: Interrupt) -> None:
         """Interrupt the run; the most severe interrupt is kept. Call it in the loop's own thread."""
+        # The result names one reason, and a cancel must not hide behind a landing window that opened before it.
         if self.interrupt is None or interrupt.signal > self.interrupt.signal:
             self.interrupt = interrupt
             self.poke()
@@ -452,6 +456,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
             await self.settle()
         if self.wanted:
             self.poke_self()
+        # Whoever consumes the events gets them now: until this wait nobody else could run.
         if self.ring is not None:
             self.ring()
         try:
@@ -465,6 +470,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         if self.handle is not None:
             self.handle.cancel()
             self.handle = None
+        # From here on the task is the caller's again, and nothing of the run may cancel it.
         if self.sentry is not None:
             self.sentry.stop()
         self.over = True
