@@ -157,23 +157,21 @@ class Meter(Record, eq=False):
 
     def room_tokens(self) -> int | None:
         """Tokens left above all reserves, with nothing in flight; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            if node.caps.tokens is not None:
-                room = node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
-                if least is None or room < least:
-                    least = room
-        return least
+        room = [
+            node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
+            for node in self.lineage
+            if node.caps.tokens is not None
+        ]
+        return min(room, default=None)
 
     def room_money(self) -> int | None:
         """Pico-dollars left above all reserves, with nothing in flight; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            if node.caps.money is not None:
-                room = node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
-                if least is None or room < least:
-                    least = room
-        return least
+        room = [
+            node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
+            for node in self.lineage
+            if node.caps.money is not None
+        ]
+        return min(room, default=None)
 
     def room_turns(self) -> int | None:
         """Model turns left; None when unlimited."""
@@ -182,12 +180,8 @@ class Meter(Record, eq=False):
 
     def room_tool_calls(self) -> int | None:
         """Tool calls left; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            cap = node.caps.tool_calls
-            if cap is not None and (least is None or cap - node.tool_calls < least):
-                least = max(0, cap - node.tool_calls)
-        return least
+        room = [node.caps.tool_calls - node.tool_calls for node in self.lineage if node.caps.tool_calls is not None]
+        return max(0, min(room)) if room else None
 
     def remaining(self, seconds: float | None = None) -> Remaining:
         """What is left of each limit, reserves apart."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
@@ -92,10 +92,8 @@ class Limits(Settings, frozen=True, kw_only=True):
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a limit, with the limit that was meant."""
-        from difflib import get_close_matches  # only needed when something is wrong
-
         fields = cls.__struct_fields__
-        meant = OTHER_LIMIT_NAMES.get(name) or next(iter(get_close_matches(name, fields, n=1)), None)
+        meant = OTHER_LIMIT_NAMES.get(name) or close_to(name, fields)
         hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(fields)}"
         return ConfigurationError(f"there is no limit {name!r}; {hint}")
 
@@ -167,22 +165,23 @@ class Budget:
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
-        near = budget.meter
-        caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
-        budget.meter = Meter(caps, place.run.meter, depth=-1)
-        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
-        budget.meter.set_wires()
+        caps = replace(budget.meter.caps, descendants=None, depth=None)  # the run around it bounds them
+        budget._move_below(place.run.meter, caps)
         return budget
 
     @classmethod
     def below(cls, meter: Meter, limits: Limits) -> Budget:
         """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
-        near = budget.meter
-        budget.meter = Meter(near.caps, meter, depth=-1)
-        budget.meter.near_tokens, budget.meter.near_money = near.near_tokens, near.near_money
-        budget.meter.set_wires()
+        budget._move_below(meter, budget.meter.caps)
         return budget
+
+    def _move_below(self, above: Meter, caps: Caps) -> None:
+        """Draw from `above`, too: with these limits, and the same margins."""
+        near = self.meter
+        self.meter = Meter(caps, above, depth=-1)
+        self.meter.near_tokens, self.meter.near_money = near.near_tokens, near.near_money
+        self.meter.set_wires()
 
     @classmethod
     async def find(cls, name: str, store: WalletStore) -> Budget:
