@@ -221,6 +221,17 @@ class Meter(Record, eq=False):
             self.held_money = amount.money
         self.set_wires()
 
+    def warn_near(self, tokens: int, money: int) -> None:
+        """Warn when this little is left above the reserve."""
+        self.near_tokens, self.near_money = tokens, money
+        self.set_wires()
+
+    def count_from(self, tokens: int, money: int, *, turns: int = 0, tool_calls: int = 0, descendants: int = 0) -> None:
+        """Set what this node has used, as known from elsewhere; what is above it is charged already, or not ours."""
+        self.tokens, self.money, self.turns, self.tool_calls = tokens, money, turns, tool_calls
+        self.descendants = descendants
+        self.set_wires()
+
     def set_wires(self) -> None:
         """Work out where this node's limits and warnings begin; after its reserve or its margins have changed."""
         caps = self.caps
@@ -511,7 +522,7 @@ class Reservation(Record, gc=False):
 
     def settle(self, tokens: int, money: int) -> None:
         """Charge what was used, refund the rest, let the queue move."""
-        # Whoever fails and whoever cleans up may both settle: the first one counts.
+        # The code that fails and the code that cleans up may both settle: the first time counts.
         if not self.open:
             return
         self.open = False

@@ -37,7 +37,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
-from glidepath.outcome import UNCHECKED_NAMES
+from glidepath.outcome import ResultKind
 from glidepath.spi import Plugin
 
 __all__ = ["LogObserver"]
@@ -50,6 +50,8 @@ _LEVELS: dict[type[Event], int] = {
 }
 _ENVELOPE = ("run_id", "parent_id", "sequence", "time")
 _FORMATS = ("json", "text")
+UNCHECKED_NAMES = frozenset(kind for kind in ResultKind if kind.early)
+"""Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
 
 class LogObserver(Plugin):

@@ -303,10 +303,6 @@ class ResultKind(str, Enum):
         return kind
 
 
-UNCHECKED_NAMES = frozenset(kind for kind in ResultKind if kind.early)
-"""Kinds of calls whose name may be anything the model made up."""
-
-
 class Spend(Value, frozen=True, kw_only=True):
     """What one model, tool or child cost."""
 

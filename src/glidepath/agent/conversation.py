@@ -101,9 +101,7 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
         node.tokens += snapshot.tokens - then.tokens
         node.money += snapshot.picodollars - then.money
         node.tool_calls += snapshot.metered_tool_calls - then.tool_calls
-    node.near_tokens = config.guardrails.reserve_tokens
-    node.near_money = int((stand.max_money or 0) * config.guardrails.cost_reserve)
-    node.set_wires()
+    node.warn_near(config.guardrails.reserve_tokens, int((stand.max_money or 0) * config.guardrails.cost_reserve))
     return node
 
 
@@ -111,8 +109,10 @@ def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> Non
     """Put what earlier runs have used into the meter of a run; `earlier` is what is in it already."""
     if carried is earlier:  # nearly always
         return
-    meter.tokens += carried.tokens - earlier.tokens
-    meter.money += carried.money - earlier.money
-    meter.turns += carried.turns - earlier.turns
-    meter.tool_calls += carried.tool_calls - earlier.tool_calls
-    meter.set_wires()
+    meter.count_from(
+        meter.tokens + carried.tokens - earlier.tokens,
+        meter.money + carried.money - earlier.money,
+        turns=meter.turns + carried.turns - earlier.turns,
+        tool_calls=meter.tool_calls + carried.tool_calls - earlier.tool_calls,
+        descendants=meter.descendants,
+    )

@@ -153,10 +153,9 @@ class Budget:
         self.parent = parent
         above: Meter | None = None if parent is None or self.line else parent.meter
         self.meter = Meter(limits.caps(), above, depth=-1)
-        self.meter.near_tokens = reserve_tokens
         money = [self.meter.caps.money, *[one.max_money for one in self.line]]
-        self.meter.near_money = int(min([one for one in money if one is not None], default=0) * reserves.cost_reserve)
-        self.meter.set_wires()
+        least = min([one for one in money if one is not None], default=0)
+        self.meter.warn_near(reserve_tokens, int(least * reserves.cost_reserve))
         self._started: float | None = None
         self.place: Place | None = None if parent is None else parent.place
 
@@ -165,23 +164,20 @@ class Budget:
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
-        caps = replace(budget.meter.caps, descendants=None, depth=None)  # the run around it bounds them
-        budget._move_below(place.run.meter, caps)
+        near = budget.meter
+        caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
+        budget.meter = Meter(caps, place.run.meter, depth=-1)
+        budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
 
     @classmethod
     def below(cls, meter: Meter, limits: Limits) -> Budget:
         """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
-        budget._move_below(meter, budget.meter.caps)
+        near = budget.meter
+        budget.meter = Meter(near.caps, meter, depth=-1)
+        budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
-
-    def _move_below(self, above: Meter, caps: Caps) -> None:
-        """Draw from `above`, too: with these limits, and the same margins."""
-        near = self.meter
-        self.meter = Meter(caps, above, depth=-1)
-        self.meter.near_tokens, self.meter.near_money = near.near_tokens, near.near_money
-        self.meter.set_wires()
 
     @classmethod
     async def find(cls, name: str, store: WalletStore) -> Budget:

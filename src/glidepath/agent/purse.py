@@ -63,10 +63,8 @@ class Purse:
         )
         self.meter = root = Meter(caps, depth=-1)
         root.tree.source = self
-        root.near_tokens = meter.near_tokens
-        root.near_money = meter.near_money
         root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw says more
-        root.set_wires()
+        root.warn_near(meter.near_tokens, meter.near_money)
         self._gate = threading.Lock()  # one draw at a time, from whichever loop
         self._heart: asyncio.Task[None] | None = None
         self._gave_up = -inf

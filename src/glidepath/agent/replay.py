@@ -282,11 +282,13 @@ class _Copyist(Scribe):
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
     """Take over figures that something outside this run changed: a child, or an attempt that was cut off."""
-    meter = run.meter
-    meter.tokens, meter.money = fields["tokens"], fields["picodollars"]
-    meter.turns, meter.tool_calls = fields["turns"], fields["metered_tool_calls"]
-    meter.descendants = fields.get("descendants", 0)
-    meter.set_wires()
+    run.meter.count_from(
+        fields["tokens"],
+        fields["picodollars"],
+        turns=fields["turns"],
+        tool_calls=fields["metered_tool_calls"],
+        descendants=fields.get("descendants", 0),
+    )
     run.answer.replace_text(fields.get("text", run.answer.text))
     run.spend.correct(_wire.convert(fields["spent"], Charge))
 

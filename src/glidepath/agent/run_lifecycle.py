@@ -55,7 +55,7 @@ def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
     return priced(plan, config)
 
 
-def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> Watch:
+def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None) -> Watch:
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
@@ -65,9 +65,9 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0) -> W
         if deadline == own
         else min(plan.config.limits.landing_time, max(0.0, deadline - now) / 4)
     )
-    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline)
+    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
-        watch.sentry = Sentry(watch, plan.switches, plan.config.kill_switch_grace)
+        watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 
 
@@ -119,7 +119,7 @@ def _opened(
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.near_tokens, meter.near_money = plan.config.guardrails.reserve_tokens, plan.near_money
+    meter.warn_near(plan.config.guardrails.reserve_tokens, plan.near_money)
     meter.hold_landing(reserve)
     run = open_state(
         plan,
@@ -144,7 +144,7 @@ def _opened(
     home.flight = run
     if stream is not None:
         stream.run = run
-        watch.ring = stream.ring
+        watch.wake_by(stream.ring)
     return run
 
 

@@ -331,8 +331,7 @@ class RunStarter(Equipped):
             until += now - parent.watch.time()
         if budget is not None:
             until = min(until, budget.deadline(now))
-        watch = watch_over(plan, now, until, elapsed)
-        watch.above = parent.watch
+        watch = watch_over(plan, now, until, elapsed, parent.watch)
         messages = messages if resumed is None else ()
         run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
         key = place_here()

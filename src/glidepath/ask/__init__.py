@@ -80,7 +80,6 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 # Whoever heard of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
-                watch.showing = attempt.parts
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:

@@ -31,6 +31,7 @@ class _Beside:
     """The run, with nobody listening and, where it is given, its own watch."""
 
     __slots__ = ("_run", "voice", "watch")
+    shows = False  # the landing window may cut it off, however much has come
 
     def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run

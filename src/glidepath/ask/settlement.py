@@ -6,8 +6,8 @@
   or a time limit, is charged: the provider may have worked on it.
 - The whole reservation is released, once, whatever happened.
 - Every `BudgetReserved` has its `BudgetSettled`.
-- A crash settles nothing. The journal has the worst case since before the call went out, and whoever takes the run up
-  again is charged for that (`sessions/recover.py`).
+- A crash settles nothing. The journal has the worst case since before the call went out, and the run that
+  takes over is charged for that (`sessions/recover.py`).
 """
 
 from __future__ import annotations

@@ -98,7 +98,6 @@ async def _streamed(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
     watch, attempt = run.watch, call.attempt
     try:
-        watch.scope_hit = False
         await interruptible(call.stream(), watch)
     except (LetGo, asyncio.CancelledError) as stop:
         stopped = watch.stopped(stop)

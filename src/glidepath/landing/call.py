@@ -11,7 +11,6 @@ from glidepath.landing.last_words import not_executed
 from glidepath.landing.reserve import book_landing
 from glidepath.messages import visible
 from glidepath.outcome import ResultKind
-from glidepath.run import Signal
 
 if TYPE_CHECKING:
     from glidepath.run import Run, Verdict
@@ -22,8 +21,6 @@ __all__ = ["landing_call"]
 async def landing_call(run: Run, verdict: Verdict) -> bool:
     """One call without tools, from the reserve, within the landing time. True when it answered."""
     watch = run.watch
-    if watch.interrupt is not None and watch.interrupt.signal is Signal.WINDOW:
-        watch.interrupt, watch.wanted = None, False
     # The landing has its own deadline; the window that may have brought us here must not end it again.
     watch.land_by(run.watch.time() + run.plan.config.limits.landing_time)
     if run.descent.notice is None:

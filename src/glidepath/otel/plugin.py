@@ -139,7 +139,7 @@ class OpenTelemetry(Plugin, DirectObserver):
     def _follow(self, event: Event) -> RunSpans | TeamSpans | None:
         """What follows this run or team; a provider is told of it once, however many plugins have that provider.
 
-        A child may have a plugin of its own beside the one it inherits: its own comes first.
+        A child may have its own plugin beside the one it inherits: its own comes first.
         """
         if self._parts is None:
             return None

@@ -40,6 +40,7 @@ from glidepath.events import (
     ToolStarted,
 )
 from glidepath.messages import AssistantMessage, Message
+from glidepath.observe import UNCHECKED_NAMES
 from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
 from glidepath.otel.content import Writer, clean
@@ -47,7 +48,7 @@ from glidepath.otel.current_span import context_with, enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.vocabulary import provider_name
-from glidepath.outcome import UNCHECKED_NAMES, AgentState
+from glidepath.outcome import AgentState
 
 __all__ = ["RunSpans", "traceparent"]
 

@@ -195,12 +195,14 @@ def snapshot_of(result: RunResult) -> Snapshot:
 
 def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
     """Continue counting where the run stopped. What is above the meter is charged already, or not ours."""
-    meter.turns = max(0, snapshot.turns)  # a journal from elsewhere may say anything, and gives nobody more
-    meter.tool_calls = max(0, snapshot.metered_tool_calls)
-    meter.descendants = max(0, snapshot.descendants)
-    meter.tokens = max(0, snapshot.tokens)
-    meter.money = max(0, snapshot.picodollars)
-    meter.set_wires()
+    # A journal from elsewhere may say anything, and gives nobody more.
+    meter.count_from(
+        max(0, snapshot.tokens),
+        max(0, snapshot.picodollars),
+        turns=max(0, snapshot.turns),
+        tool_calls=max(0, snapshot.metered_tool_calls),
+        descendants=max(0, snapshot.descendants),
+    )
 
 
 def restore(run: Run, resumed: Resumption) -> None:

@@ -87,6 +87,7 @@ class Run(Record, eq=False, kw_only=True):
     cruises: bool = False
     """Only the model, the ledger and the guards affect its turns: see `look_around`."""
     result: RunResult | None = None
+    shows = True  # what streams for it is shown: the landing window waits for its end
 
     def __repr__(self) -> str:
         return f"<Run {self.run_id}: {self.state.name}, {self.turn.iterations} turns>"

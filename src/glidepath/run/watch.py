@@ -82,6 +82,9 @@ class Stopped(Exception):  # noqa: N818 - not an error: what happened
 class Alive(Protocol):
     """What streams."""
 
+    parts: list[str]
+    """The text so far."""
+
     def pulse(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
         ...
@@ -120,12 +123,12 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
     outer: Any = None
     """The watch of the run around this one."""
     run: Any = None
-    """For whom something streams: its run, or what stands for it while a checkpoint is written."""
+    """The run that something streams for, or its stand-in during a checkpoint."""
     over: bool = False
     gone: bool = False
     """The run's coroutine is being closed from outside: nothing may be awaited any more."""
     ring: Callable[[], None] | None = None
-    """Wakes whoever consumes the events; called before every wait."""
+    """Wakes the consumer of the events; called before every wait."""
     wanted: bool = False
     poked: bool = False
     poking: bool = False
@@ -181,13 +184,14 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
             if at < self.handle_at:
                 self._arm(at)
 
-    def listen(self, patient: Alive, times: Patience, run: object) -> None:
+    def listen(self, patient: Alive, times: Patience, run: Any) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
 
         Its pulse is looked at now and then, so that a delta costs nothing; it is told of each wait.
         """
         self.patient = self.streaming = patient
         self.run = run
+        self.showing = patient.parts if run.shows else ()
         self.times = times
         self.began_at = now = self.time()
         self.scope_hit = False
@@ -212,9 +216,19 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         self.scope_at = min(ends_at, now + times.grain)
         return now < ends_at
 
+    def post(self, sentry: Any) -> None:
+        """Have the kill switches looked at."""
+        self.sentry = sentry
+
+    def wake_by(self, ring: Callable[[], None]) -> None:
+        """Ring before every wait, so that the consumer of the events wakes."""
+        self.ring = ring
+
     def land_by(self, at: float) -> None:
         """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
+        if self.interrupt is not None and self.interrupt.signal is Signal.WINDOW:
+            self.interrupt, self.wanted = None, False
         self.deadline_at = min(self.deadline_at, at)
         if self.deadline_at < self.handle_at:
             self._arm(self.deadline_at)
@@ -456,7 +470,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
             await self.settle()
         if self.wanted:
             self.poke_self()
-        # Whoever consumes the events gets them now: until this wait nobody else could run.
+        # The consumer gets the events now: until this wait nobody else could run.
         if self.ring is not None:
             self.ring()
         try:

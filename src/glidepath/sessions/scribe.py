@@ -325,7 +325,7 @@ class Scribe(JournalWriter):
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
-        # Not before it is on disk: whoever hears of it may rely on it.
+        # Not before it is on disk: a listener may rely on it.
         if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
         if begins and run.watch.interrupt is not None:

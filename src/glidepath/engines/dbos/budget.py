@@ -89,7 +89,14 @@ class FleetBudget(Budget):
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
                 self._on_disk = journal.durability == "async"  # its journal may lag behind; the ledger must not
-                self.meter.tokens, self.meter.money = run.meter.tokens, run.meter.money
+                root = self.meter
+                root.count_from(
+                    run.meter.tokens,
+                    run.meter.money,
+                    turns=root.turns,
+                    tool_calls=root.tool_calls,
+                    descendants=root.descendants,
+                )
             if self._has(asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None
         except StoreError as error:
