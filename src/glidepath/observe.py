@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from copy import copy
 from decimal import Decimal
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -66,6 +67,7 @@ class LogObserver(Plugin):
 
     name = "log_observer"
     inheritable_to_child: ClassVar[bool | None] = True
+    runs_after = ("open_telemetry",)  # so that the span of what has begun is the current one
 
     def __init__(
         self,
@@ -88,6 +90,13 @@ class LogObserver(Plugin):
         self._text = format == "text"
         self._content = content
         self._levels = {**_LEVELS, **(levels or {})}
+        self._trace: dict[str, str] = {}
+
+    def for_run(self) -> LogObserver:
+        """One that knows the trace of its run: the span is over when the last event comes."""
+        mine = copy(self)
+        mine._trace = {}  # noqa: SLF001 - itself
+        return mine
 
     def event_observer(self, event: Event) -> None:
         """Write one event."""
@@ -95,7 +104,10 @@ class LogObserver(Plugin):
         if not self._logger.isEnabledFor(level):
             return
         fields = self._fields(event)
-        fields.update(_trace())
+        here = _trace()
+        if here and not self._trace:
+            self._trace = {"trace_id": here["trace_id"]}
+        fields.update(here or self._trace)
         text = _pairs(fields) if self._text else _wire.encode(fields).decode()
         self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
 

@@ -14,6 +14,8 @@ from glidepath.observe import LogObserver
 from glidepath.teams import Team
 from glidepath.testing import ScriptedModel, call, say
 
+from .kit import Recorded
+
 SECRET = "the-secret"
 
 
@@ -122,6 +124,20 @@ def test_a_record_names_the_current_trace(log):
     with tracer.start_as_current_span("request") as span:
         fly()
     assert {record.glidepath_event["trace_id"] for record in log} == {f"{span.get_span_context().trace_id:032x}"}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_every_record_of_a_run_names_the_runs_own_trace(log, first):
+    recorded = Recorded()
+    plugins = [LogObserver("tests.otel.log"), recorded.plugin]
+    model, limits = ScriptedModel([call("fetch", key="x"), say("done")]), Limits(max_iterations=9)
+    agent = Agent(model=model, tools=[fetch], plugins=plugins if first else plugins[::-1], limits=limits)
+    agent.run_sync("Go.")
+    (run,) = recorded.named("invoke_agent")
+    assert {record.glidepath_event["trace_id"] for record in log} == {f"{run.context.trace_id:032x}"}
+    (used,) = recorded.named("execute_tool")
+    (started,) = [record.glidepath_event for record in log if record.glidepath_event["event"] == "ToolStarted"]
+    assert started["span_id"] == f"{used.context.span_id:016x}"
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
 from glidepath.sessions.memory import MemoryStore
 from glidepath.sessions.scribe import Scribe
+from glidepath.spi.direct_observer import unreal
 from glidepath.spi.sessions import Commit, Entry
 from glidepath.tools import ToolResult
 
@@ -388,7 +389,8 @@ async def _fly(
     checking = _Checking(leg, store)
     await checking.prepare()
     token = CancelToken()
-    flying = asyncio.get_running_loop().create_task(_flown(agent, leg, checking, above, token))
+    with unreal():
+        flying = asyncio.get_running_loop().create_task(_flown(agent, leg, checking, above, token))
     over = asyncio.get_running_loop().create_task(checking.over.wait())
     try:
         await asyncio.wait({flying, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -450,6 +452,8 @@ async def _flown(
         else:
             begun(meter, leg.carried)
             run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
+        if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
+            run.terms.take_notes(leg.per_run.notes)
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
         return await finish_run(run, home, prompt, token, opening=opening)

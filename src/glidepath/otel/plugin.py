@@ -21,7 +21,7 @@ from glidepath.otel.run_spans import RunSpans
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
-from glidepath.spi.direct_observer import DirectObserver
+from glidepath.spi.direct_observer import DirectObserver, is_unreal
 
 __all__ = ["OpenTelemetry"]
 
@@ -90,7 +90,7 @@ class OpenTelemetry(Plugin, DirectObserver):
             self._background = Background()
         mine = object.__new__(OpenTelemetry)
         mine.__dict__.update(self.__dict__)
-        tracers, meters = _set_providers(*self._providers)
+        tracers, meters = (None, None) if is_unreal() else _set_providers(*self._providers)
         tracer, measures = self._tracer_of(tracers), self._measures_of(meters)
         mine._spans = None
         if tracer is None and measures is None:

@@ -59,6 +59,7 @@ class TeamSpans:
                 "glidepath.team.coordinator": clean(event.coordinator),
                 "glidepath.team.members": tuple(map(clean, event.members)),
                 "glidepath.run.id": event.run_id,
+                **({"glidepath.resumed": True} if event.resumed else {}),
             },
             start_time=int(event.time * NANO),
         )

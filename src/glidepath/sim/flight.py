@@ -19,6 +19,7 @@ from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.sessions import Session
 from glidepath.sim.crash import PROMPT, approved, fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
+from glidepath.spi.direct_observer import unreal
 from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
 from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
@@ -114,6 +115,11 @@ class Trail:
 
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     """Run a configuration against one specimen. Only the user's plugins and constraints are called."""
+    with unreal():
+        return _fly_one(config, kind, seed)
+
+
+def _fly_one(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     if kind.killed:
         return _fly_twice(config, kind, seed)
     if kind.real_time:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from glidepath.events import Event
 
-__all__ = ["DirectObserver"]
+__all__ = ["DirectObserver", "is_unreal", "unreal"]
+
+_UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
+
+
+@contextmanager
+def unreal() -> Iterator[None]:
+    """Runs that begin in here are replayed or simulated: they spend nothing, and nobody outside is told of them."""
+    token = _UNREAL.set(True)
+    try:
+        yield
+    finally:
+        _UNREAL.reset(token)
+
+
+def is_unreal() -> bool:
+    """Whether a run that begins now is replayed or simulated."""
+    return _UNREAL.get()
 
 
 class DirectObserver:
