@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from glidepath._wire import Record, Value, field
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
+from glidepath.run.asyncio_privates import must_cancel
 from glidepath.run.whose import INSIDE, is_by_hand
 
 __all__ = [
@@ -162,8 +163,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         if type(loop).time is not asyncio.BaseEventLoop.time:
             self.time = loop.time  # else its own clock, without the Python call around it
         self.base = self.level = base = self.task.cancelling()
-        # asyncio has no public way to ask whether a cancellation is still to be delivered.
-        if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
+        if base and must_cancel(self.task):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
@@ -398,7 +398,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         for _ in range(taken):
             self.task.uncancel()
         self.level = self.count()
-        return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
+        return taken > 0 and must_cancel(self.task)  # before 3.13 it is not called off
 
     async def settle(self) -> None:
         """Leave no cancellation of foreign code in the task, not even a pending one."""
