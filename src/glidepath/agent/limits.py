@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
@@ -92,10 +92,8 @@ class Limits(Settings, frozen=True, kw_only=True):
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a limit, with the limit that was meant."""
-        from difflib import get_close_matches  # only needed when something is wrong
-
         fields = cls.__struct_fields__
-        meant = OTHER_LIMIT_NAMES.get(name) or next(iter(get_close_matches(name, fields, n=1)), None)
+        meant = OTHER_LIMIT_NAMES.get(name) or close_to(name, fields)
         hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(fields)}"
         return ConfigurationError(f"there is no limit {name!r}; {hint}")
 

@@ -480,6 +480,7 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, _short(error))
         if run.watch.interrupt is not None:
             raise run.interrupted()
+        # Providers reject a request with too many pictures in many ways: before giving up, try once without them.
         if isinstance(error, RejectedError) and self._without_pictures():
             return
         if not error.retryable or self.retries >= max_retries or self.probing:
