@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(words, message, tmp_path):
 
 def test_a_wallet_needs_a_store_and_has_to_be_there(tmp_path):
     ran = glidepath("run", "go", *HELLO, "--wallet", "c", folder=tmp_path)
-    assert (ran.code, "is kept in a store: pass --store" in ran.err) == (2, True), ran
+    assert (ran.code, "needs a store: pass --store" in ran.err) == (2, True), ran
     ran = glidepath("run", "go", *HELLO, *STORE, "--wallet", "c", folder=tmp_path)
     assert (ran.code, "there is no wallet 'c'" in ran.err) == (2, True), ran
     assert glidepath("wallets", "list", *STORE, folder=tmp_path).code == 2

@@ -243,7 +243,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
         """The dead owner of a session that could not be claimed; raises `StoreError` if it is alive."""
         if expected is not None and entry.token != expected:
-            raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
+            raise StoreError(f"session {entry.session_id!r} was claimed by another worker meanwhile", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
             raise busy(entry)
         return entry.owner

@@ -171,7 +171,7 @@ async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World
 
     await sweep(store)
     await store.remove_wallet(options.name)
-    world.note(f"forgot wallet {options.name}")
+    world.note(f"removed wallet {options.name}")
     return 0
 
 
