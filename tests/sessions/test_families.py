@@ -110,9 +110,7 @@ def test_the_damaged_one_of_a_family_is_named():
         commits = store._shelves[child].commits
         commits[1] = Commit(2, commits[1].body.replace(b"a", b"b", 1), commits[1].hash)
         for ask in (export_journal(store, "s"), store.fork("s")):
-            with pytest.raises(
-                StoreError, match=f"session '{child}' is damaged: commit 2 was changed.*`repair`"
-            ):
+            with pytest.raises(StoreError, match=f"session '{child}' is damaged: commit 2 was changed.*`repair`"):
                 await ask
 
     asyncio.run(scene())
