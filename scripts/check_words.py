@@ -63,6 +63,9 @@ GIVEAWAYS = {  # a regular expression: what to write instead
     r"(?:is|are) there to (?:hide|refuse|deny|stop)": "must hide, must refuse",
     r"(?:by )?whomever|in so many words": "by anyone; say it directly",
     r"goes with (?:the|its) (?:status|result)|comes? to an end": "matches, ends",
+    r"as (?:it|they) came": "unchanged",
+    r"of one's own": "your own, its own",
+    r"taken in from": "imported from",
 }
 SPELLING = {
     r"canceled|canceling|cancelation": "two l's, as in asyncio",

@@ -11,6 +11,7 @@ from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
+from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
 
 __all__ = ["Session", "Totals"]
@@ -29,15 +30,6 @@ class SessionLimits(Protocol):
     @property
     def max_cost(self) -> Decimal | str | float | None:
         """Dollars."""
-        ...
-
-
-class HasState(Protocol):
-    """A run, as its session sees it."""
-
-    @property
-    def state(self) -> AgentState:
-        """Its state."""
         ...
 
 
@@ -107,7 +99,7 @@ class Session:
         self.totals = Totals()
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
-        self.flight: HasState | None = None
+        self.flight: Run | None = None
         """The run in flight."""
         self.survey: Survey | None = None
         """What runs have computed about its messages, if there are many."""
