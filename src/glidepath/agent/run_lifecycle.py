@@ -183,7 +183,7 @@ async def finish_run(
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Begin, run, conclude, clean up. Afterwards nothing of the run is alive but what its result lists as abandoned.
+    """Begin, run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
