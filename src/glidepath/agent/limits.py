@@ -21,7 +21,7 @@ from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits"]
 
-_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
@@ -39,7 +39,7 @@ def seconds_of(field: str, value: str | timedelta) -> float:
     """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    found = _TIME.fullmatch(value.strip().lower())
+    found = re.fullmatch(_TIME, value.strip().lower())
     if found is None or not any(found.groups()):
         raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
     hours, minutes, seconds = (float(part or 0) for part in found.groups())

@@ -16,7 +16,7 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage, stored_arguments
+from glidepath.messages import AssistantMessage, ToolResultMessage, UnknownMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
@@ -226,8 +226,11 @@ class Scribe(JournalWriter):
         """Write the last commit. If that fails, the result says so, and keeps its text."""
         # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
-        kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
-        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
+        snapshot = result.snapshot
+        if snapshot is not None:
+            snapshot = replace(snapshot, children=tuple(map(bare, snapshot.children)))
+        children = tuple(map(bare, result.children))
+        kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:
             if self.broken is None:
                 await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
@@ -402,7 +405,7 @@ class Scribe(JournalWriter):
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
             if len(recent) - len(fresh) != len(self.tail):
-                raise StoreError("the transcript was changed while its run was in flight", kind="conflict")
+                raise StoreError("the transcript was changed while its run was running", kind="conflict")
             results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
             self.tail = self.tail.union(results) if len(results) == len(fresh) else None
         else:
@@ -413,7 +416,7 @@ class Scribe(JournalWriter):
             if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
                 items.append(("placed", [message.call_id]))
             else:
-                items.append(("message", _writable(message)))
+                items.append(("message", Raw(message.raw) if type(message) is UnknownMessage else message))
         return items
 
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
@@ -459,14 +462,6 @@ class Scribe(JournalWriter):
 
 def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
-
-
-def _writable(message: Message) -> Any:
-    return Raw(message.raw) if type(message) is UnknownMessage else message
-
-
-def _lean(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, children=tuple(map(bare, snapshot.children)))
 
 
 def _cause(error: StoreError) -> StopCause:
