@@ -103,16 +103,7 @@ def test_only_a_few_settings_stay_with_the_parent():
 
 
 # What a plan works out and the configuration only names: for each model of the route, or from several settings.
-COMPUTED = {
-    "constraints",
-    "context_window",
-    "extras",
-    "max_output_tokens",
-    "model",
-    "model_id",
-    "system_prompt",
-    "tools",
-}
+COMPUTED = {"constraints", "context_window", "extras", "max_output_tokens", "model", "model_id", "timeout", "tools"}
 
 
 def test_a_plan_holds_the_configuration_and_copies_none_of_its_settings():
