@@ -146,3 +146,25 @@ def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(tmp_path, m
             await store.close()
 
     assert asyncio.run(fly()) == [None]
+
+
+def test_runs_that_end_together_give_their_sessions_back_without_a_task(tmp_path, monkeypatch):
+    given, give_back = [], Scribe._give_back
+
+    async def counted(self):
+        given.append(self.lease.session_id)
+        await give_back(self)
+
+    monkeypatch.setattr(Scribe, "_give_back", counted)
+
+    async def fly():
+        store = SegmentStore(tmp_path / "s")
+        results = await asyncio.gather(*[waiting(store, 0).run("go", session=f"s{n}") for n in range(5)])
+        owners = [entry.owner for entry in await store.entries()]
+        await store.close()
+        return [result.outcome for result in results], owners
+
+    outcomes, owners = asyncio.run(fly())
+    assert outcomes == [LoopOutcome.DONE] * 5
+    assert owners == [None] * 5
+    assert len(given) == 1  # the last one ends the heartbeat

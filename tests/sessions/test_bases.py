@@ -11,6 +11,7 @@ from glidepath.sessions.archive import export_journal, import_journal, read_jour
 from glidepath.sessions.bases import Base, folded_state
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.redaction import RedactingStore
+from glidepath.sessions.segment_reader import SegmentReader
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -181,3 +182,26 @@ def test_copies_have_bases_of_their_own():
             assert asked[-1] <= 9, name
 
     asyncio.run(scene())
+
+
+def test_a_base_in_a_segment_is_found_at_its_place_and_not_by_walking_to_it(tmp_path, monkeypatch):
+    read, frame = [], SegmentReader.frame
+
+    def counted(self, *place):
+        read.append(place)
+        return frame(self, *place)
+
+    async def scene():
+        store = SegmentStore(tmp_path / "s")
+        await talk(store, 6)
+        await store.close()
+        store = SegmentStore(tmp_path / "s")
+        number = (await store.load("s"))[0].summary["base"]
+        monkeypatch.setattr(SegmentReader, "frame", counted)
+        (found,) = await store.pick("s", [number])
+        await store.close()
+        return number, found.number
+
+    number, found = asyncio.run(scene())
+    assert number == found
+    assert len(read) == 1

@@ -114,7 +114,8 @@ def _in_our_words(text: str, model: object) -> str:
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
     prices = json.dumps({name: ["3", "15"]})
-    return text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+    text = text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+    return text.replace("unpriced='estimate:<model>'", "--set unpriced=estimate:MODEL")
 
 
 def _telemetry(settings: LoadedSettings) -> Any:

@@ -20,7 +20,18 @@ def exit_code(result: RunResult, signal: int | None = None) -> int:
         return 6
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
-        return 4 if stuck else 1
+        return 2 if _never_began(result) else 4 if stuck else 1
     if result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
         return 3
     return 0
+
+
+def _never_began(result: RunResult) -> bool:
+    """True when the store could not be opened: nothing was run, and another --store is the remedy."""
+    cause = result.cause
+    return (
+        cause is not None
+        and cause.source == "store"
+        and cause.metrics.get("kind") == "unavailable"
+        and not result.new_messages
+    )

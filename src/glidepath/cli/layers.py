@@ -50,6 +50,10 @@ class LoadedSettings:
     trusted: bool = field(default=False, kw_only=True)
     ignored: Mapping[str, Known] = field(default_factory=dict, kw_only=True)
 
+    def copy(self) -> LoadedSettings:
+        """The same settings, to be changed for one agent."""
+        return LoadedSettings(dict(self.known), self.file, found=self.found, trusted=self.trusted, ignored=self.ignored)
+
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
 

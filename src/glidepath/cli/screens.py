@@ -146,6 +146,8 @@ def ending(result: RunResult) -> str:
     if result.outcome is LoopOutcome.DONE and result.cause is None:
         return ""
     why: Any = result.cause.reason if result.cause is not None else ""
+    if result.cause is not None and result.cause.source == "output_type":
+        why = why.replace("output_type", "the schema")  # here it is a file, not a setting
     state = result.state.name.lower().replace("_", " ")
     words = result.outcome.name.lower().replace("_", " ")
     if result.outcome is LoopOutcome.PAUSED:

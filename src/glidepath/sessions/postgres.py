@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import summary_in
+from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
@@ -200,7 +201,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         await make_tables(connection)
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
-            raise StoreError(f"the database has layout {layout}, but this glidepath needs {LAYOUT}", kind="schema")
+            raise other_layout("the database has", layout, LAYOUT)
         self._catalogued = await prepare(connection)
         self._ready = True
 

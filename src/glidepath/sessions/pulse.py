@@ -46,6 +46,13 @@ class Pulse:
             self._home[id(self.store)] = self
             self._task = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
 
+    def leave_quietly(self, member: Pulsing) -> bool:
+        """As `leave`, at once; False when there is something to wait for: a question in flight, or our own end."""
+        if self._asking is not None or len(self._members) <= 1:
+            return False
+        self._members.pop(id(member), None)
+        return True
+
     async def leave(self, member: Pulsing) -> None:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)

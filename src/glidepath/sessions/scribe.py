@@ -143,6 +143,7 @@ class Scribe(JournalWriter):
         )
         items = [*self.ahead, ("began", began)]
         self.ahead = []
+        # Only when it has changed: every leg of a long session would repeat it.
         if self.config != now:
             items.append(("config", now))
         if run.terms.resumed is not None:
@@ -183,6 +184,7 @@ class Scribe(JournalWriter):
         """These calls are about to start; `queued` will later, `done` have just got their results."""
         run = self._run
         items: Items = []
+        # A result is written when it is known, in any order; where it stands in the transcript follows as `placed`.
         for job in done:
             message = job.bare_message(run)
             self._filed[message.call_id] = message
@@ -294,6 +296,7 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         run = self._run
         try:
+            # In the order in which a reader applies them: messages, the state after them, then what is about to begin.
             items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
                 for message in messages[self.written :]:
@@ -325,6 +328,7 @@ class Scribe(JournalWriter):
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
+        # Not before it is on disk: a listener may rely on it.
         if run.voice.listening and not last and self.durability in ON_DISK:
             run.emit(SessionSaved, run.session_id, self.sequence)
         if begins and run.watch.interrupt is not None:

@@ -198,9 +198,11 @@ def write_commit(
         desk.strays.add((segment, key))
         raise taken_over(held)
     held.head, held.hash, held.segment, held.place, held.updated = number, digest, segment, at, now
-    if first:
+    marked = not number % MARK
+    if summary is not None:
         held.summary, held.told = first, False
-    if not number % MARK:
+        marked = marked or summary.get("base") == number  # whoever reads the session next asks for it by its number
+    if marked:
         held.marks = (*held.marks[-_MARKS:], (number, segment, at))
     desk.dirty[key] = held
     if now >= held.renew:

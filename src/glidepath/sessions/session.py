@@ -139,7 +139,7 @@ class Session:
         totals.tool_calls += result.tool_calls - before.tool_calls
         totals.turns += result.all_turns - before.all_turns
         totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
-        totals.usage = totals.usage + _since(result.usage, before.usage)
+        totals.usage = totals.usage + used_since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)
         self.last = result
@@ -151,7 +151,7 @@ class Session:
 _NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)
 
 
-def _since(now: Usage, then: Usage) -> Usage:
+def used_since(now: Usage, then: Usage) -> Usage:
     """What was used between two moments."""
     return Usage(
         now.input - then.input,

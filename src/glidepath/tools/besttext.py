@@ -5,7 +5,6 @@ A tool that has run must not seem to have failed because of what it returned: th
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections import abc
@@ -60,8 +59,10 @@ def finite(value: object) -> bool:
             waiting += one.values()
         elif isinstance(one, list | tuple | set | frozenset):
             waiting += one
-        elif dataclasses.is_dataclass(one) and not isinstance(one, type):
-            waiting += [getattr(one, field.name, None) for field in dataclasses.fields(one)]
+        elif hasattr(type(one), "__dataclass_fields__"):
+            from dataclasses import fields
+
+            waiting += [getattr(one, field.name, None) for field in fields(one)]  # type: ignore[arg-type]
         elif hasattr(one, "__struct_fields__"):
             waiting += [getattr(one, name, None) for name in one.__struct_fields__]
     return True
@@ -112,8 +113,10 @@ class _Reader:
             return [self.plain(item, below) for item in self._some(value)]
         if callable(dump := getattr(value, "model_dump", None)):
             return self.plain(dump(), below)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {one.name: self.plain(getattr(value, one.name), below) for one in dataclasses.fields(value)}
+        if hasattr(type(value), "__dataclass_fields__"):
+            from dataclasses import fields
+
+            return {one.name: self.plain(getattr(value, one.name), below) for one in fields(value)}  # type: ignore[arg-type]
         return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: anything with a JSON form
 
     def _array(self, value: Any, depth: int) -> Any:

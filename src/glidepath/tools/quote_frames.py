@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from hashlib import blake2b
 
 __all__ = ["QuoteFrame"]
 
@@ -25,6 +24,8 @@ class QuoteFrame:
     @classmethod
     def sealing(cls, text: str) -> QuoteFrame:
         """A frame for a text that must look the same every time: its mark is the hash of the text."""
+        from hashlib import blake2b  # only a summary needs it
+
         return cls(blake2b(text.encode(errors="replace"), digest_size=_LENGTH // 2).hexdigest())
 
     @property

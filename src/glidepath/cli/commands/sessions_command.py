@@ -215,7 +215,7 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
         line = call_line(one.name, one.arguments or {})
         world.note(f"made after turn {made.at}, and not undone: turn {one.turn} {line}: {one.outcome}")
     for waiting in made.pending:
-        world.note(f"waits for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
+        world.note(f"waiting for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
     if options.rewind:
         world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
     world.write(f"{made.session_id}\n")

@@ -196,7 +196,7 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
-            world.note(f"step {outcome.step_id} waits for a decision about {call}")
+            world.note(f"step {outcome.step_id} is waiting for a decision about {call}")
     if options.store:
         world.note(f"to continue: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):
