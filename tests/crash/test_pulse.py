@@ -168,3 +168,20 @@ def test_runs_that_end_together_give_their_sessions_back_without_a_task(tmp_path
     assert outcomes == [LoopOutcome.DONE] * 5
     assert owners == [None] * 5
     assert len(given) == 1  # the last one ends the heartbeat
+
+
+def test_a_store_that_overrides_release_is_asked_for_it(tmp_path):
+    released = []
+
+    class Watched(SegmentStore):
+        async def release(self, lease):
+            released.append(lease.session_id)
+            await super().release(lease)
+
+    async def fly():
+        store = Watched(tmp_path / "s")
+        await asyncio.gather(*[waiting(store, 0).run("go", session=f"s{n}") for n in range(3)])
+        await store.close()
+
+    asyncio.run(fly())
+    assert sorted(released) == ["s0", "s1", "s2"]

@@ -27,7 +27,7 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
-    if getattr(store, "let_go", None) is not None:
+    if getattr(type(store), "let_go", None) is not None:
         lease = await _claimed_promptly(store, session_id, create=create)
     else:
         lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
@@ -140,12 +140,13 @@ class JournalWriter:
 
     def _let_go(self) -> bool:
         """Give it back at once, without a task or a timer, if the store can do that without waiting."""
-        let_go = getattr(self.store, "let_go", None)
+        # Of its class: what wraps a store has its own `release`.
+        let_go = getattr(type(self.store), "let_go", None)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
             return False
         self._pulse = None
         try:
-            gone = let_go(self.lease) is True
+            gone = let_go(self.store, self.lease) is True
         except Exception:  # it is tried again, with patience
             return False
         if gone:

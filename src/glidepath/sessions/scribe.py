@@ -329,8 +329,10 @@ class Scribe(JournalWriter):
         if self.broken is not None:
             raise _down(self.broken)
         # Not before it is on disk: a listener may rely on it.
-        if run.voice.listening and not last and self.durability in ON_DISK:
-            run.emit(SessionSaved, run.session_id, self.sequence)
+        voice = run.voice
+        if voice.listening and not last and self.durability in ON_DISK:  # as `Run.emit`, twice a turn
+            number, at, name = voice.next_number(), voice.now(), run.terms.session_id
+            voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))
         if begins and run.watch.interrupt is not None:
             raise run.interrupted()
 

@@ -86,6 +86,7 @@ def claim_sessions(
 def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -> Held:
     """One claim, in the index; raises `StoreError` when the session is not available."""
     row = desk.index.named(asked.session_id)
+    there = row is not None
     if row is not None:
         row = _had(desk, row, now)
     elif asked.create:
@@ -104,7 +105,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row.summary,
         renew=now + seconds / 4,
         suspect=bool(row.suspect),
-        mail=desk.index.mail(row.key),
+        mail=desk.index.mail(row.key) if there else 0,
         elder=row.segment,
     )
 
