@@ -17,7 +17,7 @@ import threading
 from math import inf
 from typing import Any
 
-from glidepath._wire import Record, Value, field
+from glidepath._wire import Record, Value
 from glidepath.money import Price, pico
 from glidepath.outcome import dollars
 from glidepath.spi.constraints import Remaining
@@ -100,46 +100,75 @@ class _Tree:
         self.source: Any = None
 
 
-class Meter(Record, eq=False):
-    """One node: what it may use, has used, and has promised."""
+class Meter:
+    """One node: what it may use, has used, and has promised. Plain slots: a record writes slower."""
 
-    caps: Caps
-    parent: Meter | None = None
-    depth: int = 0
-    above: tuple[Meter, ...] = ()
-    """All above it, the nearest first."""
-    tree: _Tree = field(default_factory=_Tree)
-    limited: bool = True
-    tokens: int = 0
-    money: int = 0
-    turns: int = 0
-    tool_calls: int = 0
-    descendants: int = 0
-    reserved_tokens: int = 0
-    reserved_money: int = 0
-    pledged_tokens: int = 0
-    pledged_money: int = 0
-    aside_tokens: int = 0
-    aside_money: int = 0
-    ahead_tokens: int = 0
-    ahead_money: int = 0
-    """What can still be drawn from elsewhere: left, but not at hand."""
-    held_tokens: int = 0
-    held_money: int = 0
-    near_tokens: int = 0
-    near_money: int = 0
-    tokens_wire: float = inf
-    money_wire: float = inf
-    tokens_soft: float = inf
-    money_soft: float = inf
-    calls_wire: float = inf
-    turns_wire: float = inf
-    attention: bool = False
+    __slots__ = (
+        "above",
+        "ahead_money",
+        "ahead_tokens",
+        "aside_money",
+        "aside_tokens",
+        "attention",
+        "calls_wire",
+        "caps",
+        "depth",
+        "descendants",
+        "held_money",
+        "held_tokens",
+        "limited",
+        "money",
+        "money_soft",
+        "money_wire",
+        "near_money",
+        "near_tokens",
+        "parent",
+        "pledged_money",
+        "pledged_tokens",
+        "reserved_money",
+        "reserved_tokens",
+        "tokens",
+        "tokens_soft",
+        "tokens_wire",
+        "tool_calls",
+        "tree",
+        "turns",
+        "turns_wire",
+    )
 
-    def __post_init__(self) -> None:
-        caps, parent = self.caps, self.parent
+    def __init__(self, caps: Caps, parent: Meter | None = None, depth: int = 0) -> None:
+        self.caps: Caps = caps
+        self.parent: Meter | None = parent
+        self.depth: int = depth
+        self.above: tuple[Meter, ...] = ()  # all above it, the nearest first
+        self.tree: _Tree = _Tree() if parent is None else parent.tree
+        self.limited: bool = True
+        self.tokens: int = 0
+        self.money: int = 0
+        self.turns: int = 0
+        self.tool_calls: int = 0
+        self.descendants: int = 0
+        self.reserved_tokens: int = 0
+        self.reserved_money: int = 0
+        self.pledged_tokens: int = 0
+        self.pledged_money: int = 0
+        self.aside_tokens: int = 0
+        self.aside_money: int = 0
+        self.ahead_tokens: int = 0
+        self.ahead_money: int = 0  # what can still be drawn from elsewhere: left, but not at hand
+        self.held_tokens: int = 0
+        self.held_money: int = 0
+        self.near_tokens: int = 0
+        self.near_money: int = 0
+        self.tokens_wire: float = inf
+        self.money_wire: float = inf
+        self.tokens_soft: float = inf
+        self.money_soft: float = inf
+        self.calls_wire: float = inf
+        self.turns_wire: float = inf
+        self.attention: bool = False
         if parent is not None:
-            self.tree, self.above = parent.tree, parent.lineage
+            self.above = parent.lineage
             self.tree.shared = True
         self.limited = caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
         if caps.tool_calls is not None:

@@ -24,17 +24,15 @@ _NOTHING: Final[Any] = MappingProxyType({})
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
-class Account(Record, eq=False, gc=False):
+class Account:
     """What one model or child has cost: plain counters, because every call is added to them."""
 
-    calls: int = 0
-    money: int = 0
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    estimated: bool = False
+    __slots__ = ("cache_read", "cache_write", "calls", "estimated", "input", "money", "output", "reasoning")
+
+    def __init__(self) -> None:
+        self.calls = self.money = 0
+        self.input = self.output = self.cache_read = self.cache_write = self.reasoning = 0
+        self.estimated = False
 
     def add(self, usage: Usage, money: int) -> None:
         """One more call."""

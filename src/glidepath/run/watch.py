@@ -17,7 +17,7 @@ from enum import Enum, IntEnum
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from glidepath._wire import Record, Value, field
+from glidepath._wire import Value
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
@@ -104,61 +104,85 @@ class Patience(Value, frozen=True, kw_only=True):
     grain: float
 
 
-class Watch(Record, TaskBound, eq=False, kw_only=True):
-    """Deadlines and interrupts of one run."""
+class Watch(TaskBound):
+    """Deadlines and interrupts of one run. Plain slots: a turn writes many of them, and a record writes slower."""
 
-    window_at: float = inf
-    deadline_at: float = inf
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    task: asyncio.Task[Any] = field(default_factory=asyncio.current_task)  # type: ignore[arg-type]
-    time: Callable[[], float] = time.monotonic
-    base: int = 0
-    level: int = 0
-    """How often the task was cancelled when somebody last looked."""
-    own: int = 0
-    """Cancellations that foreign code has made and not taken back."""
-    heard: int = 0
-    """Such ones that an `Ear` has heard and nobody has counted yet."""
-    above: Watch | None = None
-    """Of the run whose tool has started this one."""
-    outer: Any = None
-    """The watch of the run around this one."""
-    run: Any = None
-    """The run that something streams for, or its stand-in during a checkpoint."""
-    over: bool = False
-    gone: bool = False
-    """The run's coroutine is being closed from outside: nothing may be awaited any more."""
-    ring: Callable[[], None] | None = None
-    """Wakes the consumer of the events; called before every wait."""
-    wanted: bool = False
-    poked: bool = False
-    poking: bool = False
-    interrupt: Interrupt | None = None
-    gave_way: Interrupt | None = None
-    """For which interrupt it has let others go first."""
-    called_off: str | None = None
-    """Another thread has cancelled the run, and its loop may not know yet."""
-    streaming: Alive | None = None
-    """Is told before the run waits for it."""
-    showing: Sequence[str] = ()
-    """The text that is streaming now."""
-    scope_hit: bool = False
-    scope_at: float = inf
-    sentry: Any = None
-    """Looks at the kill switches, where there are any."""
-    patience_at: float = inf
-    longest_patience: float = MAX_PATIENCE
-    strict: bool = False
-    """One of these two was changed."""
-    handle: asyncio.TimerHandle | None = None
-    handle_at: float = inf
-    patient: Alive | None = None
-    times: Patience | None = None
-    beats: int = 0
-    began_at: float = 0.0
-    heard_at: float = -inf
+    __slots__ = (
+        "above",
+        "base",
+        "beats",
+        "began_at",
+        "called_off",
+        "deadline_at",
+        "gave_way",
+        "gone",
+        "handle",
+        "handle_at",
+        "heard",
+        "heard_at",
+        "interrupt",
+        "level",
+        "longest_patience",
+        "loop",
+        "outer",
+        "over",
+        "own",
+        "patience_at",
+        "patient",
+        "poked",
+        "poking",
+        "ring",
+        "run",
+        "scope_at",
+        "scope_hit",
+        "sentry",
+        "showing",
+        "streaming",
+        "strict",
+        "task",
+        "time",
+        "times",
+        "wanted",
+        "window_at",
+    )
 
-    def __post_init__(self) -> None:
+    def __init__(self, *, window_at: float = inf, deadline_at: float = inf, above: Watch | None = None) -> None:
+        self.window_at: float = window_at
+        self.deadline_at: float = deadline_at
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        self.time: Callable[[], float] = time.monotonic
+        self.base: int = 0
+        self.level: int = 0  # how often the task was cancelled when somebody last looked
+        self.own: int = 0  # cancellations that foreign code has made and not taken back
+        self.heard: int = 0  # such ones that an `Ear` has heard and nobody has counted yet
+        self.above = above  # of the run whose tool has started this one
+        self.outer: Any = None  # the watch of the run around this one
+        self.run: Any = None  # the run that something streams for, or its stand-in during a checkpoint
+        self.over: bool = False
+        self.gone: bool = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
+        self.ring: Callable[[], None] | None = None  # wakes the consumer of the events; called before every wait
+        self.wanted: bool = False
+        self.poked: bool = False
+        self.poking: bool = False
+        self.interrupt: Interrupt | None = None
+        self.gave_way: Interrupt | None = None  # for which interrupt it has let others go first
+        self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
+        self.streaming: Alive | None = None  # is told before the run waits for it
+        self.showing: Sequence[str] = ()  # the text that is streaming now
+        self.scope_hit: bool = False
+        self.scope_at: float = inf
+        self.sentry: Any = None  # looks at the kill switches, where there are any
+        self.patience_at: float = inf
+        self.longest_patience: float = MAX_PATIENCE
+        self.strict: bool = False  # one of these two was changed
+        self.handle: asyncio.TimerHandle | None = None
+        self.handle_at: float = inf
+        self.patient: Alive | None = None
+        self.times: Patience | None = None
+        self.beats: int = 0
+        self.began_at: float = 0.0
+        self.heard_at: float = -inf
         loop = self.loop
         if type(loop).time is not asyncio.BaseEventLoop.time:
             self.time = loop.time  # else its own clock, without the Python call around it
