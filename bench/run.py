@@ -23,7 +23,7 @@ PROMPT = "Please work through the task."
 DELTAS = ["token "] * 20
 FLAT_TURNS = 5_000
 EARLY, LATE = slice(10, 110), slice(4_900, 5_000)
-BARS = {"stream": 3.5, "run": 2.5, "constraints10": 6.0, "plugins10": None, "journal": 8.0, "flat": 1.2}
+BARS = {"stream": 2.5, "run": 1.8, "constraints10": 6.0, "plugins10": None, "journal": 8.0, "flat": 1.2}
 PLUGINS_ADD = 1.5  # ten silent plugins on every hook may add this many times a bare turn
 
 Cell = Callable[[], Awaitable[None]]
@@ -167,7 +167,8 @@ def lookup_agent():
             if arguments is not None:
                 yield ToolCallDelta(index=0, id=f"call_{SCRIPT.asked}", name="lookup", arguments=arguments)
             reason = "end_turn" if arguments is None else "tool_use"
-            yield StreamEnd(stop_reason=reason, usage=Usage(input=100, output=20))
+            usage = Usage(input=60 + 52 * len(request.messages), output=55)  # as a provider would count
+            yield StreamEnd(stop_reason=reason, usage=usage)
 
     @tool(name="lookup", description="Look something up.")
     async def lookup(query: str, limit: int, tags: list[str]) -> str:

@@ -57,6 +57,15 @@ GIVEAWAYS = {  # a regular expression: what to write instead
     r"(?:can|could|cannot|to) be had": "is available, works",
     r"all the same": "anyway, still",
     r"stays? as (?:it is|they are)": "does not change",
+    r"as (?:its|their) users would": "as a user would",
+    r"whatever (?:the|their|its) case": "ignoring case",
+    r"derive from this": "subclass this",
+    r"(?:is|are) there to (?:hide|refuse|deny|stop)": "must hide, must refuse",
+    r"(?:by )?whomever|in so many words": "by anyone; say it directly",
+    r"goes with (?:the|its) (?:status|result)|comes? to an end": "matches, ends",
+    r"as (?:it|they) came": "unchanged",
+    r"of one's own": "your own, its own",
+    r"taken in from": "imported from",
 }
 SPELLING = {
     r"canceled|canceling|cancelation": "two l's, as in asyncio",

@@ -1,6 +1,7 @@
 """The house rules that a machine can check."""
 
 import ast
+import asyncio
 import json
 import os
 import runpy
@@ -303,3 +304,40 @@ def test_the_quick_target_names_the_kernels_tests():
     named = [word for word in shown.split() if word.startswith("tests/")]
     assert {"tests/loop", "tests/run", "tests/ledger"} <= set(named)
     assert all((ROOT / word).exists() for word in named)
+
+
+PRIVATE = frozenset(
+    name
+    for thing in (
+        asyncio,
+        asyncio.BaseEventLoop,
+        asyncio.Future,
+        asyncio.Runner,
+        asyncio.Task,
+        asyncio.TaskGroup,
+        asyncio.Timeout,
+    )
+    for name in (*dir(thing), "_transport", "_task", "_parent_task", "_interrupt_count")
+    if name.startswith("_") and not name.startswith("__")
+)
+DOCUMENTED = {"_asyncio_future_blocking", "_get_running_loop", "_unregister_task"}  # on the pages of asyncio itself
+
+
+def test_only_one_module_looks_at_private_parts_of_asyncio():
+    found = []
+    for path in sources():
+        if label(path) == "run/asyncio_privates.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.attr if isinstance(node, ast.Attribute) else None
+            owner = node.value if isinstance(node, ast.Attribute) else None
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("getattr", "setattr")
+            ):
+                owner, name = node.args[0], getattr(node.args[1], "value", None)
+            own = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+            if name in PRIVATE - DOCUMENTED and not own:
+                found.append(f"{label(path)}:{node.lineno}: {name}")
+    assert found == []

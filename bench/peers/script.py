@@ -33,6 +33,7 @@ class Script:
     checked: int = 0
     holding: bool = False
     released_at: float | None = None
+    released_cpu: float = 0.0  # of the process, when the tool heard that it was cancelled
     stamps: list[int] = field(default_factory=list)
 
     async def next_call(self) -> str | None:
@@ -61,7 +62,7 @@ class Script:
             try:
                 await asyncio.sleep(self.hold)
             except asyncio.CancelledError:
-                self.released_at = time.perf_counter()
+                self.released_at, self.released_cpu = time.perf_counter(), time.process_time()
                 raise
         return f"{query}: found {limit} entries"
 

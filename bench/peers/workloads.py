@@ -158,6 +158,7 @@ async def cancel(adapter, agents: int = 100) -> dict:
     await asyncio.sleep(0.2)
     return {
         "cost_us": spent / agents * MICRO,
+        "heard_us": (max(script.released_cpu for script in scripts) - before) / agents * MICRO,
         "wall_ms": wall * 1_000,
         "inside_tool": inside,
         "tasks_ended": len(ended),

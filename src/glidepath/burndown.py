@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 from glidepath._wire import Value
@@ -95,6 +94,8 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
     limited = [burn for burn in burns if burn.limit and burn.used]
     if not limited:
         return ""
+    from html import escape  # nearly no run is drawn
+
     wide, bottom = _WIDE - _LEFT - 12, _TOP + _HIGH
     rules = "".join(
         f'<line x1="{_LEFT}" x2="{_LEFT + wide}" y1="{bottom - _HIGH * share:.0f}" y2="{bottom - _HIGH * share:.0f}" '

@@ -159,6 +159,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
             tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
         attempt = Attempt()
+        # A listener that heard of the coming call may have stopped the run: then it is not made, and costs nothing.
         if (heeds or nested or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         try:

@@ -23,7 +23,7 @@ RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; car
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -224,6 +224,13 @@ def shown(value: object, limit: int = 200) -> str:
         raise
     except BaseException:
         return f"a {type(value).__name__} that cannot be shown"
+
+
+def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The one of the known names that was probably meant; None when none is like it."""
+    from difflib import get_close_matches  # only needed when something is wrong, and slow to import
+
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
 def install_line(extra: str, *more: str) -> str:

@@ -157,23 +157,21 @@ class Meter(Record, eq=False):
 
     def room_tokens(self) -> int | None:
         """Tokens left above all reserves, with nothing in flight; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            if node.caps.tokens is not None:
-                room = node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
-                if least is None or room < least:
-                    least = room
-        return least
+        room = [
+            node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
+            for node in self.lineage
+            if node.caps.tokens is not None
+        ]
+        return min(room, default=None)
 
     def room_money(self) -> int | None:
         """Pico-dollars left above all reserves, with nothing in flight; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            if node.caps.money is not None:
-                room = node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
-                if least is None or room < least:
-                    least = room
-        return least
+        room = [
+            node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
+            for node in self.lineage
+            if node.caps.money is not None
+        ]
+        return min(room, default=None)
 
     def room_turns(self) -> int | None:
         """Model turns left; None when unlimited."""
@@ -182,12 +180,8 @@ class Meter(Record, eq=False):
 
     def room_tool_calls(self) -> int | None:
         """Tool calls left; None when unlimited."""
-        least: int | None = None
-        for node in self.lineage:
-            cap = node.caps.tool_calls
-            if cap is not None and (least is None or cap - node.tool_calls < least):
-                least = max(0, cap - node.tool_calls)
-        return least
+        room = [node.caps.tool_calls - node.tool_calls for node in self.lineage if node.caps.tool_calls is not None]
+        return max(0, min(room)) if room else None
 
     def remaining(self, seconds: float | None = None) -> Remaining:
         """What is left of each limit, reserves apart."""
@@ -345,6 +339,7 @@ class Meter(Record, eq=False):
             # Whoever waits was here first: a small call that would fit must not starve a large one in front of it.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
+            # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
             node = self
             while True:
                 if (
@@ -360,6 +355,7 @@ class Meter(Record, eq=False):
                 node.reserved_tokens += more_tokens
                 node.reserved_money += more_money
                 node.turns += turns
+            # In the same step: between giving up the old one and getting the new one somebody else could take both.
             if trading is not None:
                 trading.open = False
                 if trading.pledged:
@@ -514,6 +510,7 @@ class Reservation(Record, gc=False):
         """Reserve more for a reply that outgrows its reservation; False when it does not fit."""
         meter = self.meter
         with meter.tree.lock:
+            # No queue here: a reply that is streaming cannot wait for others.
             if meter.lack(tokens, money) is not None:
                 return False
             for node in meter.lineage:
@@ -525,6 +522,7 @@ class Reservation(Record, gc=False):
 
     def settle(self, tokens: int, money: int) -> None:
         """Charge what was used, refund the rest, let the queue move."""
+        # The code that fails and the code that cleans up may both settle: the first time counts.
         if not self.open:
             return
         self.open = False
@@ -535,6 +533,7 @@ class Reservation(Record, gc=False):
             if self.money or money:
                 meter.reserved_money -= self.money
                 meter.money += money
+            # Spending only comes nearer to a limit: the flag is set here, and cleared where something is given back.
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
                 meter.attention = True
             return
@@ -551,6 +550,7 @@ class Reservation(Record, gc=False):
                 node = node.parent
             if self.pledged:
                 self.redeem()
+            # Only the head: the others would ask, be refused, and wait again.
             if tree.queue:
                 tree.queue[0].wake()
 

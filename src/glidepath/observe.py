@@ -51,16 +51,7 @@ _LEVELS: dict[type[Event], int] = {
 }
 _ENVELOPE = ("run_id", "parent_id", "sequence", "time")
 _FORMATS = ("json", "text")
-UNCHECKED_NAMES = frozenset(
-    {
-        ResultKind.UNKNOWN_TOOL,
-        ResultKind.POLICY_FAILED,
-        ResultKind.WITHDRAWN,
-        ResultKind.SKIPPED,
-        ResultKind.INTERRUPTED,
-        ResultKind.CANCELLED,
-    }
-)
+UNCHECKED_NAMES = frozenset(kind for kind in ResultKind if kind.early)
 """Kinds of calls that may be refused before their tool is looked up: the name may be anything the model made up."""
 
 

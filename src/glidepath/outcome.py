@@ -76,21 +76,16 @@ class AgentState(str, Enum):
 
 
 _S = AgentState
-_ENDS = frozenset({_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT, _S.CANCELLED, _S.ERROR})
+_ENDS = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT, _S.CANCELLED, _S.ERROR)
 
 TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType(
     {
-        _S.IDLE: frozenset({_S.RUNNING}) | _ENDS,
-        _S.RUNNING: frozenset({_S.WAITING_FOR_TOOL, _S.RECOVERING, _S.WAITING_FOR_INPUT, _S.COMPLETED}) | _ENDS,
-        _S.WAITING_FOR_TOOL: frozenset({_S.RUNNING, _S.WAITING_FOR_INPUT, _S.COMPLETED}) | _ENDS,
-        _S.RECOVERING: frozenset({_S.RUNNING, _S.COMPLETED}) | _ENDS,
-        _S.WAITING_FOR_INPUT: frozenset({_S.RUNNING, _S.WAITING_FOR_TOOL}) | _ENDS,
-        _S.COMPLETED: frozenset(),
-        _S.MAX_STEPS: frozenset(),
-        _S.BUDGET_EXCEEDED: frozenset(),
-        _S.TIMED_OUT: frozenset(),
-        _S.CANCELLED: frozenset(),
-        _S.ERROR: frozenset(),
+        _S.IDLE: frozenset({_S.RUNNING, *_ENDS}),
+        _S.RUNNING: frozenset({_S.WAITING_FOR_TOOL, _S.RECOVERING, _S.WAITING_FOR_INPUT, _S.COMPLETED, *_ENDS}),
+        _S.WAITING_FOR_TOOL: frozenset({_S.RUNNING, _S.WAITING_FOR_INPUT, _S.COMPLETED, *_ENDS}),
+        _S.RECOVERING: frozenset({_S.RUNNING, _S.COMPLETED, *_ENDS}),
+        _S.WAITING_FOR_INPUT: frozenset({_S.RUNNING, _S.WAITING_FOR_TOOL, *_ENDS}),
+        **dict.fromkeys((_S.COMPLETED, *_ENDS), frozenset()),
     }
 )
 """Every state with the states that may follow it. A limit, an error or a cancel may follow any that is not terminal."""
@@ -270,26 +265,28 @@ class ResultKind(str, Enum):
     """Why a call has the result it has, where that is not simply what its tool returned or raised.
 
     `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. A new kind says both here, and nobody keeps its own list.
+    person, a hook or a limit refused does not. `early`: it may be refused before its tool is looked up. A new kind says
+    all of it here, and nobody keeps its own list.
     """
 
     ran: bool
     failed: bool
+    early: bool
 
-    UNKNOWN_TOOL = ("unknown_tool", False, True)
+    UNKNOWN_TOOL = ("unknown_tool", False, True, True)
     HIDDEN_TOOL = ("hidden_tool", False, False)
     INVALID_ARGUMENTS = ("invalid_arguments", False, True)
-    POLICY_FAILED = ("policy_failed", False, True)
+    POLICY_FAILED = ("policy_failed", False, True, True)
     BREAKER_OPEN = ("breaker_open", False, True)
     CUT = ("cut", False, True)
-    WITHDRAWN = ("withdrawn", False, False)
-    SKIPPED = ("skipped", False, False)
+    WITHDRAWN = ("withdrawn", False, False, True)
+    SKIPPED = ("skipped", False, False, True)
     BLOCKED = ("blocked", False, False)
     DENIED = ("denied", False, False)
     NOT_DECIDED = ("not_decided", False, False)
-    INTERRUPTED = ("interrupted", False, False)
+    INTERRUPTED = ("interrupted", False, False, True)
     ANSWERED = ("answered", False, True)
-    CANCELLED = ("cancelled", True, False)
+    CANCELLED = ("cancelled", True, False, True)
     """Stopped while it ran, or before: what it has done is not known to be nothing."""
     ABORTED = ("aborted", True, False)
     TIMEOUT = ("timeout", True, True)
@@ -299,10 +296,10 @@ class ResultKind(str, Enum):
     UNKNOWN_EFFECT = ("unknown_effect", True, True)
     LANDING = ("landing", True, True)
 
-    def __new__(cls, value: str, ran: bool, failed: bool) -> Self:
+    def __new__(cls, value: str, ran: bool, failed: bool, early: bool = False) -> Self:
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.ran, kind.failed = ran, failed
+        kind.ran, kind.failed, kind.early = ran, failed, early
         return kind
 
 
@@ -584,6 +581,6 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
-        if self.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP):
+        if not self.ok:
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from string import Formatter
 from types import MappingProxyType
 
-from glidepath._wire import Settings
-from glidepath.errors import ConfigurationError
+from glidepath._wire import Settings, asdict
+from glidepath.errors import ConfigurationError, close_to
 
 __all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
 
@@ -141,10 +141,8 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a text."""
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, cls.__struct_fields__, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; the texts are {', '.join(cls.__struct_fields__)}"
+        close = close_to(name, cls.__struct_fields__)
+        hint = f"; did you mean {close!r}?" if close else f"; the texts are {', '.join(cls.__struct_fields__)}"
         return ConfigurationError(f"Texts has no text named {name!r:.80}{hint}")
 
     def fill(self, name: str, **values: object) -> str:
@@ -183,4 +181,4 @@ def _check(name: str, text: object) -> None:
             )
 
 
-_DEFAULTS.update({name: getattr(Texts(), name) for name in Texts.__struct_fields__})
+_DEFAULTS.update(asdict(Texts()))

@@ -51,6 +51,12 @@ def report(monkeypatch):
         del sys.modules[name]
 
 
+def test_a_crowd_is_also_measured_with_nobody_listening(peers):
+    workloads, adapter = peers("workloads"), peers("adapters.glidepath_run")
+    figures = asyncio.run(workloads.crowd(adapter, **SIZES["crowd"]))  # a script that is not played whole raises
+    assert figures["cost_us"] > 0
+
+
 @pytest.mark.parametrize("framework", ["bare", "glidepath"])
 def test_every_workload_measures_something(peers, framework):
     workloads, adapter = peers("workloads"), peers(f"adapters.{framework}")
@@ -129,9 +135,11 @@ def test_the_wide_cells_are_measured_and_judged(peers, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     wide = peers("wide")
     rows = wide.measure(rounds=1, scale=0.005)
-    assert set(rows) == {"delta", "crowd", "crowd_kib", "cancel", "import"}
+    crowds = {"crowd", "crowd_kib", "crowd_run", "short_runs"}
+    assert set(rows) == {"delta", *crowds, "cancel", "cancel_landed", "import", "cold_ratio", "cold_ms"}
     assert all(cell["ratio"] is None or cell["ratio"] > 0 for cell in rows.values())
-    over = {"bare": [{"cost_us": 1.0}], "glidepath": [{"cost_us": 5.0}, {"cost_us": 4.0}]}
-    assert wide.row(over, 4.0)["ok"]  # best against best
-    assert not wide.row(over, 3.9)["ok"]
-    assert not wide.row({"bare": [{"error": "broken"}], "glidepath": [{"cost_us": 1.0}]}, 9.0)["ok"]
+    bare, ours = [{"cost_us": 1.0}], [{"cost_us": 5.0}, {"cost_us": 4.0}]
+    assert wide.row(bare, ours, 4.0)["ok"]  # best against best
+    assert wide.row(bare, ours, 3.9)["ok"] is False
+    assert wide.row(bare, ours, None)["ok"] is None
+    assert wide.row([{"error": "broken"}], ours, 9.0)["ok"] is False

@@ -8,7 +8,7 @@ from textual import events as keys
 
 from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.talk import COMMANDS, Talk
-from glidepath.cli.layers import gather
+from glidepath.cli.layers import Known, gather
 from glidepath.cli.parser import make_parser
 from glidepath.cli.world import World
 
@@ -396,3 +396,27 @@ def test_a_long_call_is_paged_in_the_chat_and_y_before_its_end_allows_nothing(tm
         assert (tmp_path / "made.txt").exists()
 
     play(tmp_path, script, "long_shell", "--sandbox", "off")
+
+
+def test_the_status_line_is_drawn_when_it_changes_and_never_lays_the_log_out(tmp_path):
+    async def script(app, pilot):
+        await pilot.pause()
+        drawn = []
+        app.query_one("#status").refresh = lambda *regions, **options: drawn.append(options)
+        app._draw()
+        assert drawn == []
+        app._hint = "something else"
+        app._draw()
+        assert drawn == [{}]
+
+    play(tmp_path, script)
+
+
+def test_another_model_after_the_embedded_one_has_its_tools_again(tmp_path, monkeypatch):
+    made = talk(tmp_path)
+    monkeypatch.setattr("glidepath.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
+    made._settings.known["tools"] = Known(("list",), "default")
+    made.command("/model python:flights:hello")
+    assert made.agent.config.tools == ()
+    made.command("/model python:flights:chat")
+    assert [tool.name for tool in made.agent.config.tools] == ["list"]

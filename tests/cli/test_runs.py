@@ -34,7 +34,7 @@ def test_a_run_is_replayed_repaired_and_asked_to_stop(tmp_path):
     session = fly(tmp_path)
     replayed = glidepath("runs", "replay", session, *HELLO, folder=tmp_path)
     assert (replayed.code, "every hash the same" in replayed.err) == (0, True), replayed
-    assert "is whole" in glidepath("runs", "repair", session, "--store", "runs.db", folder=tmp_path).err
+    assert "is intact" in glidepath("runs", "repair", session, "--store", "runs.db", folder=tmp_path).err
     stopped = glidepath("runs", "stop", session, "--reason", "late", "--store", "runs.db", folder=tmp_path)
     assert (stopped.code, "has already ended" in stopped.err) == (1, True), stopped
 

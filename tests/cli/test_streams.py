@@ -99,6 +99,7 @@ def test_an_answer_fits_a_schema_or_is_not_printed(tmp_path):
     never = glidepath("run", "go", "-m", "python:schemes:never", *argv, folder=tmp_path)
     assert never.out == ""
     assert never.code != 0
+    assert "the answer does not fit the schema: there is no JSON object in it" in never.err
     (tmp_path / "bill.json").write_text("[]")
     assert "must describe an object" in glidepath("run", "go", "-m", "python:schemes:fits", *argv, folder=tmp_path).err
 
@@ -117,10 +118,11 @@ def test_a_picture_goes_along_and_what_is_none_is_refused(tmp_path):
         (("--json",), "did you mean --output-format json?"),
         (("--tools", "bash"), "read, list, grep, write, edit, shell"),
         (("--max-budget-usd", "1"), '--set \'prices={"scripted": ["3", "15"]}\''),
+        (("--max-budget-usd", "1"), "--set unpriced=estimate:MODEL"),
         (("--max-iterations", "3"), "did you mean --max-turns?"),
         (("--budget", "3"), "did you mean --max-budget-usd?"),
     ],
-    ids=["json", "tools", "prices", "iterations", "budget"],
+    ids=["json", "tools", "prices", "unpriced", "iterations", "budget"],
 )
 def test_wrong_words_get_the_right_one(tmp_path, argv, words):
     ran = glidepath("run", "go", "-m", "python:flights:hello", *argv, folder=tmp_path)
@@ -133,3 +135,11 @@ def test_fish_gets_a_completion_script(tmp_path):
     assert "complete -c glidepath -n __fish_use_subcommand -a run -d" in script
     assert "-n '__fish_seen_subcommand_from run' -s m -l model -r" in script
     assert "-l approve -x -a 'ask all deny'" in script
+
+
+def test_a_store_that_cannot_be_opened_is_wrong_usage_and_nothing_is_printed(tmp_path):
+    (tmp_path / "file").write_text("")
+    argv = ("run", "hi", "--model", "python:flights:hello", "--store", str(tmp_path / "file" / "s.db"))
+    ran = glidepath(*argv, folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be opened" in ran.err

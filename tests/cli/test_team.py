@@ -213,7 +213,7 @@ def published(folder):
 def test_a_team_that_waits_says_how_to_go_on_and_goes_on(desk):
     ran = glidepath("team", "run", "team.toml", "a note", "--store", "my teams.db", folder=desk)
     assert ran.code == 6, ran
-    assert 'step facts waits for a decision about publish(text="Bees dance."' in ran.err
+    assert 'step facts is waiting for a decision about publish(text="Bees dance."' in ran.err
     assert "facts: waits for a person" in ran.err
     assert "--approve all or --approve deny" in ran.err
     assert published(desk) == []

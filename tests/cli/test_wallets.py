@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from glidepath import Agent, Budget, Limits
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
 from glidepath.cli.world import World
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import SqliteStore
+from glidepath.testing import ScriptedModel, say
 
 from .shell_user import glidepath
 
@@ -31,7 +33,7 @@ def test_a_wallet_is_made_used_shown_closed_and_removed(tmp_path):
     assert "$0 of $5" not in listed[0]
     shown = wallets(tmp_path, "show", "customer:42").out
     assert "inside    team" in shown
-    assert "limits    $5 (of the program that used it last)" in shown
+    assert "limits    $5 (an operator's)" in shown
     assert "by 0 runs" in shown
     assert wallets(tmp_path, "close", "team").out.endswith("used, closed\n")
     ran = glidepath("run", "go", *HELLO, *STORE, "--wallet", "customer:42", folder=tmp_path)
@@ -40,7 +42,25 @@ def test_a_wallet_is_made_used_shown_closed_and_removed(tmp_path):
     assert "closed" not in wallets(tmp_path, "open", "team").out
     assert wallets(tmp_path, "remove", "team").code == 2
     assert wallets(tmp_path, "remove", "customer:42").code == wallets(tmp_path, "remove", "team").code == 0
-    assert wallets(tmp_path, "list").out == ""
+    last = wallets(tmp_path, "list")
+    assert (last.code, last.out, last.err) == (0, "", "there are no wallets in this store\n")
+
+
+def test_an_operator_outranks_a_program_that_has_not_used_the_wallet_yet(tmp_path):
+    wallets(tmp_path, "set", "c", "--max-tokens", "10")
+
+    async def fly():
+        store = SqliteStore(tmp_path / STORE[1])
+        budget = Budget(Limits(max_tokens=5_000), name="c", store=store)
+        agent = Agent(model=ScriptedModel([say("hello")]), limits=Limits(max_iterations=3))
+        result = await agent.run("go", parent=budget)
+        await store.close()
+        return result
+
+    result = asyncio.run(fly())
+    assert (result.iterations, result.cause.source) == (0, "wallet c")
+    assert "of 5000 tokens" in wallets(tmp_path, "set", "c", "--as-declared").out
+    assert asyncio.run(fly()).iterations == 1
 
 
 def test_an_operator_outranks_a_wallet_and_takes_it_back(tmp_path):
@@ -80,7 +100,7 @@ def test_what_is_wrong_is_said(words, message, tmp_path):
 
 def test_a_wallet_needs_a_store_and_has_to_be_there(tmp_path):
     ran = glidepath("run", "go", *HELLO, "--wallet", "c", folder=tmp_path)
-    assert (ran.code, "is kept in a store: pass --store" in ran.err) == (2, True), ran
+    assert (ran.code, "needs a store: pass --store" in ran.err) == (2, True), ran
     ran = glidepath("run", "go", *HELLO, *STORE, "--wallet", "c", folder=tmp_path)
     assert (ran.code, "there is no wallet 'c'" in ran.err) == (2, True), ran
     assert glidepath("wallets", "list", *STORE, folder=tmp_path).code == 2

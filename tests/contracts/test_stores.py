@@ -10,7 +10,7 @@ from glidepath.conformance import (
     SessionStoreContract,
     WalletStoreContract,
 )
-from glidepath.engines.dbos.store import FleetStore
+from glidepath.engines.dbos.worker_flight import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
 
 

@@ -23,7 +23,6 @@ from glidepath.sessions.archive import (
     prune,
     read_journal,
     repair,
-    show,
 )
 from glidepath.sessions.chain import OLDEST, SCHEMA, link
 from glidepath.sessions.fold import Opened
@@ -477,7 +476,7 @@ def test_an_export_is_readable_and_comes_back_whole(path):
         assert data.count(b"\n") == 1 + (await store.load("well"))[0].head
         assert b"all done" in data
         assert await import_journal(other, data) == "well"
-        kept, came = (await show(store, "well")).folded.result, (await read_journal(other, "well")).folded.result
+        kept, came = [(await read_journal(one, "well")).folded.result for one in (store, other)]
         assert all(message.origins == (IMPORTED,) for message in came.messages if message.role != "assistant")
         assert replace(came, messages=(), new_messages=()) == replace(kept, messages=(), new_messages=())
         assert [message.text for message in came.messages] == [message.text for message in kept.messages]

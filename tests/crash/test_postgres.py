@@ -280,6 +280,25 @@ def test_a_database_that_was_never_there_is_not_waited_for():
     assert asyncio.run(go()) < 5
 
 
+@pytest.mark.parametrize(("layout", "kind", "fix"), [(99, "newer", "a newer"), (0, "schema", "an older")])
+def test_a_database_of_another_layout_is_refused(layout, kind, fix):
+    async def look():
+        address = fresh_schema()
+        store = PostgresStore(address)
+        await store.release(await store.claim("s", "me"))
+        await store.close()
+        connection = await asyncpg.connect(address)
+        await connection.execute("UPDATE glidepath_layout SET version = $1", layout)
+        await connection.close()
+        store = PostgresStore(address)
+        with pytest.raises(StoreError, match=f"has layout {layout}; this version knows 1: .*{fix} glidepath") as caught:
+            await store.entries()
+        assert caught.value.kind == kind
+        await store.close()
+
+    asyncio.run(look())
+
+
 @pytest.mark.parametrize("most", [0, -1, True, None, 2.5])
 def test_a_wrong_number_of_connections_is_refused(most):
     with pytest.raises(ConfigurationError, match="max_connections"):

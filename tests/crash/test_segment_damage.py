@@ -482,7 +482,7 @@ def test_a_session_in_flight_when_something_behind_it_broke_is_told_to_be_damage
         (b"[]", "damaged"),
         (b"\xff\xfe", "damaged"),
         (b'{"format":"letters","layout":1,"store":"x"}', "damaged"),
-        (b'{"format":"glidepath segments","layout":99,"store":"x"}', "schema"),
+        (b'{"format":"glidepath segments","layout":99,"store":"x"}', "newer"),
         (b'{"format":"glidepath segments","layout":0,"store":"x"}', "schema"),
         (b'{"format":"glidepath segments","layout":"1","store":"x"}', "damaged"),
     ],
@@ -493,6 +493,19 @@ def test_a_folder_of_another_version_is_refused_and_left_alone(path, marker, kin
     result = asyncio.run(fly(SegmentStore(path)))
     assert (result.cause.source, result.cause.metrics["kind"]) == ("store", kind)
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_the_wallets_of_a_newer_folder_are_left_alone(path):
+    (path / "STORE").write_bytes(b'{"format":"glidepath segments","layout":99,"store":"x"}')
+
+    async def look():
+        store = SegmentStore(path)
+        for ask in (store.wallets(), store.overdue(), store.close_wallet("w"), store.wallet_rows()):
+            with pytest.raises(StoreError) as caught:
+                await ask
+            assert caught.value.kind == "newer"
+
+    asyncio.run(look())
 
 
 def test_a_marker_that_is_lost_is_written_again(path):

@@ -303,12 +303,12 @@ async def test_budgets_count_the_words_that_ask_for_the_format():
     ("kind", "match"),
     [
         (int, "must be an object"),
-        ("City", "cannot be asked"),
+        ("City", "cannot be requested"),
         (list[City], "must be an object"),
         (City | None, "must be an object"),
-        (City("x", 1), "cannot be asked"),
-        (object, "cannot be asked|must be an object"),
-        (lambda: None, "cannot be asked"),
+        (City("x", 1), "cannot be requested"),
+        (object, "cannot be requested|must be an object"),
+        (lambda: None, "cannot be requested"),
     ],
 )
 def test_what_is_no_object_is_refused(kind, match):

@@ -323,6 +323,37 @@ def test_a_rewind_that_was_cut_short_is_finished_by_the_next():
     asyncio.run(scene())
 
 
+class Full(MemoryStore):
+    """Has room for so many more commits."""
+
+    room = 99
+
+    def append(self, lease, commit, **more):
+        self.room -= 1
+        if self.room < 0:
+            raise StoreError("no room", kind="full")
+        return super().append(lease, commit, **more)
+
+
+def test_a_fork_that_fails_leaves_nothing_behind_unless_its_name_is_known():
+    async def scene():
+        for left in range(3, 9):
+            bench = Bench(Full())
+            await bench.four_turns()
+            for name in (None, "mine"):
+                bench.store.room = left
+                with pytest.raises(StoreError, match="no room"):
+                    await fork(bench.store, "s", name=name)
+            bench.store.room = 99
+            assert sorted(entry.session_id for entry in await bench.store.entries()) == ["mine", "s"]
+            refused = await bench.agent(say("x")).resume("mine")
+            assert "session 'mine' is an unfinished copy: import, fork or migrate it again" in refused.text
+            made = await fork(bench.store, "s", name="mine")
+            assert texts(await bench.agent().resume(made.session_id)) == texts(await bench.agent().resume("s"))
+
+    asyncio.run(scene())
+
+
 def test_what_cannot_be_forked_is_named():
     async def scene():
         bench = Bench()

@@ -107,7 +107,8 @@ def test_what_was_left_out_is_logged_once(caplog):
     model._body(request)
     model._body(request)
     (logged,) = [record.message for record in caplog.records]
-    assert logged.startswith("AnthropicModel('claude-sonnet-4-5') thinks in no request with a temperature other than 1")
+    said = "does not think in a request with a temperature other than 1"
+    assert logged.startswith(f"AnthropicModel('claude-sonnet-4-5') {said}")
 
 
 # --- Anthropic: pause_turn ----------------------------------------------------------------------------------------

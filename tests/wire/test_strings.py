@@ -57,7 +57,7 @@ def test_two_calls_make_two_models():
     ("string", "said"),
     [
         ("antropic:claude", "did you mean 'anthropic'"),
-        ("gemini:pro", "known are anthropic, azure"),
+        ("gemini:pro", "the providers are anthropic, azure"),
         ("gpt-5", "did you mean 'openai:gpt-5'"),
         ("claude-sonnet-4-5", "did you mean 'anthropic:claude-sonnet-4-5'"),
         ("nothing", "provider:name"),

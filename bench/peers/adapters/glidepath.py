@@ -29,7 +29,8 @@ class FakeModel:
         if arguments is not None:
             yield ToolCallDelta(index=0, id=script.call_id, name=TOOL, arguments=arguments)
         reason = "end_turn" if arguments is None else "tool_use"
-        yield StreamEnd(stop_reason=reason, usage=Usage(input=100, output=20))
+        usage = Usage(input=60 + 52 * len(request.messages), output=35 + script.deltas)  # as a provider would count
+        yield StreamEnd(stop_reason=reason, usage=usage)
 
 
 @tool(name=TOOL, description=ABOUT)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, cast
 
 from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import TRIES
@@ -17,14 +16,10 @@ from glidepath.sessions.answer import called, heard
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.agent.limits import Limits
     from glidepath.run import Plan, Run
     from glidepath.sessions.scribe import Scribe
 
-__all__ = ["DELEGATES", "adopted"]
-
-DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
-"""The agents that were made tools, and their limits, by the function of the tool."""
+__all__ = ["adopted"]
 
 
 @asynccontextmanager

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
-from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.forks import ForkingAgent
 from glidepath.agent.ineffective import warn_about_ineffective
-from glidepath.agent.inner_run import call_of, place_of, run_inside, stream_inside
+from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
@@ -25,7 +23,6 @@ from glidepath.agent.run_lifecycle import (
     paused_line,
 )
 from glidepath.agent.run_starter import RunStarter
-from glidepath.agent.sync_stream import SyncStream
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
@@ -44,6 +41,7 @@ from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.sync_stream import SyncStream
 
 __all__ = ["Agent"]
 
@@ -193,6 +191,8 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
         KeyboardInterrupt that has the result.
         """
+        from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
+
         token = keywords.get("cancel")
         if token is None and "parent" not in keywords:  # a child has its parent's
             token = keywords["cancel"] = CancelToken() if can_be_interrupted() else None
@@ -204,10 +204,14 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
         token = keywords.get("cancel") or CancelToken()
         keywords["cancel"] = token
+        from glidepath.agent.sync_stream import SyncStream
+
         return SyncStream(partial(self.stream, prompt, **keywords), token)
 
     def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
+        from glidepath.agent.own_loop import in_its_own_loop
+
         return in_its_own_loop(partial(self.resume, target, **keywords))
 
     def stream(

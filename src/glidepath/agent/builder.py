@@ -12,9 +12,8 @@ from glidepath.agent.setters import Setters
 from glidepath.errors import BuilderError, ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.functions import plugin_from
+from glidepath.plugins.derived import narrowed, origin, plugin_from
 from glidepath.plugins.lineup import Lineup, hooks_of, name_of
-from glidepath.plugins.narrowed import narrowed, origin
 from glidepath.setting import Passed, declared
 from glidepath.spi import (
     GateContext,

@@ -15,7 +15,7 @@ from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.agent.prices import checked_prices
 from glidepath.constraints import FunctionConstraint
 from glidepath.context import strategy
-from glidepath.errors import ConfigurationError, readable, shown
+from glidepath.errors import ConfigurationError, close_to, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.own import check_guard
@@ -211,18 +211,14 @@ def _as_model(model: object) -> Any:
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches  # only needed when something is wrong
-
     limits, guardrails = Limits.__struct_fields__, GuardrailsConfig.__struct_fields__
     meant = _OTHER_NAMES.get(name, name)
-    close = [meant] if meant in (*FIELDS, *limits, *guardrails) else get_close_matches(name, FIELDS, n=1)
-    hint = ""
-    if close and close[0] in limits:
-        hint = f"; it belongs to the limits: limits=Limits({close[0]}=...)"
-    elif close and close[0] in guardrails:
-        hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close[0]}=...)"
-    elif close:
-        hint = f"; did you mean {close[0]!r}?"
+    close = meant if meant in (*FIELDS, *limits, *guardrails) else close_to(name, FIELDS)
+    hint = f"; did you mean {close!r}?" if close else ""
+    if close in limits:
+        hint = f"; it belongs to the limits: limits=Limits({close}=...)"
+    elif close in guardrails:
+        hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
     return f"there is no setting {name!r}{hint}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, close_to, told
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
 
@@ -72,10 +72,8 @@ def _package(point: EntryPoint) -> str:
 
 
 def _unknown(field: str, name: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    close = close_to(name, names)
+    hint = f"; did you mean {close!r}?" if close else ""
     listed = f"installed are: {', '.join(names[:20])}" if names else f"no installed package offers {field}"
     return f"{field}: there is no {name!r}{hint} ({listed})"
 

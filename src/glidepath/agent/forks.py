@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath.agent.durable import session_of
 from glidepath.errors import ConfigurationError
-from glidepath.sessions.forking import Fork, fork, rewind
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.agent.resuming import Target
     from glidepath.run import Plan
+    from glidepath.sessions.forking import Fork
 
 __all__ = ["ForkingAgent"]
 
@@ -29,10 +28,16 @@ class ForkingAgent:
         Continue with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
         original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
         """
+        from glidepath.agent.durable import session_of
+        from glidepath.sessions.forking import fork
+
         return await fork(_store(self, "fork"), session_of(target), at=at, name=name, **_views(self))
 
     async def rewind(self, target: Target, *, at: int) -> Fork:
         """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
+        from glidepath.agent.durable import session_of
+        from glidepath.sessions.forking import rewind
+
         return await rewind(_store(self, "rewind"), session_of(target), at=at, **_views(self))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
+from glidepath.errors import close_to
 from glidepath.guards import GuardrailsConfig
 from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
 from glidepath.setting import declared
@@ -41,16 +42,9 @@ def misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
     for plugin in config.plugins:
         if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):
             for name in plugin.named:
-                if name not in tools and (close := _close(name, tools)):
+                pattern = any(mark in name for mark in "*?[")
+                if name not in tools and not pattern and (close := close_to(name, tools, 0.8)):
                     yield plugin.name, name, close
-
-
-def _close(name: str, tools: list[str]) -> str | None:
-    from difflib import get_close_matches  # rarely needed, and slow to import
-
-    if any(mark in name for mark in "*?["):
-        return None
-    return next(iter(get_close_matches(name, tools, n=1, cutoff=0.8)), None)
 
 
 def warn_about_ineffective(config: LoopConfig) -> None:

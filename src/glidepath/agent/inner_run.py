@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from glidepath.agent.limits import Budget
+from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING, Given
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
@@ -15,13 +15,15 @@ from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
 from glidepath.sessions import Session
-from glidepath.sessions.fold import HOOK
 from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
 
-__all__ = ["call_of", "place_of", "run_inside", "stream_inside"]
+__all__ = ["DELEGATES", "call_of", "place_of", "run_inside", "stream_inside"]
+
+DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
+"""The agents that were made tools, and their limits, by the function of the tool."""
 
 
 def place_of(parent: object) -> Place | None:
@@ -48,6 +50,10 @@ def named(place: Place, messages: tuple[Message, ...]) -> str:
 
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """
+    from hashlib import blake2b
+
+    from glidepath.sessions.fold import HOOK
+
     run = place.run
     asked = "\0".join([str(run.turn.checkpoint), *[message.text for message in messages]])
     digest = blake2b(asked.encode(errors="replace"), digest_size=6).hexdigest()

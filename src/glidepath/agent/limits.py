@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
@@ -21,7 +21,7 @@ from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits"]
 
-_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
@@ -39,7 +39,7 @@ def seconds_of(field: str, value: str | timedelta) -> float:
     """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    found = _TIME.fullmatch(value.strip().lower())
+    found = re.fullmatch(_TIME, value.strip().lower())
     if found is None or not any(found.groups()):
         raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
@@ -92,10 +92,8 @@ class Limits(Settings, frozen=True, kw_only=True):
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a limit, with the limit that was meant."""
-        from difflib import get_close_matches  # only needed when something is wrong
-
         fields = cls.__struct_fields__
-        meant = OTHER_LIMIT_NAMES.get(name) or next(iter(get_close_matches(name, fields, n=1)), None)
+        meant = OTHER_LIMIT_NAMES.get(name) or close_to(name, fields)
         hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(fields)}"
         return ConfigurationError(f"there is no limit {name!r}; {hint}")
 

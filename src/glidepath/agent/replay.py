@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.agent.adopting import DELEGATES
 from glidepath.agent.durable import claimed, reopened
+from glidepath.agent.inner_run import DELEGATES
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of
@@ -456,7 +456,7 @@ async def _flown(
             run.terms.take_notes(leg.per_run.notes)
         run.become(began.run_id)
         run.terms.accept(leg.carried, token)
-        return await finish_run(run, home, prompt, token, opening=opening)
+        return await finish_run(lambda: (run, home, prompt), token, opening=opening)
 
 
 def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:

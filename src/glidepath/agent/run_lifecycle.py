@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
-from glidepath.agent.durable import Opening
-from glidepath.agent.equipment import Fitted
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.ask.summary import recall
@@ -28,13 +26,19 @@ from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult,
 from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run.inside import outside
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools.output import OutputError
 
+if TYPE_CHECKING:
+    from glidepath.agent.durable import Opening
+    from glidepath.agent.equipment import Fitted
+
 __all__ = [
+    "Begin",
     "announce_child",
     "finish_run",
     "new_id",
@@ -167,57 +171,63 @@ def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
 
+Begin: TypeAlias = Callable[[], tuple[Run, Session, Sequence[Message]]]
+"""Opens a run, in the task that will run it."""
+
+
 async def finish_run(
-    run: Run,
-    home: Session,
-    messages: Sequence[Message],
+    begin: Begin,
     cancel: CancelToken | None,
     *,
     refusal: Refusal | None = None,
     opening: Opening | None = None,
     fitted: Fitted | None = None,
 ) -> RunResult:
-    """Run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
+    """Begin, run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
+    It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
     """
-    watch = run.watch
-    watch.enter()
-    patrol = Patrol(run) if run.plan.clocked else None
-    try:
+    with outside():
+        run, home, messages = begin()
+        del begin
+        watch = run.watch
+        watch.enter()
+        patrol = Patrol(run) if run.plan.clocked else None
         try:
-            ending = None if refusal is None else _refused(refusal)
-            if opening is not None:
-                ending = opening.attend(run) or ending
-            run.start()
+            try:
+                ending = None if refusal is None else _refused(refusal)
+                if opening is not None:
+                    ending = opening.attend(run) or ending
+                run.start()
+                if fitted is not None:
+                    ending = fitted.attend(run) or ending
+                if cancel is not None:
+                    cancel.subscribe(run.hear)
+                if ending is None:
+                    ending = await fly(run, messages)
+            except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
+                raise
+            except BaseException as defect:
+                ending = await salvaged(run, defect)
+            # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
+            result = await _concluded(run, home, ending, patrol)
+        finally:
             if fitted is not None:
-                ending = fitted.attend(run) or ending
+                fitted.leave(run)
+            if patrol is not None:
+                patrol.stop()
             if cancel is not None:
-                cancel.subscribe(run.hear)
-            if ending is None:
-                ending = await fly(run, messages)
-        except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
-            raise
-        except BaseException as defect:
-            ending = await salvaged(run, defect)
-        # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
-        result = await _concluded(run, home, ending, patrol)
-    finally:
-        if fitted is not None:
-            fitted.leave(run)
-        if patrol is not None:
-            patrol.stop()
-        if cancel is not None:
-            cancel.unsubscribe(run.hear)
-        home.flight = None
-        run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
-        await watch.close()
-        watch.leave()
-        run.voice.leave()
-    cancelled = await _dismiss(run)
-    if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
-        raise asyncio.CancelledError("the task was cancelled")
-    return run.tell_use(run.result or result)
+                cancel.unsubscribe(run.hear)
+            home.flight = None
+            run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
+            await watch.close()
+            watch.leave()
+            run.voice.leave()
+        cancelled = await _dismiss(run)
+        if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
+            raise asyncio.CancelledError("the task was cancelled")
+        return run.tell_use(run.result or result)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:

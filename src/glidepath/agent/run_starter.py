@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from math import inf
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from glidepath._wire import replace
-from glidepath.agent.adopting import adopted
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
-from glidepath.agent.durable import Opening, claimed, reopened, session_of
 from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING, Given, continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.purse import Purse
 from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.run_lifecycle import (
     announce_child,
@@ -48,8 +45,12 @@ from glidepath.run import (
 from glidepath.run.inside import outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
-from glidepath.sessions.scribe import Scribe
 from glidepath.tools import ToolContext
+
+if TYPE_CHECKING:
+    from glidepath.agent.durable import Opening
+    from glidepath.agent.purse import Purse
+    from glidepath.sessions.scribe import Scribe
 
 __all__ = ["RunStarter"]
 
@@ -62,7 +63,36 @@ class RunStarter(Equipped):
     __slots__ = ()
 
     @supplied
-    async def _fly(
+    def _fly(
+        self,
+        prompt: Any,
+        session: str | Session | None,
+        cancel: CancelToken | None,
+        parent: Budget | None,
+        given: Given,
+        stream: RunStream | None,
+    ) -> Coroutine[Any, Any, RunResult]:
+        if parent is None and self.config.store is None:  # nearly always
+            return finish_run(partial(self._begin, prompt, session, cancel, given, stream), cancel, fitted=self._fitted)
+        return self._fly_kept(prompt, session, cancel, parent, given, stream)
+
+    def _begin(
+        self,
+        prompt: Any,
+        session: str | Session | None,
+        cancel: CancelToken | None,
+        given: Given,
+        stream: RunStream | None,
+    ) -> tuple[Run, Session, tuple[Message, ...]]:
+        """A run on its own limits that nobody keeps, ready to start."""
+        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
+        self._check_root(cancel, None)
+        home = as_session(session)
+        if isinstance(session, str):
+            self._tell_of_store(home.id)
+        return self._open(messages, home, None, cancel, given, stream), home, messages
+
+    async def _fly_kept(
         self,
         prompt: Any,
         session: str | Session | None,
@@ -71,18 +101,15 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
-        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
+        """A run that a store keeps, or that spends from a budget."""
+        messages = prompt if stream is not None else as_messages(prompt, self.config)
         self._check_root(cancel, parent)
         home = as_session(session)
         if self.config.store is None and isinstance(session, str):
             self._tell_of_store(home.id)
         if parent is None or not parent.line:
-            if self.config.store is not None:
-                return await self._flown(messages, home, parent, cancel, given, stream)
-            with outside():  # as `_flown`, with one coroutine less to wake in each of a thousand runs
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
-        purse = Purse(parent.store, parent.line, parent.meter)
+            return await self._flown(messages, home, parent, cancel, given, stream)
+        purse = _purse_of(parent)
         try:
             return await self._flown(messages, home, purse, cancel, given, stream)
         finally:
@@ -97,13 +124,16 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
+        def begin() -> tuple[Run, Session, tuple[Message, ...]]:
+            return self._open(messages, home, parent, cancel, given, stream), home, messages
+
+        if self.config.store is None:
+            return await finish_run(begin, cancel, fitted=self._fitted)
+        from glidepath.agent.durable import claimed
+
         with outside():
-            if self.config.store is None:
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, fitted=self._fitted)
             async with claimed(self.config, home) as opening:
-                run = self._open(messages, home, parent, cancel, given, stream)
-                return await finish_run(run, home, messages, cancel, opening=opening, fitted=self._fitted)
+                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
 
     async def fly_alone(
         self,
@@ -180,6 +210,8 @@ class RunStarter(Equipped):
         accept_repair: bool,
     ) -> RunResult:
         """The run as the store has it: a result or session that was passed only names it."""
+        from glidepath.agent.durable import reopened, session_of
+
         wanted = run_of(target)
         reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
@@ -189,8 +221,8 @@ class RunStarter(Equipped):
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
                 run = self._open((), opening.home, parent, cancel, given, stream)
-                with outside():
-                    return await finish_run(run, opening.home, (), cancel, opening=opening, fitted=self._fitted)
+                begin = partial(_opened, run, opening.home)
+                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
             snapshot, given = continued(opening.snapshot, given, limits)
             fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
             return await fly(snapshot, opening.home, opening.decisions, limits, opening=opening)
@@ -223,7 +255,7 @@ class RunStarter(Equipped):
                 "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
                 "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
-        purse = Purse(parent.store, parent.line, parent.meter) if parent is not None and parent.line else None
+        purse = _purse_of(parent) if parent is not None and parent.line else None
         above = purse or parent
         if above is not None:
             plan = priced_under(plan, config, above.meter)
@@ -239,8 +271,7 @@ class RunStarter(Equipped):
         run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed, given=given)
         run.terms.accept(carried, cancel)
         try:
-            with outside():
-                return await finish_run(run, home, (), cancel, opening=opening, fitted=self._fitted)
+            return await finish_run(partial(_opened, run, home), cancel, opening=opening, fitted=self._fitted)
         finally:
             if purse is not None:
                 await purse.close()
@@ -289,6 +320,11 @@ class RunStarter(Equipped):
         given = inherited(parent, plan, given)
         fly = partial(self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, given=given)
         fly = partial(fly, post=post or _at_once)
+        if (home is None or self.config.store is None) and (post is not None or parent.journal is None):
+            return await fly(home=home)
+        from glidepath.agent.adopting import adopted
+        from glidepath.agent.durable import claimed
+
         if home is None and post is None and parent.journal is not None:
             async with adopted(self.config, parent, place, plan) as opening:
                 return opening.result or await fly(opening=opening)
@@ -342,10 +378,8 @@ class RunStarter(Equipped):
             opening.above.follow(home.id, meter)
         post(partial(announce_child, parent, run))
         try:
-            with outside():
-                return await finish_run(
-                    run, home, messages, cancel, refusal=refusal, opening=opening, fitted=self._fitted
-                )
+            begin = partial(_opened, run, home, messages)
+            return await finish_run(begin, cancel, refusal=refusal, opening=opening, fitted=self._fitted)
         finally:
             run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
@@ -395,6 +429,18 @@ class RunStarter(Equipped):
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
+
+
+def _purse_of(budget: Budget) -> Purse:
+    """What a run spends from a budget that a store keeps."""
+    from glidepath.agent.purse import Purse
+
+    return Purse(budget.store, budget.line, budget.meter)
+
+
+def _opened(run: Run, home: Session, messages: tuple[Message, ...] = ()) -> tuple[Run, Session, tuple[Message, ...]]:
+    """For a run that is open already."""
+    return run, home, messages
 
 
 def _at_once(act: Callable[[], None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -481,13 +480,16 @@ class _Call(Record, eq=False, gc=False):
         run.emit(AttemptDiscarded, self.number, _short(error))
         if run.watch.interrupt is not None:
             raise run.interrupted()
+        # Providers reject a request with too many pictures in many ways: before giving up, try once without them.
         if isinstance(error, RejectedError) and self._without_pictures():
             return
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
-        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random.random))
+        from random import random  # only what failed waits
+
+        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random))
         if (
             delay
             >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()

@@ -354,6 +354,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     try:
         async for delta in stream:
             if delta.__class__ is not text_delta:
+                # Text needs no such look: what comes after the run has let go is kept here and read by nobody.
                 if attempt.dead:
                     break
                 if delta.__class__ is StreamEnd:
@@ -422,9 +423,11 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
         attempt.cut = attempt.odd = True
         return size, size
     if attempt.capped or (booking.cap is None and size > run.plan.reply_bytes):
+        # As if the provider had kept to its cap: what follows a truncated reply is decided elsewhere.
         attempt.capped = attempt.odd = True
         attempt.end = StreamEnd("max_tokens")
         return size, size
+    # A consumer who is far behind holds up the reply itself: events are never dropped, and memory is bounded.
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
         run.voice.stream.ring()
         await run.voice.stream.room()
@@ -442,6 +445,7 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
         await draw_slice(run, booking.slice())
         if not booking.grow(size):
             return False
+    # On disk before it can be spent: after a crash the written worst case is what is charged.
     return run.journal is None or await run.journal.grown(booking)
 
 

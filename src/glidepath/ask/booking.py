@@ -102,6 +102,7 @@ class Booking(Record, gc=False):
 def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
     """The booking that goes with a reservation."""
     plan = run.plan
+    # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
     size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else UNBOUNDED
     price = plan.price
     if price is not None and price.tier is not None:
@@ -129,6 +130,7 @@ async def admit_to_budget(run: Run) -> None:
     if run.journal is not None:
         await run.journal.begin()
     meter = run.meter
+    # Alone, nobody else can take what the first call will need: it is reserved when it is made.
     if meter.parent is None:
         return
     first = amount(run, run.transcript.input_tokens(), least_output(run))
@@ -193,6 +195,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
     """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
     want = run.plan.first_output_tokens if cap is None else cap
     input_tokens = run.transcript.input_tokens() if count is None else count
+    # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
         raise Touchdown(_refused(run, refusal))
     meter = run.meter
@@ -221,6 +224,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                     )
                     if isinstance(got, Reservation):
                         run.spend.trade_first_call()
+                        # The provider counts otherwise: the cap leaves room for that within what is reserved.
                         lowered = cap if output == want else max(1, int(output / MARGIN))
                         return booked(run, got, input_tokens, output, lowered)
                     if got.resource == "turns":
@@ -267,6 +271,7 @@ def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
     if budget <= 0:
         return input_tokens
     shape_view(run, budget)
+    # Where it was counted by the model itself, our own count of the smaller view may still be the larger one.
     return min(input_tokens, run.transcript.input_tokens())
 
 

@@ -10,8 +10,8 @@ from glidepath.messages import Delta, TextDelta, ThinkingDelta
 __all__ = ["ThinkingTags", "untagged"]
 
 _NAMES = r"(?:think|thinking|thought|reasoning|reflection)"
-_OPEN = re.compile(rf"<\s*{_NAMES}\s*>", re.IGNORECASE)
-_CLOSE = re.compile(rf"<\s*/\s*{_NAMES}\s*>", re.IGNORECASE)
+_OPEN = rf"(?i:<\s*{_NAMES}\s*>)"  # compiled when it is needed
+_CLOSE = rf"(?i:<\s*/\s*{_NAMES}\s*>)"
 _LONGEST = 40  # a tag with its spaces is never longer; a tail longer than this cannot become one
 
 
@@ -35,7 +35,7 @@ class ThinkingTags:
         visible: list[str] = []
         thought: list[str] = []
         while text:
-            tag = (_CLOSE if self._inside else _OPEN).search(text)
+            tag = re.search(_CLOSE if self._inside else _OPEN, text)
             out = thought if self._inside else visible
             if tag is None:
                 kept = self._possible_tag(text)

@@ -114,7 +114,8 @@ def _in_our_words(text: str, model: object) -> str:
     name = getattr(model, "name", "NAME")
     said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
     prices = json.dumps({name: ["3", "15"]})
-    return text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+    text = text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+    return text.replace("unpriced='estimate:<model>'", "--set unpriced=estimate:MODEL")
 
 
 def _telemetry(settings: LoadedSettings) -> Any:
@@ -295,7 +296,7 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     if not name:
         return None
     if agent.config.store is None:
-        raise ConfigurationError(f"wallet {name!r:.80} is kept in a store: pass --store PATH")
+        raise ConfigurationError(f"wallet {name!r:.80} needs a store: pass --store PATH")
     return await Budget.find(name, agent.config.store)
 
 

@@ -146,7 +146,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Our own words in lines of the terminal's width."""
+    """A text of ours, wrapped to the terminal's width."""
     return fill(text, max(width - 1, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 

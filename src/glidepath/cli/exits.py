@@ -1,23 +1,12 @@
-"""The exit code of a run: the first that applies."""
+"""The exit code of a run: the first that applies. `glidepath --help` lists them."""
 
 from __future__ import annotations
 
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
-__all__ = ["EXITS", "exit_code"]
+__all__ = ["exit_code"]
 
-EXITS = {
-    0: "done",
-    1: "failed, or a constraint crashed",
-    2: "wrong usage or configuration",
-    3: "ended by a limit, or cut off",
-    4: "stuck: a guard ended the run",
-    5: "refused by the model or by the provider's policy",
-    6: "waiting for a person's decision",
-    130: "Ctrl-C",
-    143: "SIGTERM",
-}
 _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED)
 
 
@@ -31,7 +20,18 @@ def exit_code(result: RunResult, signal: int | None = None) -> int:
         return 6
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
-        return 4 if stuck else 1
+        return 2 if _never_began(result) else 4 if stuck else 1
     if result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
         return 3
     return 0
+
+
+def _never_began(result: RunResult) -> bool:
+    """True when the store could not be opened: nothing was run, and another --store is the remedy."""
+    cause = result.cause
+    return (
+        cause is not None
+        and cause.source == "store"
+        and cause.metrics.get("kind") == "unavailable"
+        and not result.new_messages
+    )

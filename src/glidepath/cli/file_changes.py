@@ -1,4 +1,4 @@
-"""What an agent changes in files: shown as a difference before and after, and taken back when a person says so."""
+"""Changes an agent makes to files: shown as a diff before and after, and undone on request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Changes(Plugin):
         self._turns: list[list[Change]] = [[]]
 
     def before_tool_call(self, context: ToolCallContext) -> Ask | None:
-        """Take note of the file; ask when a person wants to be asked."""
+        """Remember the file; ask if a person wants to be asked."""
         if context.call.name not in WRITERS:
             return None
         path = str(context.arguments.get("path", ""))
@@ -95,7 +95,7 @@ class Changes(Plugin):
         return Change(path, before, before.replace(old, new))
 
     def all(self) -> list[Change]:
-        """How each file changed since the conversation began."""
+        """How each file has changed since the conversation began."""
         first: dict[str, Change] = {}
         for turn in self._turns:
             for change in turn:
@@ -104,7 +104,7 @@ class Changes(Plugin):
         return [change for change in first.values() if change.before != change.after]
 
     def undo(self) -> list[str]:
-        """Put the files of the last turn that changed any back, and say what was done."""
+        """Restore the files of the last turn that changed any, and say what was done."""
         while len(self._turns) > 1 and not self._turns[-1]:
             self._turns.pop()
         turn = self._turns[-1]
@@ -187,6 +187,6 @@ def _folded(sign: str, text: str, width: int) -> Iterable[str]:
 
 
 def colored(rows: Sequence[str]) -> list[tuple[str, str]]:
-    """Every row with its color: green for what comes, red for what goes."""
+    """Every row with its color: green for added, red for removed."""
     colors = {f"{_GUTTER}+": "green", f"{_GUTTER}-": "red", f"{_GUTTER}.": "dim"}
     return [(row, colors.get(row[: len(_GUTTER) + 1], "")) for row in rows]

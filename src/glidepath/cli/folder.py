@@ -1,4 +1,4 @@
-"""Files in a folder that would steer an agent there: read once, so that what is trusted is what is used."""
+"""Files in a folder that would steer an agent: read once, so that the trusted bytes are the ones used."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import re
 import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ class Known(NamedTuple):
     origin: str
 
 
+@dataclass
 class LoadedSettings:
     """All settings of one command with their origins.
 
@@ -42,20 +44,15 @@ class LoadedSettings:
     untrusted file that were ignored.
     """
 
-    def __init__(
-        self,
-        known: dict[str, Known],
-        file: Path | None,
-        *,
-        found: bool,
-        trusted: bool = False,
-        ignored: Mapping[str, Known] | None = None,
-    ) -> None:
-        self.known = known
-        self.file = file
-        self.found = found
-        self.trusted = trusted
-        self.ignored = ignored or {}
+    known: dict[str, Known]
+    file: Path | None
+    found: bool = field(kw_only=True)
+    trusted: bool = field(default=False, kw_only=True)
+    ignored: Mapping[str, Known] = field(default_factory=dict, kw_only=True)
+
+    def copy(self) -> LoadedSettings:
+        """The same settings, to be changed for one agent."""
+        return LoadedSettings(dict(self.known), self.file, found=self.found, trusted=self.trusted, ignored=self.ignored)
 
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
@@ -66,11 +63,9 @@ class LoadedSettings:
 
     def said(self, key: str) -> bool:
         """True when a person set it: not a default, and not a file from an untrusted folder."""
-        return key in self.known and self.known[key].origin != "default" and not self._lies_here(key)
-
-    def _lies_here(self, key: str) -> bool:
-        found = self.file if self.found and not self.trusted else None
-        return found is not None and self.origin(key).startswith(found.name)
+        untrusted = self.file.name if self.file is not None and self.found and not self.trusted else None
+        origin = self.origin(key)
+        return origin != "default" and (untrusted is None or not origin.startswith(untrusted))
 
     def origin(self, key: str) -> str:
         """Where the value comes from."""

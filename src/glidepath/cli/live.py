@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from glidepath.cli.file_changes import Changes, colored, difference
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
-from glidepath.cli.screens import answer_of, ending, write_answer
+from glidepath.cli.screens import answer_of, console_on, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.events import (
@@ -61,10 +61,7 @@ class LiveScreen:
     ) -> None:
         environ = world.environ
         stream = world.stdout if echo else world.stderr
-        color = "NO_COLOR" not in environ or not environ["NO_COLOR"]
-        self._console = Console(
-            file=stream, highlight=False, no_color=not color, emoji=False, markup=False, _environ=environ
-        )
+        self._console = console_on(stream, environ)
         self._world = world
         self._status = status
         self._echo = echo
@@ -76,9 +73,8 @@ class LiveScreen:
         self._frame = 0
         self._shown = False
         self._told = ""
-        pretty = (self._console.encoding or "").lower().startswith("utf")
-        self._pretty = pretty
-        self._frames, self._signs = (_FRAMES, _SIGNS) if pretty else (_PLAIN_FRAMES, _PLAIN_SIGNS)
+        self._pretty = (self._console.encoding or "").lower().startswith("utf")
+        self._frames, self._signs = (_FRAMES, _SIGNS) if self._pretty else (_PLAIN_FRAMES, _PLAIN_SIGNS)
         self._live = Live(Text(""), console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
         self._ticker: asyncio.Task[None] | None = None
 
@@ -128,7 +124,7 @@ class LiveScreen:
         if not self._echo:
             if said:
                 self._world.write(f"{said}\n")
-        elif said and (not self._streaming or not self._on_screen(said)):
+        elif said and not (self._streaming and self._told.rstrip().endswith(printable(said))):
             self._shown = False
             self._place([*(blocks := Blocks()).feed(printable(said)), *blocks.end()])
         if self._echo and (said or self._told):
@@ -222,12 +218,5 @@ class LiveScreen:
         for number, line in enumerate(lines[: self._rows]):
             last = number == min(len(lines), self._rows) - 1
             tail = f" (+{more} lines)" if last and more > 0 else ""
-            self._print(
-                clip(f"{sign if not number else ' '} {line.strip() if not number else line}", self._width() - len(tail))
-                + tail,
-                style,
-            )
-
-    def _on_screen(self, text: str) -> bool:
-        """True if this text was streamed last."""
-        return self._told.rstrip().endswith(printable(text))
+            shown = f"  {line}" if number else f"{sign} {line.strip()}"
+            self._print(clip(shown, self._width() - len(tail)) + tail, style)

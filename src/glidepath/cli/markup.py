@@ -51,7 +51,7 @@ class Blocks:
 
     @property
     def open(self) -> MarkupBlock | None:
-        """What is not closed yet; None when there is nothing."""
+        """The unfinished block, if any."""
         lines = [*self._lines, *([self._partial] if self._partial else [])]
         if not lines and not self._fence:
             return None
@@ -158,7 +158,7 @@ class _Page(Markdown):
 
 
 def plain(block: MarkupBlock) -> Text:
-    """A block that is still being written: as it is."""
+    """An unfinished block, as plain text."""
     return Text(block.text)
 
 

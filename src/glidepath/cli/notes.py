@@ -17,13 +17,13 @@ __all__ = ["add_decision", "add_note_arguments", "decided", "with_store"]
 
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the store is."""
+    """Add the flags for the store."""
     add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store"})
     add_config_flags(parser)
 
 
 def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """About which call, and what."""
+    """Add the arguments of a decision: the call, the verdict and a text."""
     how = None if required else "?"
     parser.add_argument("call", nargs=how, help="the id of the pending call")
     parser.add_argument("verdict", nargs=how, choices=("approve", "deny", "answer"), help="what to do with it")
@@ -31,7 +31,7 @@ def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def decided(options: argparse.Namespace) -> dict[str, Decision]:
-    """What was decided; empty when nothing was decided."""
+    """The decision in the options; empty without one."""
     from glidepath.errors import ConfigurationError
     from glidepath.run import answer, approve, deny
 
@@ -48,7 +48,7 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
 
 
 def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do something with the store that is named, and close it."""
+    """Do something with the named store, then close it."""
     import asyncio
 
     from glidepath.cli.agent_maker import assume_store, make_store

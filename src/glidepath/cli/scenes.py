@@ -158,12 +158,12 @@ class DemoStage:
         self._world.write(f"\n{text}\n")
 
     def _line(self, text: str) -> None:
-        """Our own words: whole, in as many rows as they need."""
+        """Print a text of ours in full, wrapped."""
         rows = wrap(text, self._room(), break_on_hyphens=False)
         self._world.write("".join(f"   {row}\n" for row in rows))
 
     def _quote(self, text: str) -> None:
-        """What the model or a tool said: one row of it."""
+        """Print one row of what the model or a tool said."""
         self._world.write(f"   {clip(text, self._room())}\n")
 
     def _room(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from glidepath import _wire
 from glidepath.cli.shown import call_line
@@ -12,7 +13,10 @@ from glidepath.cli.world import World
 from glidepath.events import Event, ToolEnded, ToolStarted
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
-__all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "answer_of", "ending", "write_answer"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "answer_of", "console_on", "ending", "write_answer"]
 
 _MOST_WORDS, _MOST_ROWS = 500, 40
 _FILLED_IN = ("No answer was written.", "Not started:", "The run waits for a decision.")
@@ -121,6 +125,14 @@ def answer_of(result: RunResult) -> str:
     return text if said else ""
 
 
+def console_on(stream: TextIO, environ: Mapping[str, str]) -> Console:
+    """A rich console for a stream, without rich's own decorations."""
+    from rich.console import Console
+
+    plain = bool(environ.get("NO_COLOR"))
+    return Console(file=stream, highlight=False, no_color=plain, emoji=False, markup=False, _environ=environ)
+
+
 def write_answer(path: Path, text: str, world: World) -> None:
     """Write the answer to a file; a failure is reported, not raised, because the answer is on the screen."""
     try:
@@ -134,6 +146,8 @@ def ending(result: RunResult) -> str:
     if result.outcome is LoopOutcome.DONE and result.cause is None:
         return ""
     why: Any = result.cause.reason if result.cause is not None else ""
+    if result.cause is not None and result.cause.source == "output_type":
+        why = why.replace("output_type", "the schema")  # here it is a file, not a setting
     state = result.state.name.lower().replace("_", " ")
     words = result.outcome.name.lower().replace("_", " ")
     if result.outcome is LoopOutcome.PAUSED:

@@ -1,4 +1,4 @@
-"""Which session a person means: by its id, the beginning of it, its name, or as the last one."""
+"""Finds the session a person means: by its id, the start of it, its name, or as the last one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def data_folder() -> Path | None:
 
 
 def remember_here(folder: Path, session: str) -> None:
-    """This is the session that `--continue` means in this folder."""
+    """Make this the session that `--continue` continues in this folder."""
     place = _place(folder)
     if place is None:
         return

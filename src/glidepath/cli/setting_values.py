@@ -47,7 +47,8 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
 def read_value(setting: Setting, value: object, where: str) -> Any:
     """A value from a file; raises `ConfigurationError` naming its place and what was expected."""
     kind = setting.kind.rstrip("?")
-    if _is_off(value) and setting.kind.endswith("?"):
+    off = value is None or (isinstance(value, str) and value.strip().lower() in OFF)
+    if off and setting.kind.endswith("?"):
         return None
     if setting.zero_is_off and value in (0, "0") and not isinstance(value, bool):
         return None
@@ -56,10 +57,6 @@ def read_value(setting: Setting, value: object, where: str) -> Any:
     if kind in _TABLES:
         return _TABLES[kind](value, where)
     return _read(kind, value, where)
-
-
-def _is_off(value: object) -> bool:
-    return value is None or (isinstance(value, str) and value.strip().lower() in OFF)
 
 
 def _wrong(where: str, expected: str, value: object) -> ConfigurationError:

@@ -69,15 +69,14 @@ def json_schema() -> dict[str, Any]:
 def _one(setting: Setting, *, zero: bool = False) -> dict[str, Any]:
     kind = setting.kind.rstrip("?")
     least = 0 if zero or setting.zero_is_off else 1
+    above = {"minimum": 0} if zero else {"exclusiveMinimum": 0}
     forms: dict[str, dict[str, Any]] = {
-        "int": {"anyOf": [{"type": "integer", "minimum": least}, {"type": "string", "pattern": _SHORT}]},
-        "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _SHORT}]},
-        "money": {"anyOf": [{"type": "number", **_above(zero)}, {"type": "string", "pattern": _FIGURE}]},
-        "fraction": {
-            "anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, {"type": "string", "pattern": _FIGURE}]
-        },
-        "number": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _FIGURE}]},
-        "seconds": {"anyOf": [{"type": "number", **_above(zero)}, {"type": "string", "pattern": _TIME}]},
+        "int": _number(_SHORT, "integer", minimum=least),
+        "count": _number(_SHORT, "integer", minimum=0),
+        "money": _number(_FIGURE, **above),
+        "fraction": _number(_FIGURE, minimum=0, exclusiveMaximum=1),
+        "number": _number(_FIGURE, minimum=0),
+        "seconds": _number(_TIME, **above),
         "text": {"type": "string"},
         "bool": {"type": "boolean"},
         "choice": {"enum": list(setting.choices)},
@@ -95,8 +94,9 @@ def _one(setting: Setting, *, zero: bool = False) -> dict[str, Any]:
     return {**made, "description": setting.help}
 
 
-def _above(zero: bool) -> dict[str, int]:
-    return {"minimum": 0} if zero else {"exclusiveMinimum": 0}
+def _number(pattern: str, kind: str = "number", /, **bounds: int) -> dict[str, Any]:
+    """A number within bounds, or its text."""
+    return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": pattern}]}
 
 
 def markdown_table() -> str:

@@ -1,4 +1,4 @@
-"""Sessions on a screen: the filters that commands share, and one line for each session."""
+"""Lists sessions: the filters that commands share, and one line for each session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """What a list can be narrowed by."""
+    """Add the filters of a list."""
     group = parser.add_argument_group("which sessions")
     group.add_argument("--tag", help="only those with this tag")
     group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
@@ -39,7 +39,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
-    """The query that these options are; raises `ConfigurationError` naming the flag that is wrong."""
+    """The query for these options; raises `ConfigurationError` naming the wrong flag."""
     from glidepath.sessions.cards import checked_tag
     from glidepath.spi.sessions import SessionQuery
 
@@ -117,7 +117,7 @@ def standing(entry: Entry) -> str:
 
 
 def heading(width: int) -> str:
-    """What is above the lines."""
+    """The header of the table."""
     return f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  WHAT"
 
 

@@ -16,14 +16,14 @@ __all__ = ["argument_rows", "call_line", "folded", "quoted", "revealed", "size_o
 
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
-_MARKS = 2  # accents on one letter; a pile of them hides what stands above
-_BLANK = frozenset(  # printable, and nothing to see
+_MARKS = 2  # accents on one letter; more of them would hide the line above
+_BLANK = frozenset(  # printable, but invisible
     [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)]
 )
 
 
 def width_of(text: str) -> int:
-    """Columns a text takes: wide signs take two, combining ones none."""
+    """The columns of a text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
@@ -37,7 +37,7 @@ def revealed(text: str, keep: str = "") -> str:
     if text.isascii() and text.isprintable() and "<U+" not in text:
         return text
     shown: list[str] = []
-    marks = _MARKS  # a text does not begin with an accent: it would stand on what is before it
+    marks = _MARKS  # a text must not begin with an accent, which would change what is before it
     for place, sign in enumerate(text):
         marks = marks + 1 if category(sign)[0] == "M" else 0
         hidden = not sign.isprintable() or ord(sign) in _BLANK or 0xE0100 <= ord(sign) <= 0xE01EF  # noqa: PLR2004

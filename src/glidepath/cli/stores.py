@@ -1,4 +1,4 @@
-"""Which store a name on the command line stands for, and where sessions are kept by default."""
+"""Finds the store for a name on the command line, and the default place for sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_s
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"
-"""The word for not keeping anything."""
+"""The name that means: save nothing."""
 _SQLITE, _SEGMENTS = "sqlite", "segments"
 _FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
 
@@ -75,7 +75,7 @@ def _default_is_sqlite() -> bool:
 
 
 async def migrate_store(name: str | None, source: SessionStore, world: World) -> int:
-    """Copy every session of a store into the named one; returns 1 when something had to stay.
+    """Copy every session of a store into the named one; returns 1 if some could not be copied.
 
     Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
     aside: from then on the folder is the default.

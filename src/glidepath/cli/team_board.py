@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
+from glidepath.cli.screens import console_on
 from glidepath.cli.status import clip, width_of
 from glidepath.cli.world import World
 from glidepath.teams import (
@@ -27,26 +28,6 @@ __all__ = ["LiveBoard", "PlainBoard", "TeamBoard", "TeamScreen", "happened", "re
 _WIDTH = 79
 _PAUSED = "PAUSED"
 _LONGEST = 500
-
-
-class TeamScreen(Protocol):
-    """Where a team is shown."""
-
-    def show(self, event: TeamEvent) -> None:
-        """An event happened."""
-        ...
-
-    def recall(self, events: Sequence[TeamEvent]) -> None:
-        """What happened before this process."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Show a message of the command itself."""
-        ...
-
-    def close(self) -> None:
-        """Leave the terminal as it was; called on every path."""
-        ...
 
 
 class TeamBoard:
@@ -144,13 +125,9 @@ class LiveBoard:
     """The board, rewritten in place on a terminal."""
 
     def __init__(self, world: World) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        color = not world.environ.get("NO_COLOR")
-        self._console = Console(
-            file=world.stderr, highlight=False, no_color=not color, emoji=False, markup=False, _environ=world.environ
-        )
+        self._console = console_on(world.stderr, world.environ)
         self._board = TeamBoard()
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
@@ -176,6 +153,10 @@ class LiveBoard:
         """Remove the board."""
         if self._live.is_started:
             self._live.stop()
+
+
+TeamScreen: TypeAlias = PlainBoard | LiveBoard
+"""Where a team is shown."""
 
 
 def report(result: TeamResult, width: int = _WIDTH) -> list[str]:

@@ -43,7 +43,7 @@ S = StepState
 class EndingClauses(CoordinatorContract):
     """The clauses about limits, endings and leftovers."""
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------
 
     async def test_coord_20_one_outcome_for_each_step_in_plan_order(self) -> None:
         """COORD-20: the result has the plan and one outcome for each of its steps, in plan order, on every path."""
@@ -102,7 +102,12 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
         """COORD-24: after a cancel no more members are asked; after a cancel before the start, none at all."""
         stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
-        stage.on_event = lambda event: _when_done("a", event, stage)
+
+        def cancel_after_a(event: TeamEvent) -> None:
+            if isinstance(event, StepCompleted) and event.step_id == "a":
+                stage.cancel.cancel("enough")
+
+        stage.on_event = cancel_after_a
         result = await self._fly(stage)
         assert result.status is TeamStatus.CANCELLED
         assert stage.assigned() == ["a"], stage.kinds()
@@ -214,7 +219,7 @@ class EndingClauses(CoordinatorContract):
         assert f"old {artifact('b')}" in stage.asked_of("d")[0].prompt
         assert stage.of(TeamStarted)[0].resumed
 
-    # --- many, and nothing left ---------------------------------------------------------------------------------
+    # --- many at once, and leftovers ----------------------------------------------------------------------------
 
     async def test_coord_32_it_leaves_the_run_open(self) -> None:
         """COORD-32: it leaves the team run open that it was given: the opener closes it."""
@@ -244,7 +249,7 @@ class EndingClauses(CoordinatorContract):
         async with no_leftovers():
             await self._paths()
 
-    # --- what must be said once ---------------------------------------------------------------------------------
+    # --- events that come once ----------------------------------------------------------------------------------
 
     async def test_coord_35_every_attempt_is_reported(self) -> None:
         """COORD-35: one STEP_ATTEMPTED for each attempt that ended, before its STEP_COMPLETED, with its run."""
@@ -286,11 +291,6 @@ def _kept(result: TeamResult) -> None:
     assert result.outcome("a").output == artifact("a")
     assert "b has begun" in result.outcome("b").output, "what was cut short is kept"
     assert artifact("a") in result.final_output
-
-
-def _when_done(step_id: str, event: TeamEvent, stage: Stage) -> None:
-    if isinstance(event, StepCompleted) and event.step_id == step_id:
-        stage.cancel.cancel("enough")
 
 
 class _Spender:

@@ -77,7 +77,7 @@ class CoordinatorContract(Contract):
 class StepClauses(CoordinatorContract):
     """The clauses about events and the order of steps."""
 
-    # --- what is said -------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------
 
     async def test_coord_1_what_members_deliver_is_the_result(self) -> None:
         """COORD-1: when every step delivers, the result of this request is COMPLETED, with every output."""

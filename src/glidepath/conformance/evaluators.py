@@ -68,13 +68,13 @@ class EvaluationStrategyContract(Contract):
         step = TeamStep(id="report", description="Write the report.")
         fields: dict[str, Any] = config
         return EvaluationContext(
-            step=step, artifact=artifact, goal="A report.", ask=ask or _runs, config=TeamConfig(**fields)
+            step=step, artifact=artifact, goal="A report.", ask=ask or Agent.run, config=TeamConfig(**fields)
         )
 
     async def _verdict(self, artifact: str, **more: Any) -> EvaluationVerdict:
         return (await self.make_review(self.make_strategy(), self.context(artifact, **more), SECONDS)).verdict
 
-    # --- what it says -------------------------------------------------------------------------------------------
+    # --- verdicts -----------------------------------------------------------------------------------------------
 
     async def test_eval_1_it_answers_with_a_verdict(self) -> None:
         """EVAL-1: it returns a valid `EvaluationVerdict`, for later attempts, too."""
@@ -202,10 +202,6 @@ class EvaluationStrategyContract(Contract):
 async def _evaluated(strategy: EvaluationStrategy, context: EvaluationContext) -> Any:
     """The raw answer, without a wrapper."""
     return await asyncio.wait_for(strategy.evaluate(context), SECONDS)
-
-
-async def _runs(agent: Agent, prompt: str) -> RunResult:
-    return await agent.run(prompt)
 
 
 async def _refuses(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `ask` has it

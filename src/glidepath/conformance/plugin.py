@@ -75,7 +75,7 @@ class HookContract(Contract):
         ends = {(result.state, result.outcome, result.text) for result in results}
         assert ends == {(alone.state, alone.outcome, alone.text)}
 
-    # --- for the clauses ----------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     async def _asked(self, context: object, plugin: Plugin | None = None) -> Any:
         """The hook's answer, asked as a run would ask."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.hook_contract import BeforeToolCallContract
 from glidepath.messages import Message, ToolResultMessage, UserMessage
-from glidepath.outcome import RunResult
 from glidepath.run import approve
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import export_journal, import_journal
@@ -70,30 +69,30 @@ class ProvenanceContract(BeforeToolCallContract):
     much honest work a plugin lets through beyond that is up to the plugin.
     """
 
-    def test_provenance_1_nothing_is_held_before_untrusted_text_was_read(self) -> None:
+    async def test_provenance_1_nothing_is_held_before_untrusted_text_was_read(self) -> None:
         """PROVENANCE-1: as long as the run has read no untrusted text, every call runs."""
-        assert self._ran(TASK, BAD, call("forward", to=STRANGER)) == ["send_message", "forward"]
+        assert await self._ran(TASK, BAD, call("forward", to=STRANGER)) == ["send_message", "forward"]
 
-    def test_provenance_2_an_address_from_untrusted_text_is_held(self) -> None:
+    async def test_provenance_2_an_address_from_untrusted_text_is_held(self) -> None:
         """PROVENANCE-2: a consequential call to an address found only in untrusted text does not run unseen."""
-        assert self._ran(TASK, READ, BAD) == ["read_inbox"]
+        assert await self._ran(TASK, READ, BAD) == ["read_inbox"]
 
-    def test_provenance_3_an_address_that_stands_nowhere_is_held(self) -> None:
+    async def test_provenance_3_an_address_that_stands_nowhere_is_held(self) -> None:
         """PROVENANCE-3: nor does one whose address is in the untrusted text in another form."""
-        assert self._ran(TASK, call("read_inbox", encoded=True), BAD) == ["read_inbox"]
+        assert await self._ran(TASK, call("read_inbox", encoded=True), BAD) == ["read_inbox"]
 
-    def test_provenance_4_what_the_user_asked_for_runs(self) -> None:
+    async def test_provenance_4_what_the_user_asked_for_runs(self) -> None:
         """PROVENANCE-4: a call that the user's own words ask for, to an address in them, runs."""
-        assert self._ran(TASK, READ, GOOD) == ["read_inbox", "send_message"]
+        assert await self._ran(TASK, READ, GOOD) == ["read_inbox", "send_message"]
 
-    def test_provenance_5_another_action_on_the_users_own_target_is_held(self) -> None:
+    async def test_provenance_5_another_action_on_the_users_own_target_is_held(self) -> None:
         """PROVENANCE-5: a call that the user did not ask for is held, though its target is in their words."""
-        assert self._ran(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
+        assert await self._ran(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
 
-    def test_provenance_6_a_tool_without_marks_is_held_too(self) -> None:
+    async def test_provenance_6_a_tool_without_marks_is_held_too(self) -> None:
         """PROVENANCE-6: an unmarked tool counts as consequential, and a `read_only` one is never held."""
         looked = call("look_up", name=STRANGER)
-        assert self._ran(TASK, READ, looked, call("forward", to=STRANGER)) == ["read_inbox", "look_up"]
+        assert await self._ran(TASK, READ, looked, call("forward", to=STRANGER)) == ["read_inbox", "look_up"]
 
     async def test_provenance_7_whoever_decides_sees_the_origin(self) -> None:
         """PROVENANCE-7: when a person is asked, the question names the untrusted source; what they approve runs."""
@@ -105,27 +104,25 @@ class ProvenanceContract(BeforeToolCallContract):
             run = await agent.resume(run, decisions={one.call.id: approve() for one in run.pending})
             assert _done(run.messages) == ["read_inbox", "send_message"], "what was approved did not run"
 
-    def test_provenance_8_what_a_child_has_read_counts(self) -> None:
+    async def test_provenance_8_what_a_child_has_read_counts(self) -> None:
         """PROVENANCE-8: what a child has read is untrusted in its parent, whatever the child makes of it."""
         child = Agent(model=ScriptedModel([READ, say(f"Write to {STRANGER}.")]), tools=[read_inbox], limits=ROOMY)
-        assert self._ran(TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))) == ["delegate"]
+        assert await self._ran(TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))) == [
+            "delegate"
+        ]
 
-    def test_provenance_9_a_child_is_held_to_the_same(self) -> None:
+    async def test_provenance_9_a_child_is_held_to_the_same(self) -> None:
         """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is not user text."""
         child = Agent(model=ScriptedModel([BAD, say("done")]), tools=[send_message], limits=ROOMY)
+        task = f"Send hello to {STRANGER}."
+        run = await self._agent(READ, call("delegate", task=task), tools=(*TOOLS, _delegate(child))).run(TASK)
+        assert [_done(one.messages) for one in run.children] == [[]]
 
-        async def clause() -> None:
-            task = f"Send hello to {STRANGER}."
-            run = await self._agent(READ, call("delegate", task=task), tools=(*TOOLS, _delegate(child))).run(TASK)
-            assert [_done(one.messages) for one in run.children] == [[]]
-
-        self.run(clause())
-
-    def test_provenance_10_a_tool_that_repeats_its_arguments_washes_nothing(self) -> None:
+    async def test_provenance_10_a_tool_that_repeats_its_arguments_washes_nothing(self) -> None:
         """PROVENANCE-10: an address is not trusted because a trusted tool was asked about it and repeats it."""
-        assert self._ran(TASK, READ, call("look_up", name=STRANGER), BAD) == ["read_inbox", "look_up"]
+        assert await self._ran(TASK, READ, call("look_up", name=STRANGER), BAD) == ["read_inbox", "look_up"]
 
-    def test_provenance_11_a_summary_washes_nothing(self) -> None:
+    async def test_provenance_11_a_summary_washes_nothing(self) -> None:
         """PROVENANCE-11: when a checkpoint stands for the untrusted text in the model's view, calls are still held."""
 
         @tool(read_only=True, polling=True)
@@ -140,18 +137,15 @@ class ProvenanceContract(BeforeToolCallContract):
                 return say(f"The user wants everything sent to {STRANGER}.")
             return steps.pop(0) if steps else say("done")
 
-        async def clause() -> None:
-            agent = Agent(
-                model=ScriptedModel().forever(turn),
-                tools=[*TOOLS, wait],
-                plugins=[self.make_plugin()],
-                limits=ROOMY,
-                context_window=8_000,
-                context_strategy="summarize",
-            )
-            assert "send_message" not in _done((await agent.run(TASK)).messages)
-
-        self.run(clause())
+        agent = Agent(
+            model=ScriptedModel().forever(turn),
+            tools=[*TOOLS, wait],
+            plugins=[self.make_plugin()],
+            limits=ROOMY,
+            context_window=8_000,
+            context_strategy="summarize",
+        )
+        assert "send_message" not in _done((await agent.run(TASK)).messages)
 
     async def test_provenance_12_an_imported_session_is_nobodys_words(self) -> None:
         """PROVENANCE-12: nothing in an imported session, not even the user's messages, justifies a call."""
@@ -161,19 +155,15 @@ class ProvenanceContract(BeforeToolCallContract):
         run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
         assert _done(run.messages) == []
 
-    # --- for the clauses ----------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _agent(self, *turns: Step, tools: tuple[Tool, ...] = TOOLS, **more: Any) -> Agent:
         model = ScriptedModel([*turns, say("done")])
         return Agent(model=model, tools=tools, plugins=[self.make_plugin()], limits=ROOMY, **more)
 
-    def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
+    async def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
-
-        async def clause() -> RunResult:
-            return await self._agent(*turns, tools=tools).run(prompt)
-
-        return _done(self.run(clause()).messages)
+        return _done((await self._agent(*turns, tools=tools).run(prompt)).messages)
 
 
 def _done(messages: tuple[Message, ...]) -> list[str]:

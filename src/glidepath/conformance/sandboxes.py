@@ -67,7 +67,7 @@ class SandboxFiles(Contract):
         """A sandbox with this policy, by the mechanism under test; skip if that is missing."""
         raise NotImplementedError(missing(self, "make_sandbox"))
 
-    # --- how an attempt is made -------------------------------------------------------------------------------
+    # --- making an attempt ------------------------------------------------------------------------------------
 
     def ran(
         self,
@@ -100,19 +100,28 @@ class SandboxFiles(Contract):
         self,
         number: str,
         code: str,
-        scene: Scene,
         *words: object,
+        scene: Scene | None = None,
         stdin: int | IO[Any] = subprocess.DEVNULL,
         **policy: object,
     ) -> str:
-        """Make an attempt that must fail inside; returns what it printed."""
+        """Make an attempt that must fail inside; returns what it printed.
+
+        In `words`, `{inside}`, `{given}` and `{outside}` are the folders of the scene.
+        """
         if number in self.lacks:
             pytest.skip(f"{number}: this mechanism cannot keep it")
+        if scene is None:
+            with scene_around() as own:
+                return self.held(number, code, *words, scene=own, stdin=stdin, **policy)
         body = textwrap.indent(textwrap.dedent(code).strip(), "    ")
         whole = f"import ctypes, os, socket, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n{CALL}try:\n{body}\n"
         whole += "except BaseException as error:\n    print('HELD', type(error).__name__, error)\n"
         whole += "else:\n    print('ESCAPED')\n"
-        done = self.ran(whole, scene, words=[str(word) for word in words], stdin=stdin, **policy)
+        named = [str(word) for word in words]
+        for folder in (scene.inside, scene.given, scene.outside):
+            named = [word.replace(f"{{{folder.name}}}", str(folder)) for word in named]
+        done = self.ran(whole, scene, words=named, stdin=stdin, **policy)
         assert "ESCAPED" not in done.stdout, f"{number}: {done.stdout[-2000:]}"
         assert SECRET not in done.stdout, f"{number}: the secret was read: {done.stdout[-2000:]}"
         assert "HELD" in done.stdout, (
@@ -123,7 +132,7 @@ class SandboxFiles(Contract):
         assert sorted(os.listdir(scene.outside)) == ["secret"], f"{number}: something outside was made or moved"  # noqa: PTH208
         return done.stdout
 
-    # --- what it is for ---------------------------------------------------------------------------------------
+    # --- ordinary work ----------------------------------------------------------------------------------------
 
     def test_sbx_1_it_can_work(self) -> None:
         """SBX-1: inside, the program reads what it may read, writes what it may write, and its output comes back."""
@@ -152,30 +161,23 @@ class SandboxFiles(Contract):
 
     def test_sbx_4_reads_nothing_outside(self) -> None:
         """SBX-4: a file outside cannot be read."""
-        with scene_around() as scene:
-            self.held("SBX-4", "print(open(sys.argv[1]).read())", scene, scene.outside / "secret")
+        self.held("SBX-4", "print(open(sys.argv[1]).read())", "{outside}/secret")
 
     def test_sbx_5_lists_nothing_outside(self) -> None:
         """SBX-5: a folder outside cannot be listed."""
-        with scene_around() as scene:
-            self.held("SBX-5", "print(os.listdir(sys.argv[1]))", scene, scene.outside)
+        self.held("SBX-5", "print(os.listdir(sys.argv[1]))", "{outside}")
 
     def test_sbx_6_dots(self) -> None:
         """SBX-6: `..` does not lead out."""
-        with scene_around() as scene:
-            self.held("SBX-6", "print(open('../outside/secret').read())", scene)
+        self.held("SBX-6", "print(open('../outside/secret').read())")
 
     def test_sbx_7_a_link_made_inside(self) -> None:
         """SBX-7: a symbolic link made inside does not lead out."""
-        with scene_around() as scene:
-            self.held(
-                "SBX-7", "os.symlink(sys.argv[1], 'link'); print(open('link').read())", scene, scene.outside / "secret"
-            )
+        self.held("SBX-7", "os.symlink(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret")
 
     def test_sbx_8_a_link_that_is_there(self) -> None:
         """SBX-8: a symbolic link in a folder that may be read does not lead out."""
-        with scene_around() as scene:
-            self.held("SBX-8", "print(open(sys.argv[1]).read())", scene, scene.given / "way_out")
+        self.held("SBX-8", "print(open(sys.argv[1]).read())", "{given}/way_out")
 
     def test_sbx_9_the_root_of_processes(self) -> None:
         """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, no matter whose they are."""
@@ -188,13 +190,11 @@ class SandboxFiles(Contract):
                         pass
             raise OSError("none of them")
         """
-        with scene_around() as scene:
-            self.held("SBX-9", code, scene, scene.outside / "secret")
+        self.held("SBX-9", code, "{outside}/secret")
 
     def test_sbx_10_passwords(self) -> None:
         """SBX-10: the system's passwords cannot be read."""
-        with scene_around() as scene:
-            self.held("SBX-10", "print(len(open('/etc/shadow').read()))", scene)
+        self.held("SBX-10", "print(len(open('/etc/shadow').read()))")
 
     def test_sbx_11_the_home_folder(self) -> None:
         """SBX-11: nothing in the person's home is shown except what was named and the interpreter."""
@@ -210,20 +210,15 @@ class SandboxFiles(Contract):
             else:
                 raise OSError("nothing")
         """
-        with scene_around() as scene:
-            self.held("SBX-11", code, scene, *names)
+        self.held("SBX-11", code, *names)
 
     def test_sbx_12_hard_links(self) -> None:
         """SBX-12: a file outside cannot be linked to inside."""
-        with scene_around() as scene:
-            self.held(
-                "SBX-12", "os.link(sys.argv[1], 'link'); print(open('link').read())", scene, scene.outside / "secret"
-            )
+        self.held("SBX-12", "os.link(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret")
 
     def test_sbx_13_file_handles(self) -> None:
         """SBX-13: files cannot be opened by handle, bypassing all folders."""
-        with scene_around() as scene:
-            self.held("SBX-13", "call('open_by_handle_at', -100, bytes(128), 0)", scene)
+        self.held("SBX-13", "call('open_by_handle_at', -100, bytes(128), 0)")
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -231,45 +226,43 @@ class SandboxFiles(Contract):
         """SBX-14: nothing can be created outside."""
         with scene_around() as scene:
             code = "open(sys.argv[1] + '/new', 'w').write('x')"
-            self.held("SBX-14", code, scene, scene.outside)
+            self.held("SBX-14", code, scene.outside, scene=scene)
 
     def test_sbx_15_changes_nothing_outside(self) -> None:
         """SBX-15: a file outside cannot be changed, removed or replaced."""
         for code in ("open(sys.argv[1], 'r+').write('x')", "os.unlink(sys.argv[1])", "os.truncate(sys.argv[1], 0)"):
-            with scene_around() as scene:
-                self.held("SBX-15", code, scene, scene.outside / "secret")
+            self.held("SBX-15", code, "{outside}/secret")
 
     def test_sbx_16_what_may_be_read(self) -> None:
         """SBX-16: read-only files cannot be written, truncated or removed."""
         for code in ("open(sys.argv[1], 'a').write('x')", "os.truncate(sys.argv[1], 0)", "os.unlink(sys.argv[1])"):
-            with scene_around() as scene:
-                self.held("SBX-16", code, scene, scene.given / "note")
+            self.held("SBX-16", code, "{given}/note")
 
     def test_sbx_17_moving(self) -> None:
         """SBX-17: files cannot be moved in from a folder that may be read, nor out of the sandbox."""
         with scene_around() as scene:
-            self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", scene, scene.given / "note")
+            self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", scene.given / "note", scene=scene)
             code = "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])"
-            self.held("SBX-17", code, scene, scene.outside / "mine")
+            self.held("SBX-17", code, scene.outside / "mine", scene=scene)
 
     def test_sbx_18_moving_folders(self) -> None:
         """SBX-18: the folder that may be written cannot be moved away, so that something else takes its place."""
         with scene_around() as scene:
-            self.held("SBX-18", "os.rename(sys.argv[1], sys.argv[1] + '2')", scene, scene.inside)
+            self.held("SBX-18", "os.rename(sys.argv[1], sys.argv[1] + '2')", scene.inside, scene=scene)
             assert scene.inside.is_dir()
 
     def test_sbx_19_rights_of_files(self) -> None:
         """SBX-19: the permissions and owners of read-only files cannot be changed."""
         with scene_around() as scene:
             before = (scene.given / "note").stat().st_mode
-            self.held("SBX-19", "os.chmod(sys.argv[1], 0o777)", scene, scene.given / "note")
+            self.held("SBX-19", "os.chmod(sys.argv[1], 0o777)", scene.given / "note", scene=scene)
             assert (scene.given / "note").stat().st_mode == before
 
     def test_sbx_20_the_system(self) -> None:
         """SBX-20: nothing in the system can be changed."""
         for place in ("/usr", "/etc", "/usr/local/bin", "/var", "/opt", "/"):
             with scene_around() as scene:
-                self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", scene, place)
+                self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place, scene=scene)
                 assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
 
     def test_sbx_21_swapping_a_link(self) -> None:
@@ -292,8 +285,7 @@ class SandboxFiles(Contract):
                     pass
             raise OSError("tried")
         """
-        with scene_around() as scene:
-            self.held("SBX-21", code, scene, scene.outside)
+        self.held("SBX-21", code, "{outside}")
 
     # --- devices and the kernel's files -----------------------------------------------------------------------
 
@@ -321,20 +313,17 @@ class SandboxFiles(Contract):
             else:
                 raise OSError("none")
         """
-        with scene_around() as scene:
-            self.held("SBX-22", code, scene, *names)
+        self.held("SBX-22", code, *names)
 
     def test_sbx_23_device_nodes(self) -> None:
         """SBX-23: device nodes cannot be created."""
         code = "import stat; os.mknod('disk', 0o600 | stat.S_IFBLK, os.makedev(8, 0)); os.open('disk', os.O_RDONLY)"
-        with scene_around() as scene:
-            self.held("SBX-23", code, scene)
+        self.held("SBX-23", code)
 
     def test_sbx_24_kernel_settings(self) -> None:
         """SBX-24: kernel settings cannot be written, least of all its crash handler."""
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger"):
-            with scene_around() as scene:
-                self.held("SBX-24", "open(sys.argv[1], 'w').write('|/bin/true')", scene, path)
+            self.held("SBX-24", "open(sys.argv[1], 'w').write('|/bin/true')", path)
 
     def test_sbx_25_sysfs(self) -> None:
         """SBX-25: /sys and control groups cannot be written."""
@@ -347,17 +336,16 @@ class SandboxFiles(Contract):
             else:
                 open("/sys/kernel/uevent_helper", "w").write("/bin/true")
         """
-        with scene_around() as scene:
-            self.held("SBX-25", code, scene)
+        self.held("SBX-25", code)
 
-    # --- what comes along -------------------------------------------------------------------------------------
+    # --- environment and descriptors --------------------------------------------------------------------------
 
     def test_sbx_26_the_environment(self) -> None:
         """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
             with scene_around() as scene:
-                self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])", scene)
+                self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])", scene=scene)
                 done = self.ran(
                     "import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", scene, env=["GLIDEPATH_TEST_KEY"]
                 )
@@ -378,8 +366,7 @@ class SandboxFiles(Contract):
         words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(300)"]
         other = subprocess.Popen(words, env={"GLIDEPATH_TEST_KEY": SECRET})  # noqa: S603 - our own
         try:
-            with scene_around() as scene:
-                self.held("SBX-27", code, scene)
+            self.held("SBX-27", code)
         finally:
             other.kill()
             other.wait()
@@ -397,7 +384,7 @@ class SandboxFiles(Contract):
                 else:
                     raise OSError("none")
             """
-            self.held("SBX-28", code, scene)
+            self.held("SBX-28", code, scene=scene)
 
 
 CALL = '''

@@ -136,7 +136,7 @@ class ToolSourceContract(Contract):
         [refused] = _results(result)
         assert refused.kind == "invalid_arguments", refused
 
-    # --- the stage --------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ToolSupply]:

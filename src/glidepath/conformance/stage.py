@@ -100,7 +100,7 @@ class Stage:
         self.on_event: Callable[[TeamEvent], None] | None = None
         self.team = Team(members, name="stage", event_sink=self.published.append)
 
-    # --- flying -------------------------------------------------------------------------------------------------
+    # --- running ------------------------------------------------------------------------------------------------
 
     async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
         """Let a coordinator execute the request, without the supervision of `Team.run`."""
@@ -147,7 +147,7 @@ class Stage:
         vars(team).update(emit=heard, ask=counted)
         return team
 
-    # --- what was seen ------------------------------------------------------------------------------------------
+    # --- what was recorded --------------------------------------------------------------------------------------
 
     def of(self, kind: type[E]) -> list[E]:
         """The emitted events of one kind."""

@@ -23,7 +23,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
     `again(store)` returns another store object on the same data, like the one of a second process.
     """
 
-    # --- one commit after the other ---------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------------------
 
     async def test_store_1_what_is_appended_is_loaded(self) -> None:
         """STORE-1: commits come back as they were written, in order, and the entry has the last one's head."""
@@ -74,7 +74,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             changed = [commit.number for commit, body in zip(found, bodies, strict=True) if commit.body != body]
             assert changed == []  # the bodies themselves are not compared here: a diff of megabytes takes hours
 
-    # --- owning -----------------------------------------------------------------------------------------------
+    # --- leases -----------------------------------------------------------------------------------------------
 
     async def test_store_5_one_owner_at_a_time(self) -> None:
         """STORE-5: a second claim is refused with kind busy while the owner lives, and granted after its release."""
@@ -147,7 +147,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             await other.release(second)
             await store.release(dead)
 
-    # --- asking to stop ---------------------------------------------------------------------------------------
+    # --- stop requests ----------------------------------------------------------------------------------------
 
     async def test_store_10_a_flag_reaches_the_owner(self) -> None:
         """STORE-10: a stop requested from anywhere is reported by the owner's beats, until it is withdrawn."""
@@ -174,7 +174,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
             assert list(await store.beat([lease], renew=False)) == []
             await store.release(lease)
 
-    # --- what is not there ------------------------------------------------------------------------------------
+    # --- missing sessions -------------------------------------------------------------------------------------
 
     async def test_store_12_what_is_missing_is_said(self) -> None:
         """STORE-12: load, flag, remove and a claim that may not create raise kind missing, and create nothing."""

@@ -53,7 +53,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
     wallets is closed by its `close()`.
     """
 
-    # --- hold, use, give back -----------------------------------------------------------------------------------
+    # --- holds and settlements ----------------------------------------------------------------------------------
 
     async def test_wallet_1_what_is_granted_is_held_until_it_is_settled(self) -> None:
         """WALLET-1: a grant is held, a settlement marks what was spent as used, and the rest is free again."""
@@ -141,7 +141,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             await asyncio.gather(*[one.settle(hold, 0, 0) for one, hold in zip(stores, holds, strict=True)])
             assert await _figures(store) == (0, 0)
 
-    # --- the dead -----------------------------------------------------------------------------------------------
+    # --- overdue holds ------------------------------------------------------------------------------------------
 
     async def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
         """WALLET-8: a hold is overdue when its lease runs out; a draw renews it; only overdue holds are written off."""
@@ -197,7 +197,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             await other.settle(second, 60, 0)
             assert await _figures(other) == (60, 0)
 
-    # --- whose limits -------------------------------------------------------------------------------------------
+    # --- limits -------------------------------------------------------------------------------------------------
 
     async def test_wallet_12_the_last_program_sets_the_limits_and_an_operator_outranks_it(self) -> None:
         """WALLET-12: each draw brings its program's limits; an operator's outrank them until they are withdrawn."""

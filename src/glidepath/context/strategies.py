@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from glidepath.context.groups import marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate
-from glidepath.errors import ConfigurationError, shown, told
+from glidepath.errors import ConfigurationError, close_to, shown, told
 from glidepath.messages import Message
 from glidepath.spi import ContextStrategy, Shaped
 
@@ -106,10 +106,8 @@ def strategy(given: str | ContextStrategy, *, estimate: Estimate = char_estimate
     named = isinstance(getattr(given, "name", None), str) and not isinstance(given, str | type)
     if named and callable(getattr(given, "shape", None)):
         return _Checked(given, estimate)  # type: ignore[arg-type] # it has what a strategy needs
-    from difflib import get_close_matches
-
-    close = get_close_matches(given.lower(), _KNOWN, n=1) if isinstance(given, str) else []
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    close = close_to(given.lower(), _KNOWN) if isinstance(given, str) else None
+    hint = f" (did you mean {close!r}?)" if close else ""
     known = ", ".join([repr(word) for word in _KNOWN])
     raise ConfigurationError(
         f"context_strategy={shown(given, 80)} is not a strategy{hint}; use one of {known}, or pass an object with a "

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glidepath._wire import Settings
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Setting, check_fields
 
 __all__ = ["GuardrailsConfig"]
@@ -47,10 +47,8 @@ class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a guardrail, with the one that was meant."""
-        from difflib import get_close_matches  # only needed when something is wrong
-
-        close = get_close_matches(name, cls.__struct_fields__, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the guardrails are {', '.join(cls.__struct_fields__)}"
+        close = close_to(name, cls.__struct_fields__)
+        hint = f"did you mean {close!r}?" if close else f"the guardrails are {', '.join(cls.__struct_fields__)}"
         return ConfigurationError(f"there is no guardrail {name!r}; {hint}")
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 from glidepath.messages import ToolCall
@@ -17,6 +16,8 @@ SHORT = 120  # a plain signature no longer than this is kept as it is
 
 def digest(data: bytes, size: int = 16) -> str:
     """A hash of the whole."""
+    from hashlib import blake2b  # only long texts need it
+
     return blake2b(data, digest_size=size).hexdigest()
 
 

@@ -51,6 +51,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
                 return Ending(
                     state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
                 )
+    # No answer was written: the best text so far is worth more than none, and `partial` says what it is.
     text = run.answer.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
 

@@ -36,6 +36,7 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
             tokens = max(plan.config.limits.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
             tokens = min(tokens, plan.caps.tokens // 4)
     money = 0
+    # In money the two halves differ: as much as half of it may be output, which costs several times as much.
     if plan.price is not None:
         output = min(tokens, max(least, tokens // 2))
         money = _landing_money(plan, tokens - output, output, meter.room_money())

@@ -166,7 +166,7 @@ class AnthropicModel(VendorModel):
         body["messages"] = messages = anthropic_turns(request.messages, thoughts=thoughts, takes=self._takes)
         body.update(_tools(request, self._choice(request), grammar))
         if grammar is not None and grammar.left_out:
-            self._leave_out("enforces no further schemas: Anthropic accepts only so many in one request")
+            self._leave_out("leaves some schemas unenforced: Anthropic limits how many one request may have")
         if self._mark is not None:
             _mark([*body.get("system", body.get("tools", ()))[-1:]], messages, self._mark, self._breakpoints)
         if request.temperature is not None:
@@ -201,7 +201,7 @@ class AnthropicModel(VendorModel):
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
         if _forces(request) and (_THINKS.match(self._bare) or _PAUSES.match(self._bare)):
-            self._leave_out("may choose whether to call a tool: Anthropic refuses a forced call of a model that thinks")
+            self._leave_out("may decide not to call a tool: Anthropic does not force calls on models that think")
             return "auto"
         return request.tool_choice
 
@@ -209,7 +209,7 @@ class AnthropicModel(VendorModel):
         """The settings for thinking that was not asked for, or cannot be turned off."""
         if _THINKS.match(self._bare):
             if effort == "none":
-                self._leave_out("thinks though reasoning='none': Anthropic does not let it be turned off")
+                self._leave_out("thinks even with reasoning='none': Anthropic does not allow turning it off")
             return {} if effort in (None, "none") else _adaptive(self._bare, effort)
         if _PAUSES.match(self._bare):
             return {"thinking": _BETWEEN} if effort == "none" else {}
@@ -233,7 +233,7 @@ class AnthropicModel(VendorModel):
         budgeted = _BUDGETED.match(self._bare) is not None
         why = _no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
         if why:
-            self._leave_out(f"thinks in no request {why}: Anthropic refuses both together")
+            self._leave_out(f"does not think in a request {why}: Anthropic refuses both together")
             return {"thinking": _OFF}
         if not budgeted:
             return _adaptive(self._bare, effort)

@@ -1,4 +1,4 @@
-"""Pictures and files as providers take them: what each kind may be, and how its bytes are written."""
+"""Pictures and files for providers: which kinds each accepts, and how their bytes are written."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _ANY = "*"
 
 
 class Takes(Value, frozen=True, kw_only=True):
-    """What a vendor takes beside text: for each kind of file the beginnings of its media types."""
+    """What a vendor accepts besides text: for each kind of file, prefixes of media types."""
 
     vendor: str
     document: tuple[str, ...] = ()
     audio: tuple[str, ...] = ()
     video: tuple[str, ...] = ()
     by_address: bool = True
-    """A picture may be an address."""
+    """A picture may be a URL."""
     files_by_address: bool = True
-    """And so may a file."""
+    """A file may be a URL, too."""
     schemes: tuple[str, ...] = ("https", "http")
-    """Which addresses it fetches. A path on a server's own disk is none of them."""
+    """Which URLs it fetches. Paths on a server's own disk are never among them."""
     plain_parts: bool = False
     """In chat completions: a document is a `document_url`, and audio a text."""
 
 
 def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
-    """Raise `RejectedError`, naming vendor and kind, for what this vendor does not take."""
+    """Raise `RejectedError`, naming vendor and kind, for a block this vendor does not accept."""
     if isinstance(block, FileBlock):
         kind = block.kind
         allowed = getattr(takes, kind) if kind else ()
@@ -63,9 +63,9 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
 
 
 def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """A block of a tool's result; a file or picture that this vendor does not take becomes a text that says so.
+    """A block of a tool's result; a file or picture that this vendor does not accept becomes a text that says so.
 
-    The person who wrote a prompt can be asked for another one. A tool has run, and its model must continue.
+    A prompt would be rejected instead. But the tool has already run, and the model must continue.
     """
     try:
         return write(block)
@@ -77,7 +77,7 @@ def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str
 
 
 def base64_of(block: ImageBlock | FileBlock) -> str:
-    """The bytes of a picture or file as text; raises `RejectedError` for one with neither bytes nor address."""
+    """The bytes of a picture or file in base64; raises `RejectedError` if it has no bytes."""
     if not block.data:
         kind = "an image" if isinstance(block, ImageBlock) else f"a {block.kind or 'file'}"
         raise RejectedError(f"{kind} needs data or a url; this one has neither")
@@ -85,12 +85,12 @@ def base64_of(block: ImageBlock | FileBlock) -> str:
 
 
 def data_url(block: ImageBlock | FileBlock) -> str:
-    """An address for the picture or file: its own, or one that holds its bytes."""
+    """The URL of a picture or file: its own, or a data URL."""
     return block.url or f"data:{block.media_type};base64,{base64_of(block)}"
 
 
 def file_name(file: FileBlock) -> str:
-    """A name for a file: its own, else one with the ending of its type."""
+    """The name of a file, or one made up from its type."""
     if file.name:
         return file.name
     from mimetypes import guess_extension
@@ -99,7 +99,7 @@ def file_name(file: FileBlock) -> str:
 
 
 def block_of(address: str, *, image: bool, media_type: str = "", name: str | None = None) -> Any:
-    """The block for an address, which may hold the bytes themselves."""
+    """The block for a URL, which may be a data URL."""
     found = _DATA_URL.fullmatch(address)
     if found is None:
         kind = media_type or guess_type(address.partition("?")[0])[0] or ("image/*" if image else "application/pdf")

@@ -54,7 +54,7 @@ class AwsEvents:
         return events
 
     def finish(self) -> list[tuple[str, str]]:
-        """Nothing: half a message is not an event."""
+        """Nothing: an incomplete message is not an event."""
         return []
 
 

@@ -41,7 +41,7 @@ def check_url(url: object) -> None:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError("base_url must be a URL such as http://localhost:11434/v1")
     if parts.username or parts.password:
-        raise ConfigurationError("base_url must not hold a user name or password: pass api_key= or headers= instead")
+        raise ConfigurationError("base_url must not contain a user name or password: pass api_key= or headers= instead")
 
 
 def check_headers(headers: object) -> None:

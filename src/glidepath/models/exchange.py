@@ -1,6 +1,6 @@
 """One streamed answer over HTTP: opened by the SDK, read here, closed however it ends.
 
-The SDKs parse every event into typed objects, which loses fields that must be sent back as they came and costs more
+The SDKs parse every event into typed objects, which loses fields that must be sent back unchanged and costs more
 than everything the runtime does with a delta. So they open the stream, with their own keys, addresses and headers, and
 the events are read here.
 """

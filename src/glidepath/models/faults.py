@@ -29,47 +29,30 @@ _NEVER = frozenset({501, 505})
 _CLIENT_FAULT, _SERVER_FAULT = 400, 500
 
 # Codes and error types of all providers. If there is one, the message is not searched.
-_BY_CODE: Mapping[str, type[ModelError]] = {
-    "context_length_exceeded": ContextOverflowError,
-    "exceed_context_size_error": ContextOverflowError,
-    "model_context_window_exceeded": ContextOverflowError,
-    "string_above_max_length": ContextOverflowError,
-    "request_too_large": ContextOverflowError,
-    "rate_limit_exceeded": RateLimitedError,
-    "rate_limit_error": RateLimitedError,
-    "too_many_requests": RateLimitedError,
-    "resource_exhausted": RateLimitedError,
-    "insufficient_quota": RejectedError,
-    "billing_error": RejectedError,
-    "billing_hard_limit_reached": RejectedError,
-    "content_filter": RefusedError,
-    "content_policy_violation": RefusedError,
-    "invalid_prompt": RefusedError,
-    "bio_policy": RefusedError,
-    "misalignment_policy_violation": RefusedError,
-    "image_content_policy_violation": RefusedError,
-    "server_error": TransientError,
-    "api_error": TransientError,
-    "overloaded_error": TransientError,
-    "timeout_error": TransientError,
-    "vector_store_timeout": TransientError,
-    "internal": TransientError,
-    "unavailable": TransientError,
-    "deadline_exceeded": TransientError,
-    "aborted": TransientError,
-    "authentication_error": RejectedError,
-    "permission_error": RejectedError,
-    "not_found_error": RejectedError,
-    "model_not_found": RejectedError,
-    "invalid_api_key": RejectedError,
-    "throttlingexception": RateLimitedError,
-    "servicequotaexceededexception": RateLimitedError,
-    "internalserverexception": TransientError,
-    "modelstreamerrorexception": TransientError,
-    "modeltimeoutexception": TransientError,
-    "modelnotreadyexception": TransientError,
-    "serviceunavailableexception": TransientError,
+_CODES: Mapping[type[ModelError], str] = {
+    ContextOverflowError: """
+        context_length_exceeded exceed_context_size_error model_context_window_exceeded request_too_large
+        string_above_max_length
+    """,
+    RateLimitedError: """
+        rate_limit_exceeded rate_limit_error too_many_requests resource_exhausted servicequotaexceededexception
+        throttlingexception
+    """,
+    RejectedError: """
+        authentication_error billing_error billing_hard_limit_reached insufficient_quota invalid_api_key
+        model_not_found not_found_error permission_error
+    """,
+    RefusedError: """
+        bio_policy content_filter content_policy_violation image_content_policy_violation invalid_prompt
+        misalignment_policy_violation
+    """,
+    TransientError: """
+        aborted api_error deadline_exceeded internal internalserverexception modelnotreadyexception
+        modelstreamerrorexception modeltimeoutexception overloaded_error server_error serviceunavailableexception
+        timeout_error unavailable vector_store_timeout
+    """,
 }
+_BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 _REFUSALS = frozenset({"validationexception", "accessdeniedexception", "resourcenotfoundexception"})
 """What Bedrock sends in a stream when the request is at fault; the message may say that it was too long."""
 # Anthropic, Google and vLLM have no code for these two: only then is the message searched.
@@ -234,20 +217,14 @@ def _inner(body: object) -> Mapping[str, Any]:
 
 def _message(inner: Mapping[str, Any]) -> str:
     """The message of an error, wherever it is, with that of the provider behind a gateway."""
-    for field in ("message", "detail", "msg"):
-        said = inner.get(field)
-        if isinstance(said, str) and said.strip():
-            break
-        if field == "detail" and said:
-            said = str(said)
-            break
-    else:
-        return ""
+    detail = inner.get("detail")
+    found = (inner.get("message"), str(detail) if detail else None, inner.get("msg"))
+    said = next((text for text in found if isinstance(text, str) and text.strip()), "")
     if said.lstrip().startswith("<"):  # an HTML page
         said = _PAGE.sub(" ", said[:_MOST_PAGE])
     metadata = inner.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-    return f"{said} ({raw[:_MOST_PAGE]})" if isinstance(raw, str) and raw not in said else said
+    return f"{said} ({raw[:_MOST_PAGE]})" if said and isinstance(raw, str) and raw not in said else said
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:

@@ -107,8 +107,8 @@ class GoogleModel(VendorModel):
         self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
         self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
-        if not (api_key or client) and self.host == "google":
-            advice = advice.replace("GEMINI_API_KEY", _variable(key))
+        if not (api_key or client) and self.host == "google" and key and key == setting("GOOGLE_API_KEY"):
+            advice = advice.replace("GEMINI_API_KEY", "GOOGLE_API_KEY")  # the SDK took the key from there
         faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
         super().__init__(name, context_window, clients, faults)
 
@@ -258,11 +258,6 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
     for line in lines.finish():
         if not _IDLE.match(line):
             yield _DATA.sub(b"data: ", line).decode("utf-8", "replace")
-
-
-def _variable(key: str | None) -> str:
-    """The variable the SDK took its key from."""
-    return "GOOGLE_API_KEY" if key and key == setting("GOOGLE_API_KEY") else "GEMINI_API_KEY"
 
 
 def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None, *, vertex: bool) -> _Linked:

@@ -1,7 +1,7 @@
-"""History in and out: transcripts in the formats of OpenAI chat, OpenAI Responses, Anthropic and Gemini.
+"""Converts transcripts from and to the formats of OpenAI chat, OpenAI Responses, Anthropic and Gemini.
 
-What is written here is what the adapters send. Reading it back gives the messages again, as far as a format can hold
-them: chat and Responses do not know that a result is an error, and none of them knows what is only for people.
+The output is what the adapters send. Reading it back gives the messages again, as far as a format can express them:
+chat and Responses cannot mark a result as an error, and no format has what is only for people.
 """
 
 from __future__ import annotations

@@ -29,18 +29,18 @@ __all__ = [
 
 
 class Quirks(Value, frozen=True, kw_only=True):
-    """How a server of chat completions differs from OpenAI's. The defaults suit an unknown server."""
+    """How a chat completions server differs from OpenAI's. The defaults suit an unknown server."""
 
     cap: str = "max_tokens"
     """The field of the output cap."""
     stream_options: bool = True
-    """It takes `stream_options`."""
+    """It accepts `stream_options`."""
     schema: str = "schema"
-    """How it is held to an output schema: `schema`, `json` (JSON, and the schema in words), or `words`."""
+    """How an output schema is enforced: `schema`, `json` (JSON mode and the schema in the prompt), or `words`."""
     named_choice: bool = True
     """`tool_choice` may name a tool; else the choice is `required`."""
     effort: str = "reasoning_effort"
-    """The field of the reasoning effort; `reasoning` is an object that holds it."""
+    """The field of the reasoning effort; `reasoning` is an object that contains it."""
     seed: str = "seed"
     """The field of the seed."""
     short_ids: bool = False
@@ -48,39 +48,39 @@ class Quirks(Value, frozen=True, kw_only=True):
     user_after_tool: bool = True
     """A user message may follow a tool message."""
     most_stops: int | None = None
-    """How many stop sequences it takes."""
+    """How many stop sequences it accepts."""
     no_stop: str = ""
     """A pattern of the models that refuse stop sequences."""
     no_effort: str = ""
     """A pattern of the models that refuse a reasoning effort."""
     efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The words for an effort that models take, by pattern; a model of no pattern takes all of them."""
+    """The efforts that models accept, by pattern; a model that matches none accepts all."""
     thinking_switch: bool = False
-    """Reasoning is turned off by its own field, `thinking`."""
+    """Reasoning is turned off with the field `thinking`."""
     all_thoughts: bool = False
-    """Thoughts of every reply with calls go back, also those of earlier tool loops."""
+    """The thoughts of every reply with calls are sent back, even from earlier tool loops."""
     fixed: str = ""
     """A pattern of the models that refuse a temperature while they reason."""
     calm: str = ""
-    """A pattern of those among them that take one, and tell probabilities, at the effort `none`."""
+    """A pattern of those among them that accept one, and report probabilities, at the effort `none`."""
     plain_tools: str = ""
-    """A pattern of the models that take tools only at the effort `none`."""
+    """A pattern of the models that accept tools only at the effort `none`."""
     logprobs: bool = True
-    """It can tell how probable its tokens were."""
+    """It can report the probabilities of its tokens."""
     no_logprobs: str = ""
-    """A pattern of the models that refuse to."""
+    """A pattern of the models that do not report them."""
     files: frozenset[str] = frozenset({"document", "audio", "video"})
-    """The kinds of files it takes."""
+    """The kinds of files it accepts."""
     file_addresses: bool = True
-    """A file may be an address."""
+    """A file may be a URL."""
     image_addresses: bool = True
-    """And so may a picture."""
+    """A picture may be a URL, too."""
     plain_parts: bool = False
-    """A document is a `document_url`, and audio a text: its bytes or its address."""
+    """A document is a `document_url`, and audio a str: base64 or a URL."""
 
 
 class ModelHost(Value, frozen=True, kw_only=True):
-    """One place that serves models, as a model string names it."""
+    """A host of models, as a model string names it."""
 
     name: str
     """The part before the colon."""
@@ -94,10 +94,10 @@ class ModelHost(Value, frozen=True, kw_only=True):
     key: str = ""
     """The environment variable that holds its key; empty where no key is needed."""
     needs: tuple[str, ...] = ()
-    """Other environment variables that it needs, or takes."""
+    """Other environment variables that it needs or uses."""
     address: str = ""
     sites: tuple[str, ...] = ()
-    """Its own hosts; one that starts with a dot stands for all below it. Only these get the key by themselves."""
+    """Its own domains; one that starts with a dot includes subdomains. Only these are sent the key automatically."""
     prices: str | None = None
     """Its name in the genai-prices data."""
     quirks: Quirks = Quirks()
@@ -127,7 +127,7 @@ _OPENAI = Quirks(
         (r"gpt-5\.1", ("none", *_LEVELS)),
         (r"gpt-5\.[2-5](?!\d)", ("none", *_DEEP)),
         (r"gpt-(5\.|6-(sol|luna))", ("none", *_DEEP, "max")),
-        (r"gpt-", (*_DEEP, "max")),  # GPT-6 Astra has no `none`, and a model nobody knows may have none either
+        (r"gpt-", (*_DEEP, "max")),  # GPT-6 Astra has no `none`, and unknown models may not have it either
     ),
     fixed=_REASONERS,
     calm=r"gpt-5\.[1-4](?!\d)",
@@ -261,7 +261,7 @@ _ROWS = (
         address="https://api.groq.com/openai/v1",
         sites=("api.groq.com",),
         prices="groq",
-        # Structured output is refused there together with streaming or tools.
+        # It refuses structured output together with streaming or tools.
         quirks=Quirks(
             cap="max_completion_tokens",
             most_stops=4,
@@ -284,7 +284,7 @@ _ROWS = (
         quirks=Quirks(
             schema="json",
             most_stops=16,
-            no_logprobs="deepseek-reasoner",  # it takes every word for an effort, and rounds it by itself
+            no_logprobs="deepseek-reasoner",  # it accepts any effort and rounds it
             thinking_switch=True,
             all_thoughts=True,
             files=_NO_FILES,
@@ -385,7 +385,7 @@ HOSTS: Mapping[str, ModelHost] = {row.name: row for row in _ROWS}
 
 
 def find_host(name: object) -> ModelHost:
-    """The host of this name; raises `ConfigurationError` listing those there are."""
+    """The host of this name; raises `ConfigurationError` listing all hosts."""
     if not isinstance(name, str) or name not in HOSTS:
         raise ConfigurationError(f"host={name!r:.60} is not a host; known are {', '.join(sorted(HOSTS))}")
     return HOSTS[name]
@@ -394,7 +394,7 @@ def find_host(name: object) -> ModelHost:
 def own_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
     """The key for an address: the one given, else the host's from the environment, for its own addresses only.
 
-    This is the one place that reads keys the SDKs do not know. Raises `ConfigurationError` when a key is needed.
+    Only this function reads keys that the SDKs do not know. Raises `ConfigurationError` when a key is needed.
     """
     if api_key is not None or not host.key:
         return api_key
@@ -412,7 +412,7 @@ def own_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
 
 
 def key_advice(host: ModelHost, *, given: bool, sent: bool = True) -> str:
-    """What to check when a key is not accepted: names the place the key really came from."""
+    """What to check when a key is not accepted: names where the key came from."""
     if given:
         where = "api_key=" + (", or GLIDEPATH_API_KEY on the command line" if host.name == "openai-compatible" else "")
     elif not sent:
@@ -423,7 +423,7 @@ def key_advice(host: ModelHost, *, given: bool, sent: bool = True) -> str:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a model's name, without its vendor, begins as a pattern says."""
+    """Whether a model's name, without its vendor, matches a pattern at its start."""
     return bool(pattern) and re.match(pattern, name.rpartition("/")[2]) is not None
 
 
@@ -431,7 +431,7 @@ _SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
-    """The word for an effort that this model takes: the nearest it knows; None when it takes none."""
+    """The nearest effort that this model accepts; None if it accepts none."""
     if matches(quirks.no_effort, name):
         return None
     bare = name.rpartition("/")[2]
@@ -444,22 +444,22 @@ def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
 
 
 def takes_temperature(quirks: Quirks, name: str, reasoning: str | None) -> bool:
-    """Whether a temperature may be sent: a model that reasons refuses one, unless it can be told not to."""
+    """Whether to send a temperature: a model that reasons refuses it, unless reasoning can be turned off."""
     return not matches(quirks.fixed, name) or (
         matches(quirks.calm, name) and reasoning is not None and effort_for(quirks, name, reasoning) == "none"
     )
 
 
 def tells_probabilities(quirks: Quirks, name: str, reasoning: str | None) -> bool:
-    """Whether a model says how probable its tokens were: one that reasons does not."""
+    """Whether a model reports the probabilities of its tokens: one that reasons does not."""
     if not quirks.logprobs or not matches(quirks.no_logprobs, name):
         return quirks.logprobs
-    # The calm ones do not reason unless they are told to.
+    # The calm ones reason only if they are told to.
     return matches(quirks.calm, name) and (reasoning is None or effort_for(quirks, name, reasoning) == "none")
 
 
 def setting(variable: str) -> str | None:
-    """What an environment variable holds; None when it is missing or empty."""
+    """The value of an environment variable; None if it is missing or empty."""
     return os.environ.get(variable) or None
 
 

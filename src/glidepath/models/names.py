@@ -1,4 +1,4 @@
-"""Tool names as a provider takes them: an MCP server may call its tool `files/read.text`, which most refuse."""
+"""Tool names that providers accept: an MCP server may call its tool `files/read.text`, which most refuse."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hashlib import blake2s
 __all__ = ["ToolNames", "sent_name"]
 
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-"""What every provider takes."""
+"""What every provider accepts."""
 _MADE = re.compile(r"_[0-9a-f]{8}\Z")
-"""How a name ends that was made here. A tool called so gets another one: it could pass for a different tool."""
+"""The ending of a name made here. A tool with such a name is renamed: it could be mistaken for another tool."""
 _TAIL = 8
 
 
 @lru_cache(maxsize=4096)
 def sent_name(name: str) -> str:
-    """The name to send: the name itself where it is legal, else a legal one that no other name becomes.
+    """The name to send: the name itself if it is legal, else a legal name that is unique to it.
 
-    It depends on nothing but the name, so that a call in the history keeps it in every request.
+    It depends only on the name, so that a call in the history keeps it in every request.
     """
     if _LEGAL.fullmatch(name) and not _MADE.search(name):
         return name
@@ -40,5 +40,5 @@ class ToolNames:
         self._ours = {sent: name for name in names if (sent := sent_name(name)) != name}
 
     def ours(self, name: str) -> str:
-        """Our own name of a tool the model has called."""
+        """Our own name for a tool the model called."""
         return self._ours.get(name, name) if self._ours else name

@@ -142,7 +142,7 @@ class OpenAIChatModel(OpenAIModel):
             return "auto"  # in a last call: a tool that is called anyway does not run
         body["thinking"] = _OFF
         if request.reasoning not in (None, "none"):
-            self._leave_out(f"thinks in no request with a tool_choice: {self.host} refuses both together")
+            self._leave_out(f"does not think in a request with a tool_choice: {self.host} refuses both together")
         return choice
 
     def _reasoning(self, request: ModelRequest) -> str | None:
@@ -165,7 +165,7 @@ class OpenAIChatModel(OpenAIModel):
         if quirks.thinking_switch and (effort == "none" or "thinking" in body):
             body["thinking"] = _OFF
         elif word is None:
-            self._leave_out(f"is sent no reasoning effort: {self.host} refuses one")
+            self._leave_out(f"gets no reasoning effort: {self.host} refuses it")
         elif quirks.effort == "reasoning":
             body["reasoning"] = {"effort": word}
         else:

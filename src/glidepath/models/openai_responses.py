@@ -84,7 +84,7 @@ class OpenAIResponsesModel(OpenAIModel):
         if request.reasoning is not None:
             word = effort_for(self._quirks, self.name, request.reasoning)
             if word is None:
-                self._leave_out("is sent no reasoning effort: it does not reason")
+                self._leave_out("gets no reasoning effort: this model does not reason")
             else:
                 body["reasoning"] = {"effort": word}
         if request.output_schema is not None:
@@ -189,7 +189,7 @@ class _Reader:
                 yield ToolCallDelta(index=index, arguments=rest)
         elif item.get("type") == "message":
             yield from self._message(index, item)
-        elif item.get("type"):  # reasoning, and the provider's own tools: they go back as they came
+        elif item.get("type"):  # reasoning, and the provider's own tools: sent back unchanged
             self._reply.silent = False
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
                 self._reply.searches += 1  # opening a page it found is free

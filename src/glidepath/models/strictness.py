@@ -1,4 +1,4 @@
-"""Schemas that a model is held to: every object closed, and only the words that a vendor's grammar knows."""
+"""Schemas that a vendor can enforce: every object closed, and only keywords that its grammar supports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Grammar", "strict", "strict_parameters"]
 def strict(schema: object) -> tuple[Any, bool]:
     """The schema with every object closed and every field required, and whether that was possible everywhere.
 
-    The model then fills in what has a default, too. A mapping with free keys cannot be closed.
+    The model then fills in fields with defaults, too. A mapping with free keys cannot be closed.
     """
     if isinstance(schema, Sequence) and not isinstance(schema, str):
         parts = [strict(part) for part in schema]
@@ -48,11 +48,11 @@ def strict(schema: object) -> tuple[Any, bool]:
 _UNSTRICT = frozenset(
     {"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "patternProperties", "prefixItems"}
 )
-"""Keywords that no provider holds a model to."""
+"""Keywords that no provider enforces."""
 
 
 def strict_parameters(tool: ToolSpec, request: ModelRequest) -> Any:
-    """The parameters of a tool as the model is held to them; None when it is not, or cannot be."""
+    """The parameters of a tool in strict form; None if they should not or cannot be enforced."""
     if not (request.strict_tools if tool.strict is None else tool.strict):
         return None
     closed, fine = strict(tool.parameters)
@@ -92,13 +92,13 @@ _UNBINDING = frozenset(
         "examples",
     }
 )
-"""Words that Anthropic refuses in a schema it enforces, or some of whose values it refuses: they are told instead."""
+"""Keywords that Anthropic refuses, at least with some values, in a strict schema: they go into the description."""
 
 
 class Grammar:
-    """What Anthropic compiles for one request: it takes only so many strict tools and unions, all schemas together.
+    """The budget of one request at Anthropic: how many strict tools and unions its schemas may have in total.
 
-    A schema that does not fit is sent as it is and not enforced.
+    A schema that does not fit is sent unchanged and not enforced.
     """
 
     __slots__ = ("left_out", "tools", "unions")
@@ -107,15 +107,15 @@ class Grammar:
         self.tools = MOST_STRICT_TOOLS
         self.unions = MOST_UNIONS
         self.left_out = False
-        """Something was asked for that did not fit."""
+        """Something did not fit and is not enforced."""
 
     def output(self, schema: Mapping[str, Any]) -> Any:
-        """An output schema as it is enforced; None when it cannot be."""
+        """An output schema in strict form; None if it cannot be enforced."""
         closed, fine = strict(schema)
         return self._within(closed) if fine and not _has_keyword(schema, _UNSTRICT) else None
 
     def parameters(self, tool: ToolSpec, request: ModelRequest) -> Any:
-        """The parameters of a tool as they are enforced; None when they are not."""
+        """The parameters of a tool in strict form; None if they are not enforced."""
         closed = strict_parameters(tool, request)
         if closed is None:
             return None
@@ -143,7 +143,7 @@ def _unions(schema: object) -> int:
 
 
 def _recursive(schema: Mapping[str, Any]) -> bool:
-    """Whether a definition leads back to itself."""
+    """Whether a definition refers to itself, directly or not."""
     definitions = schema.get("$defs") or {}
     reached = {name: _references(part) for name, part in definitions.items()}
     for start in definitions:
@@ -167,7 +167,7 @@ def _references(schema: object) -> set[str]:
 
 
 def _told(schema: object, *, names: bool = False) -> Any:
-    """The schema without what is not enforced, which its descriptions tell instead. `names`: its keys are names."""
+    """The schema with unsupported keywords moved into descriptions. With `names`, its keys are names of fields."""
     if isinstance(schema, list | tuple):
         return [_told(part) for part in schema]
     if not isinstance(schema, Mapping):

@@ -49,7 +49,7 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
     if host is None:
         raise ConfigurationError(
             f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider)}; "
-            f"known are {', '.join(sorted(HOSTS))}"
+            f"the providers are {', '.join(sorted(HOSTS))}"
         )
     try:
         return _made(host, name.strip(), api_key)

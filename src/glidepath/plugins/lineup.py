@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, shown, told
+from glidepath.errors import ConfigurationError, close_to, shown, told
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
@@ -130,16 +130,10 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
         for name, value in vars(owner).items():
             if name.startswith("_") or name == "name" or hasattr(Plugin, name):
                 continue
-            if callable(value) and (close := _close(name, HOOKS, 0.8)):
+            if callable(value) and (close := close_to(name, HOOKS, 0.8)):
                 raise ConfigurationError(f"{owner.__name__}.{name} is not a hook; did you mean {close!r}?")
-            if close := _close(name, _SETTINGS, 0.85):
+            if close := close_to(name, _SETTINGS, 0.85):
                 raise ConfigurationError(f"{owner.__name__}.{name} has no effect; did you mean {close!r}?")
-
-
-def _close(name: str, known: Sequence[str], cutoff: float) -> str | None:
-    from difflib import get_close_matches  # rarely needed, and slow to import
-
-    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
 class Lineup:

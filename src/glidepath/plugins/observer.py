@@ -153,8 +153,7 @@ class Observer:
     @property
     def busy(self) -> bool:
         """True while it works."""
-        tasks = (self._task, self._left)
-        return any(task is not None and not task.done() for task in tasks)
+        return bool(self.tasks())
 
     def hurry(self) -> None:
         """Drop everything in the queue except the final event."""

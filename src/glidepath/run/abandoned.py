@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any
+
+from glidepath.run.asyncio_privates import GENERATOR_SCOPES, SCOPES
 
 __all__ = ["MAX_PATIENCE", "TaskBound", "closable", "is_request", "move_scopes", "request", "run_abandoned", "scopes"]
 
@@ -49,7 +50,7 @@ def move_scopes(coroutine: object, owner: TaskBound, new: asyncio.Task[Any]) -> 
     for scope in scopes(coroutine):
         if isinstance(scope, TaskBound) and scope is not owner:
             scope.move(old, new)
-        name = _SCOPES.get(type(scope))
+        name = SCOPES.get(type(scope))
         if name is not None and getattr(scope, name, None) is old:
             setattr(scope, name, new)
 
@@ -63,7 +64,7 @@ def scopes(coroutine: object) -> Iterator[Any]:
         for one in held:
             scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
             yield scope
-            if isinstance(scope, _MADE_OF_GENERATORS):
+            if isinstance(scope, GENERATOR_SCOPES):
                 yield from scopes(scope.gen)
         inside = _awaited(inside, held)
 
@@ -78,9 +79,6 @@ def _awaited(inside: object, held: list[Any]) -> Any:
     return next((one for one in held if isinstance(one, types.AsyncGeneratorType | types.CoroutineType)), None)
 
 
-_MADE_OF_GENERATORS: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)  # noqa: SLF001
-# Private attributes of asyncio. A timeout or task group that keeps the old task would cancel it long after.
-_SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
 _WAITING: tuple[tuple[type, str], ...] = (
     (types.CoroutineType, "cr_await"),
     (types.GeneratorType, "gi_yieldfrom"),
@@ -94,6 +92,7 @@ async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     request(cancelled)
     try:
         await closable(coroutine, _always, cancelled)
+    # Nobody waits for it: the loop would only log the error, long after the result has listed the work as abandoned.
     except BaseException:
         return
 
@@ -123,6 +122,7 @@ def closable(
             waiting = coroutine.send(None) if error is None else coroutine.throw(error)
         except StopIteration as stop:
             return stop.value
+        # It took the cancellation back: that was its own timeout, and the loop is not closing.
         if ends is not None and _cancellations() < asked:
             ends.cancel()
             ends = None

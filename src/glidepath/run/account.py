@@ -90,19 +90,8 @@ class Spending(Record, eq=False, kw_only=True):
 
     def pay(self, usage: Usage, money: int) -> None:
         """A call of the model in use is paid."""
-        account = self.account  # as `Account.add` does it: every turn comes here
-        account.calls += 1
-        if money:
-            self.money += money
-            account.money += money
-        account.input += usage.input
-        account.output += usage.output
-        if usage.cache_read or usage.cache_write or usage.reasoning:
-            account.cache_read += usage.cache_read
-            account.cache_write += usage.cache_write
-            account.reasoning += usage.reasoning
-        if usage.estimated:
-            account.estimated = True
+        self.money += money
+        self.account.add(usage, money)
 
     def pay_plain(self, given: int, written: int, money: int) -> None:
         """`pay` for input and output alone."""

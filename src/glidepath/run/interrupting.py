@@ -119,11 +119,13 @@ def _driven(
             watch.arrived()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
+                # Its timeouts and task groups would go on cancelling our task, which it leaves: they move with it.
                 move_scopes(
                     coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
                 )
                 yield from watch.settle().__await__()
                 raise LetGo from None
+            # As long as nobody knows whose cancellation it is, it counts as a request: it may be the caller's.
             if (asked or doubt) and not patient:
                 patient = waits = True
         except GeneratorExit:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from glidepath._wire import Record, Value, field
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
+from glidepath.run.asyncio_privates import must_cancel
 from glidepath.run.whose import INSIDE, is_by_hand
 
 __all__ = [
@@ -162,8 +163,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         if type(loop).time is not asyncio.BaseEventLoop.time:
             self.time = loop.time  # else its own clock, without the Python call around it
         self.base = self.level = base = self.task.cancelling()
-        # asyncio has no public way to ask whether a cancellation is still to be delivered.
-        if base and getattr(self.task, "_must_cancel", False):  # it has cancelled itself, and will hear of it in here
+        if base and must_cancel(self.task):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
@@ -212,6 +212,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         limit = times.stall if beats else times.first_chunk
         silent_at = inf if limit is None else self.heard_at + limit
         ends_at = min(silent_at, inf if times.call is None else self.began_at + times.call)
+        # Silence is counted in grains, not by a timer for each delta: it is noticed a little late, never early.
         self.scope_at = min(ends_at, now + times.grain)
         return now < ends_at
 
@@ -235,6 +236,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
     def _arm(self, at: float) -> None:
         if at == inf:
             return
+        # One timer for all limits. It is moved only for an earlier one: a cancelled timer stays in the loop's heap.
         if self.handle is not None:
             self.handle.cancel()
         self.handle_at = at
@@ -251,6 +253,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
 
     def _tick(self) -> None:
         self.handle, self.handle_at = None, inf
+        # A timer may ring a hair before its time, and would be set again for the same moment.
         now = self.time() + 1e-9
         self.overdue()
         if now >= self.scope_at and not self._still_alive(now):
@@ -271,6 +274,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
 
     def raise_interrupt(self, interrupt: Interrupt) -> None:
         """Interrupt the run; the most severe interrupt is kept. Call it in the loop's own thread."""
+        # The result names one reason, and a cancel must not hide behind a landing window that opened before it.
         if self.interrupt is None or interrupt.signal > self.interrupt.signal:
             self.interrupt = interrupt
             self.poke()
@@ -394,7 +398,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         for _ in range(taken):
             self.task.uncancel()
         self.level = self.count()
-        return taken > 0 and getattr(self.task, "_must_cancel", False)  # before 3.13 it is not called off
+        return taken > 0 and must_cancel(self.task)  # before 3.13 it is not called off
 
     async def settle(self) -> None:
         """Leave no cancellation of foreign code in the task, not even a pending one."""
@@ -466,6 +470,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
             await self.settle()
         if self.wanted:
             self.poke_self()
+        # The consumer gets the events now: until this wait nobody else could run.
         if self.ring is not None:
             self.ring()
         try:
@@ -479,6 +484,7 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
         if self.handle is not None:
             self.handle.cancel()
             self.handle = None
+        # From here on the task is the caller's again, and nothing of the run may cancel it.
         if self.sentry is not None:
             self.sentry.stop()
         self.over = True

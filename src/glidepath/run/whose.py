@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import scopes
+from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TIMED_OUT, pressed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -36,10 +37,6 @@ __all__ = ["INSIDE", "Ear", "is_by_hand"]
 INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
 """The watch of the innermost run in whose task, or for whose sake, this code runs."""
 
-_BY_HAND = Runner._on_sigint.__code__  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way to know it
-_TIMEOUT = asyncio.Timeout._on_timeout.__code__  # type: ignore[attr-defined] # noqa: SLF001
-_GROUP = asyncio.TaskGroup._on_task_done.__code__  # noqa: SLF001
-
 
 class Ear:
     """Stands in for a future that foreign code waits for: passes everything on, and hears who cancels it."""
@@ -48,7 +45,7 @@ class Ear:
 
     def __init__(self, future: asyncio.Future[Any], watch: Watch, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._asyncio_future_blocking = True
-        future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it
+        future._asyncio_future_blocking = False  # noqa: SLF001 - as a task does that takes it; see `asyncio.isfuture`
         self.add_done_callback = future.add_done_callback
         self._future, self._watch, self._coroutine = future, watch, coroutine
 
@@ -82,9 +79,9 @@ class Ear:
             return False
         if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
             return self._from_inside(caller.f_back)
-        if caller.f_code is _BY_HAND:
+        if caller.f_code is BY_HAND:
             return False
-        if caller.f_code is _GROUP or caller.f_code is _TIMEOUT:
+        if caller.f_code in (GROUP_FAILED, TIMED_OUT):
             # not by its mark: the caller's own group may have got a task in here, the caller's deadline been moved
             mine = caller.f_locals.get("self")
             return any(scope is mine for scope in scopes(self._coroutine))
@@ -100,4 +97,4 @@ def is_by_hand(task: asyncio.Task[Any]) -> bool:
     runner = getattr(getattr(handler, "func", None), "__self__", None)
     if type(runner) is not Runner or handler.keywords.get("main_task") is not task:
         return False
-    return bool(getattr(runner, "_interrupt_count", 0))
+    return pressed(runner)

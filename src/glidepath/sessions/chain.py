@@ -16,7 +16,17 @@ from glidepath._wire import Raw, Value
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Commit
 
-__all__ = ["OLDEST", "SCHEMA", "JournalRecord", "check_schema", "link", "plain_payload", "read", "verified"]
+__all__ = [
+    "OLDEST",
+    "SCHEMA",
+    "JournalRecord",
+    "check_schema",
+    "link",
+    "other_layout",
+    "plain_payload",
+    "read",
+    "verified",
+]
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
@@ -100,6 +110,13 @@ def verified(
         yield commit
     if head is not None and (number != head or (hash_ and before != hash_)):
         raise StoreError(f"the journal ends with commit {number}; its head says {head}", kind="damaged")
+
+
+def other_layout(what: str, layout: int, known: int) -> StoreError:
+    """The error for a store of another layout: kind `newer` for what a later release made, else `schema`."""
+    newer = layout > known
+    fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"
+    return StoreError(f"{what} layout {layout}; this version knows {known}: {fix}", kind="newer" if newer else "schema")
 
 
 def check_schema(version: object) -> None:

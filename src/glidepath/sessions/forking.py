@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,13 @@ async def fork(
         tags=labels.tags,  # not the title: it is a name, and stays the original's
     )
     children = [await _child(store, name, rename) for name in await _started(store, session_id, kept)]
-    await write_family(store, [root, *children])
+    try:
+        await write_family(store, [root, *children])
+    except BaseException:
+        if name is None:  # nobody knows it by this name, so nobody would finish it
+            with suppress(Exception):
+                await remove_sessions(store, [new])
+        raise
     return _fork(new, session_id, place, mark, made)
 
 

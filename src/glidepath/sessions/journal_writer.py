@@ -139,7 +139,7 @@ class JournalWriter:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 
     def _let_go(self) -> bool:
-        """Give it back at once, where the store can do that and nobody has to be waited for: no task, no timer."""
+        """Give it back at once, without a task or a timer, if the store can do that without waiting."""
         # Of its class: whatever stands in front of a store has a `release` of its own.
         let_go = getattr(type(self.store), "let_go", None)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import summary_in
+from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
@@ -200,7 +201,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         await make_tables(connection)
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
-            raise StoreError(f"the database has layout {layout}; this version knows {LAYOUT}", kind="schema")
+            raise other_layout("the database has", layout, LAYOUT)
         self._catalogued = await prepare(connection)
         self._ready = True
 
@@ -242,7 +243,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def _to_replace(self, entry: Entry, expected: int | None, dead: str | None) -> str | None:
         """The dead owner of a session that could not be claimed; raises `StoreError` if it is alive."""
         if expected is not None and entry.token != expected:
-            raise StoreError(f"session {entry.session_id!r} belonged to another worker in the meantime", kind="fenced")
+            raise StoreError(f"session {entry.session_id!r} was claimed by another worker meanwhile", kind="fenced")
         if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
             raise busy(entry)
         return entry.owner

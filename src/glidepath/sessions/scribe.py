@@ -16,7 +16,7 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
-from glidepath.messages import AssistantMessage, Message, ToolResultMessage, UnknownMessage, stored_arguments
+from glidepath.messages import AssistantMessage, ToolResultMessage, UnknownMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
@@ -143,6 +143,7 @@ class Scribe(JournalWriter):
         )
         items = [*self.ahead, ("began", began)]
         self.ahead = []
+        # Only when it has changed: every leg of a long session would repeat it.
         if self.config != now:
             items.append(("config", now))
         if run.terms.resumed is not None:
@@ -183,6 +184,7 @@ class Scribe(JournalWriter):
         """These calls are about to start; `queued` will later, `done` have just got their results."""
         run = self._run
         items: Items = []
+        # A result is written when it is known, in any order; where it stands in the transcript follows as `placed`.
         for job in done:
             message = job.bare_message(run)
             self._filed[message.call_id] = message
@@ -224,8 +226,11 @@ class Scribe(JournalWriter):
         """Write the last commit. If that fails, the result says so, and keeps its text."""
         # A note that was taken and never reached the model waits for the next run.
         result = self.mailbox.put_back(self._run, result)
-        kept = replace(result, messages=(), new_messages=(), children=tuple(map(bare, result.children)))
-        kept = replace(kept, snapshot=None if result.snapshot is None else _lean(result.snapshot))
+        snapshot = result.snapshot
+        if snapshot is not None:
+            snapshot = replace(snapshot, children=tuple(map(bare, snapshot.children)))
+        children = tuple(map(bare, result.children))
+        kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:
             if self.broken is None:
                 await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
@@ -291,6 +296,7 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         run = self._run
         try:
+            # In the order in which a reader applies them: messages, the state after them, then what is about to begin.
             items, messages = first, run.transcript.messages  # the first is a list made for this commit
             if self.tail is None and not self._filed:
                 for message in messages[self.written :]:
@@ -323,7 +329,8 @@ class Scribe(JournalWriter):
         if self.broken is not None:
             raise _down(self.broken)
         voice = run.voice
-        if voice.listening and not last and self.durability in ON_DISK:  # as `Run.emit`, twice a turn
+        # Not before it is on disk: a listener may rely on it. As `Run.emit`, twice a turn.
+        if voice.listening and not last and self.durability in ON_DISK:
             number, at, name = voice.next_number(), voice.now(), run.terms.session_id
             voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))
         if begins and run.watch.interrupt is not None:
@@ -400,7 +407,7 @@ class Scribe(JournalWriter):
             recent = messages[self.written - len(self.tail) :]
             fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
             if len(recent) - len(fresh) != len(self.tail):
-                raise StoreError("the transcript was changed while its run was in flight", kind="conflict")
+                raise StoreError("the transcript was changed while its run was running", kind="conflict")
             results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
             self.tail = self.tail.union(results) if len(results) == len(fresh) else None
         else:
@@ -411,7 +418,7 @@ class Scribe(JournalWriter):
             if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
                 items.append(("placed", [message.call_id]))
             else:
-                items.append(("message", _writable(message)))
+                items.append(("message", Raw(message.raw) if type(message) is UnknownMessage else message))
         return items
 
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
@@ -457,14 +464,6 @@ class Scribe(JournalWriter):
 
 def _used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
-
-
-def _writable(message: Message) -> Any:
-    return Raw(message.raw) if type(message) is UnknownMessage else message
-
-
-def _lean(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, children=tuple(map(bare, snapshot.children)))
 
 
 def _cause(error: StoreError) -> StopCause:

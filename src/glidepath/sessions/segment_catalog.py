@@ -99,8 +99,10 @@ class SegmentWallets:
 
     def _there(self) -> SqliteStore | None:
         """The accounts, if there are any; raises `StoreError` (`missing`) when there is no store."""
-        if not SegmentFolder(self.path).exists():
+        folder = SegmentFolder(self.path)
+        if not folder.exists():
             raise StoreError(f"there is no session store at {self.path}", kind="missing")
+        folder.refuse_other_layouts()
         return self.accounts if Path(self.accounts.path).exists() else None
 
     async def _with_wallet(self, name: str, work: Callable[[SqliteStore], Awaitable[None]]) -> None:

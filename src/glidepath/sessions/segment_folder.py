@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError
+from glidepath.sessions.chain import other_layout
 from glidepath.sessions.frames import HEADER_SIZE, frame_at, salt_of
 from glidepath.sessions.lease_table import private_file
 from glidepath.sessions.own_segment import disk_error
@@ -67,18 +68,27 @@ class SegmentFolder:
         marker = self._marker()
         if marker is None:
             marker = self._made()
-        layout, store = marker.get("layout"), marker.get("store")
-        if marker.get("format") != FORMAT or type(layout) is not int or type(store) is not str:
-            raise StoreError(f"{self.path}/{_MARKER} is damaged: it does not describe a segment store", kind="damaged")
-        if layout != LAYOUT:
-            newer = "use a newer glidepath" if layout > LAYOUT else "open it with an older glidepath and export it"
-            raise StoreError(f"{self.path} has layout {layout}; this version knows {LAYOUT}: {newer}", kind="schema")
-        self.store = store
+        self.store = self._checked(marker)
         if self.writable:
             _made_folder(Path(self.path, "segments"))
             self._close_to_others()
             if self._lock < 0:
                 self._lock = private_file(f"{self.path}/lock")
+
+    def refuse_other_layouts(self) -> None:
+        """Raise `StoreError` when a store is here that another version made."""
+        marker = self._marker()
+        if marker is not None:
+            self._checked(marker)
+
+    def _checked(self, marker: Mapping[str, Any]) -> str:
+        """The id of the store, if it is one that we know."""
+        layout, store = marker.get("layout"), marker.get("store")
+        if marker.get("format") != FORMAT or type(layout) is not int or type(store) is not str:
+            raise StoreError(f"{self.path}/{_MARKER} is damaged: it does not describe a segment store", kind="damaged")
+        if layout != LAYOUT:
+            raise other_layout(f"{self.path} has", layout, LAYOUT)
+        return store
 
     def _marker(self) -> dict[str, Any] | None:
         try:

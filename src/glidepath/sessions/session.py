@@ -11,6 +11,7 @@ from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
+from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
 
 __all__ = ["Session", "Totals"]
@@ -29,15 +30,6 @@ class SessionLimits(Protocol):
     @property
     def max_cost(self) -> Decimal | str | float | None:
         """Dollars."""
-        ...
-
-
-class HasState(Protocol):
-    """A run, as its session sees it."""
-
-    @property
-    def state(self) -> AgentState:
-        """Its state."""
         ...
 
 
@@ -107,7 +99,7 @@ class Session:
         self.totals = Totals()
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
-        self.flight: HasState | None = None
+        self.flight: Run | None = None
         """The run in flight."""
         self.survey: Survey | None = None
         """What runs have computed about its messages, if there are many."""
@@ -147,7 +139,7 @@ class Session:
         totals.tool_calls += result.tool_calls - before.tool_calls
         totals.turns += result.all_turns - before.all_turns
         totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
-        totals.usage = totals.usage + _since(result.usage, before.usage)
+        totals.usage = totals.usage + used_since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)
         self.last = result
@@ -159,7 +151,7 @@ class Session:
 _NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)
 
 
-def _since(now: Usage, then: Usage) -> Usage:
+def used_since(now: Usage, then: Usage) -> Usage:
     """What was used between two moments."""
     return Usage(
         now.input - then.input,

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
+from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free, give_up
@@ -218,9 +219,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if layout == LAYOUT and owner == APPLICATION:
             return
         if layout > LAYOUT and owner == APPLICATION:
-            raise StoreError(
-                f"{self.path} has layout {layout}; this version knows {LAYOUT}: use a newer glidepath", kind="newer"
-            )
+            raise other_layout(f"{self.path} has", layout, LAYOUT)
         if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
         connection.execute("PRAGMA journal_mode = WAL")

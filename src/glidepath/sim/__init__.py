@@ -88,7 +88,9 @@ def simulate(
     config = _config(subject)
     chosen = _chosen(only)
     skipped = tuple(kind.name for kind in chosen if kind.needs_tools and not config.tools)
-    plan = _plan([kind for kind in chosen if kind.name not in skipped], _seeds(seeds), real_time=real_time)
+    kinds, numbers = [kind for kind in chosen if kind.name not in skipped], _seeds(seeds)
+    plan = [(kind, seed) for seed in numbers for kind in kinds if not kind.real_time]
+    plan += [(kind, numbers[0]) for kind in kinds if kind.real_time and real_time]
     began = time.process_time()
     flights: list[Flight] = []
     for kind, seed in plan:
@@ -150,8 +152,3 @@ def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
             hint = f"; did you mean {close[0]!r}?" if close else "; `glidepath sim --list` names them all"
             raise ConfigurationError(f"only: there is no specimen or family {name!r}{hint}")
     return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]
-
-
-def _plan(kinds: list[type[Specimen]], seeds: tuple[int, ...], *, real_time: bool) -> list[tuple[type[Specimen], int]]:
-    plan = [(kind, seed) for seed in seeds for kind in kinds if not kind.real_time]
-    return plan + [(kind, seeds[0]) for kind in kinds if kind.real_time and real_time]

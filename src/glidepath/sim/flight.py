@@ -124,7 +124,9 @@ def _fly_one(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
         return _fly_twice(config, kind, seed)
     if kind.real_time:
         began = time.monotonic()
-        flight: Flight = asyncio.run(_fly(_in_a_hurry(config), kind, seed, lambda: time.monotonic() - began))
+        timeout = min(REAL_SECONDS, config.limits.timeout or REAL_SECONDS)
+        hurried = replace(config, limits=replace(config.limits, timeout=timeout))
+        flight: Flight = asyncio.run(_fly(hurried, kind, seed, lambda: time.monotonic() - began))
         return replace(flight, journal="")  # real time is never the same twice
     clock = VirtualClock(limit=CEILING.seconds * 3, max_iterations=2_000_000, seed=seed)
     try:
@@ -162,11 +164,6 @@ def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: Configu
             Agent(SimWorld(penniless, kind(), Random(seed)).configuration(None))  # noqa: S311 - for tests
             problem = "unknown_price"
     return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=(problem,))
-
-
-def _in_a_hurry(config: LoopConfig) -> LoopConfig:
-    timeout = min(REAL_SECONDS, config.limits.timeout or REAL_SECONDS)
-    return replace(config, limits=replace(config.limits, timeout=timeout))
 
 
 async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
@@ -233,8 +230,10 @@ def _judged(
         problems.append("raised")
     if left:
         problems.append("left_running")
+    cause = raised
     if result is not None:
         problems += _told_wrong(config, world, trail, result)
+        cause = "" if result.cause is None else f"{result.cause.source}: {result.cause.reason}"
     contained = not any(problem.startswith(("over_", "runaway_", "unbounded_", "left_")) for problem in problems)
     return Flight(
         specimen=specimen.name,
@@ -243,7 +242,7 @@ def _judged(
         contained=contained and result is not None,
         state=result.state.name if result is not None else "",
         outcome=result.outcome.name if result is not None else "",
-        cause=_cause(result) if result is not None else raised,
+        cause=cause,
         answer=_answer(result),
         overshoot=max([0.0, *over.values()]),
         calls=world.calls,
@@ -315,7 +314,3 @@ def _answer(result: RunResult | None) -> str:
     if not result.partial:
         return "model"
     return "summary" if result.text.startswith("No answer was written.") else "partial"
-
-
-def _cause(result: RunResult) -> str:
-    return "" if result.cause is None else f"{result.cause.source}: {result.cause.reason}"

@@ -61,7 +61,7 @@ class SimWorld:
         self._work = tuple([one.spec for one in config.tools if not one.terminal])
         self._script = ScriptedModel(record=False).forever(self._reply)
 
-    # --- what the runtime is given ----------------------------------------------------------------------------
+    # --- what the runtime gets --------------------------------------------------------------------------------
 
     def configuration(self, sink: object) -> LoopConfig:
         """The user's configuration with this model, these tools, and nothing that reaches outside."""
@@ -123,7 +123,7 @@ class SimWorld:
 
         return tool(run, name="run", description="Run another agent.").overlapping()
 
-    # --- what happens from outside ----------------------------------------------------------------------------
+    # --- interference from outside ----------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Cancel the run by its token."""

@@ -104,7 +104,7 @@ class Forecast(Value, frozen=True, kw_only=True):
         return self.trip is not None and self.run.answered
 
 
-# --- what was flown ------------------------------------------------------------------------------------------------
+# --- stored runs ---------------------------------------------------------------------------------------------------
 
 
 async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> tuple[list[Flown], list[str]]:
@@ -206,7 +206,7 @@ def _steps(messages: Sequence[Any]) -> Iterator[tuple[int, tuple[Any, ...], tupl
             yield reply, calls, results
 
 
-# --- what would have been ------------------------------------------------------------------------------------------
+# --- what would have happened --------------------------------------------------------------------------------------
 
 
 def what_if(

@@ -181,7 +181,7 @@ class Inbox(Protocol):
         """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
 
 
-# --- wallets: budgets that are kept in a store --------------------------------------------------------------------
+# --- wallets: budgets kept in a store -----------------------------------------------------------------------------
 # Optional: a store that has these methods can keep wallets. Money is in whole pico-dollars.
 
 

@@ -69,10 +69,8 @@ def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | No
     for step_id, step in history.steps.items():
         if step.begun and step_id not in finished:
             billed = (Usage(), None) if step.paused is None else (step.paused.usage, step.paused.cost)
-            yield (
-                attempt_session(history.request.id, step_id, step.begun, step.begun_by, senior=step.begun_senior),
-                billed,
-            )
+            attempt = (history.request.id, step_id, step.begun, step.begun_by)
+            yield attempt_session(*attempt, senior=step.begun_senior), billed
 
 
 def attempt_session(request_id: str, step_id: str, attempt: int, member: str, *, senior: bool) -> str:

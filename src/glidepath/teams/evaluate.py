@@ -18,6 +18,7 @@ from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.step_run import refused
+from glidepath.teams.supervise import wait_for_all
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
@@ -199,7 +200,7 @@ def _score(given: Any, default: float) -> float:
     return number
 
 
-# --- which of them is asked ---------------------------------------------------------------------------------------
+# --- choosing the reviewer ----------------------------------------------------------------------------------------
 
 
 def choose_evaluator(
@@ -260,7 +261,12 @@ async def review(
     try:
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        answer = await _stopped(task, on_stop) if not task.done() else _answer(task)
+        if not task.done():
+            answer: object = await _stopped(task, on_stop)
+        elif task.cancelled():
+            answer = RuntimeError("the reviewer was cancelled")
+        else:
+            answer = task.exception() or task.result()
     # A verdict that came in time counts, even if everything is being stopped by then.
     interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
     verdict, warning = _accepted(answer, context.config)
@@ -283,8 +289,6 @@ async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
 
 
 async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) -> object:
-    from glidepath.teams.supervise import wait_for_all
-
     if on_stop is not None:
         on_stop()
         await wait_for_all({task}, PATIENCE)
@@ -294,12 +298,6 @@ async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) 
     if task.done() and not task.cancelled():
         task.exception()  # asyncio warns about exceptions that nobody has seen
     return _SILENT
-
-
-def _answer(task: asyncio.Task[Any]) -> object:
-    if task.cancelled():
-        return RuntimeError("the reviewer was cancelled")
-    return task.exception() or task.result()
 
 
 def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath.messages import Usage
+from glidepath.sessions.session import used_since
 
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
@@ -22,17 +23,8 @@ def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
 
 def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
     """What was spent between two moments."""
-    now, then = after[0], before[0]
-    usage = Usage(
-        now.input - then.input,
-        now.output - then.output,
-        now.cache_read - then.cache_read,
-        now.cache_write - then.cache_write,
-        now.reasoning - then.reasoning,
-        now.estimated,
-    )
     cost = None if after[1] is None else after[1] - (before[1] or 0)
-    return usage, cost
+    return used_since(after[0], before[0]), cost
 
 
 def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from glidepath._wire import replace
@@ -171,10 +172,8 @@ class PlanRun:
         if threading.get_ident() == self._thread:
             self._heard(what, reason)
             return
-        try:
+        with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
             self._loop.call_soon_threadsafe(self._heard, what, reason)
-        except RuntimeError:  # the loop is closed: there is nothing left to stop
-            return
 
     def _heard(self, what: str, reason: str) -> None:
         if what == "cancel":
@@ -320,7 +319,7 @@ class PlanRun:
             attempt = outcome.attempts or None
             self.team.emit(StepCompleted(step_id=outcome.step_id, attempt=attempt, outcome=outcome))
 
-    # --- for whoever picks and performs ---------------------------------------------------------------------------
+    # --- for `pick` and `perform` ---------------------------------------------------------------------------------
 
     def step(self, task: TeamStep) -> StepRun:
         """What is known about a step, including what earlier executions did."""
@@ -412,7 +411,7 @@ class PlanRun:
         usable = self.config.risk_profile is RiskProfile.LOW and step.best.strip()
         return step.outcome(StepState.DEGRADED if usable else StepState.FAILED, reason)
 
-    # --- a person's hand ------------------------------------------------------------------------------------------
+    # --- steering by a person -------------------------------------------------------------------------------------
 
     def steer(self, step_id: str, text: str) -> bool:
         """Send a note to a step; False if there is no such step, or it has ended."""

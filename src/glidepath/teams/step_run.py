@@ -82,7 +82,7 @@ class StepRun:
         self._deadline: float | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
-    # --- what earlier executions did ------------------------------------------------------------------------------
+    # --- earlier executions ---------------------------------------------------------------------------------------
 
     @classmethod
     def waiting(cls, outcome: StepOutcome) -> StepRun:
@@ -171,7 +171,7 @@ class StepRun:
         """True if the last attempt delivered something in time."""
         return bool(self.artifact.strip()) and not self.expired
 
-    # --- the clock, and whatever stops it ---------------------------------------------------------------------------
+    # --- the clock and stops ----------------------------------------------------------------------------------------
 
     def start_clock(self, seconds: float) -> None:
         """Start the step's time, once, at its first attempt; shortly before its end the member is asked to deliver."""
@@ -213,7 +213,7 @@ class StepRun:
             timer.cancel()
         self._let_go()
 
-    # --- what came of it ----------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------
 
     def take(self, result: RunResult, usage: Usage, cost: Decimal | None) -> str:
         """Record how an attempt ended; returns what it delivered for review, blank if nothing."""

@@ -134,7 +134,8 @@ class StepTable:
         """
         if _S.WAITING in self.states.values():
             return TeamStatus.PAUSED
-        wanted = [name for name in self.sinks if not self._stopped(name)]
+        stopped = {name for name, outcome in self.outcomes.items() if outcome.stopped}
+        wanted = [name for name in self.sinks if name not in stopped]
         if not wanted or not all(self.states[name].delivered for name in wanted):
             return TeamStatus.FAILED
         if all(state is _S.COMPLETED for state in self.states.values()):
@@ -150,10 +151,6 @@ class StepTable:
         return "; ".join(
             f"step {one.step_id} {one.state.value}: {one.reason or 'nobody did it'}" for one in lost[:_BLAMED]
         )
-
-    def _stopped(self, step_id: str) -> bool:
-        outcome = self.outcomes.get(step_id)
-        return outcome is not None and outcome.stopped
 
     def final_output(self) -> str:
         """The team's output: delivered outputs that no other delivered step builds on, in plan order.

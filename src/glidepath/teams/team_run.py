@@ -18,7 +18,6 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Decision, Place
 from glidepath.run.inside import linked
 from glidepath.spi import Plugin
-from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import session_id
 from glidepath.teams.event_channel import EventChannel
 from glidepath.teams.events import TeamEvent
@@ -163,8 +162,9 @@ class TeamRun:
             if begun and home is not None:
                 result = await _gone_on(keeper, home, self, token)
             if result is None and paused is not None:
-                known = self.team.store is None or await _knows(self.team.store, paused.session_id)
-                result = await _decided(keeper if known else agent, paused, self, token)
+                store, name = self.team.store, paused.session_id
+                kept = store is None or any(entry.session_id == name for entry in await store.entries(name))
+                result = await _decided(keeper if kept else agent, paused, self, token)
             if result is None:
                 result = await keeper.run(
                     told_to(prompt, self.request, tuple(self.origins)),
@@ -254,10 +254,6 @@ async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: Cancel
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
-
-
-async def _knows(store: SessionStore, session: str) -> bool:
-    return any(entry.session_id == session for entry in await store.entries(session))
 
 
 def _from_outside(error: BaseException) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, frozen, settle_field
@@ -167,7 +168,7 @@ def as_tuple(value: Value, *names: str) -> None:
             settle_field(value, name, tuple(getattr(value, name)))
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- requests and plans -------------------------------------------------------------------------------------------
 
 
 class RoleDefinition(Value, frozen=True, kw_only=True):
@@ -234,9 +235,11 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
                     raise ConfigurationError(
                         f"TeamExecutionPlan.steps: step {step.id!r} depends on {needed!r}, which is not a step"
                     )
-        stuck = _cycle(self.steps)
-        if stuck:
-            raise ConfigurationError(f"TeamExecutionPlan.steps: these steps wait for each other: {', '.join(stuck)}")
+        try:
+            TopologicalSorter({step.id: step.depends_on for step in self.steps}).prepare()
+        except CycleError as error:
+            stuck = ", ".join(step.id for step in self.steps if step.id in error.args[1])
+            raise ConfigurationError(f"TeamExecutionPlan.steps: these steps wait for each other: {stuck}") from None
 
     def step(self, step_id: str) -> TeamStep:
         """The step with this id; raises KeyError."""
@@ -244,17 +247,6 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
             if step.id == step_id:
                 return step
         raise KeyError(step_id)
-
-
-def _cycle(steps: Iterable[TeamStep]) -> list[str]:
-    """The ids of the steps that can never start; empty when the graph has no cycle."""
-    waiting = {step.id: set(step.depends_on) for step in steps}
-    while ready := [step_id for step_id, needed in waiting.items() if not needed]:
-        for step_id in ready:
-            del waiting[step_id]
-        for needed in waiting.values():
-            needed.difference_update(ready)
-    return list(waiting)
 
 
 class TeamResourceConstraint(Value, frozen=True, kw_only=True):
@@ -316,15 +308,11 @@ class TeamConfig(Value, frozen=True, kw_only=True):
         return self.team_timeout if duration is None else min(self.team_timeout, duration)
 
 
-def _request_id() -> str:
-    return f"request_{os.urandom(8).hex()}"
-
-
 class TeamExecutionRequest(Value, frozen=True, kw_only=True):
     """A goal for a team. With `plan`, nothing is planned; with `plan_only`, the team plans and stops."""
 
     goal: str
-    id: str = field(default_factory=_request_id)
+    id: str = field(default_factory=lambda: f"request_{os.urandom(8).hex()}")
     roles: tuple[RoleDefinition, ...] = ()
     context: Mapping[str, str] = {}
     plan: TeamExecutionPlan | None = None
@@ -359,7 +347,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
         check_kind("TeamExecutionRequest.config", self.config, TeamConfig)
 
 
-# --- review -------------------------------------------------------------------------------------------------------
+# --- reviews ------------------------------------------------------------------------------------------------------
 
 
 class EvaluationVerdict(Value, frozen=True, kw_only=True):
@@ -411,7 +399,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
         check_kind("EvaluationContext.config", self.config, TeamConfig)
 
 
-# --- how it ended -------------------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------------
 
 
 class StepOutcome(Value, frozen=True, kw_only=True):

@@ -78,9 +78,6 @@ class VirtualClock:
         """A fresh loop that follows this clock; close it when you are done."""
         return VirtualLoop(self)
 
-    def _jump(self, seconds: float) -> None:
-        self._time += seconds
-
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time.
@@ -171,7 +168,8 @@ class _VirtualSelector(selectors.DefaultSelector):
             return ready
         if self._loop.workers:
             return self._wait_for_work()
-        if self._open():
+        # One descriptor is the loop's own wake-up pipe.
+        if len(self.get_map()) > 1 or self._loop.live_processes() > 0:
             if timeout is None:
                 return self._wait_for_work()
             ready = super().select(self._clock.real_wait)
@@ -183,9 +181,6 @@ class _VirtualSelector(selectors.DefaultSelector):
             return ready or self._give_up("the virtual loop has nothing left to wait for")
         self._jump(timeout)
         return []
-
-    def _open(self) -> bool:
-        return len(self.get_map()) > 1 or self._loop.live_processes() > 0  # one is the loop's own wake-up pipe
 
     def _wait_for_work(self) -> list[tuple[selectors.SelectorKey, int]]:
         now = time.monotonic()
@@ -203,7 +198,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         if self._clock.time() + seconds > self._latest:
             self._latest += seconds + _CLEANUP_SECONDS
             self._give_up(f"virtual time passed its limit of {self._clock.limit} seconds")
-        self._clock._jump(seconds)  # noqa: SLF001 - only the selector moves the clock
+        self._clock._time += seconds  # noqa: SLF001 - only the selector moves the clock
 
     def _give_up(self, why: str) -> NoReturn:
         waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]

@@ -83,18 +83,6 @@ def _chunk(event: StreamChunk) -> list[str]:
     return [*words, _json(event.text)] if event.text or not event.finished else words
 
 
-def _stream(event: StreamStarted) -> list[str]:
-    return [event.model, str(event.attempt), *(["landing"] if event.landing else [])]
-
-
-def _tool_ended(event: ToolEnded) -> list[str]:
-    return [event.tool_name, *_error(event.result), _json(event.result.text)]
-
-
-def _approval(event: ApprovalRequested) -> list[str]:
-    return [event.tool_name, _json(event.arguments), *([_json(event.reason)] if event.reason else [])]
-
-
 _DESCRIBE: Mapping[type[Event], Callable[[Any], list[str]]] = {
     RunStarted: lambda event: [event.agent_name, *(["resumed"] if event.resumed else [])],
     RunPaused: lambda event: [str(len(event.call_ids))],
@@ -102,11 +90,15 @@ _DESCRIBE: Mapping[type[Event], Callable[[Any], list[str]]] = {
     TurnStarted: lambda event: [str(event.iteration)],
     TurnEnded: lambda event: [str(event.iteration)],
     MessageAdded: lambda event: _message(event.message),
-    StreamStarted: _stream,
+    StreamStarted: lambda event: [event.model, str(event.attempt), *(["landing"] if event.landing else [])],
     StreamChunk: _chunk,
     AttemptDiscarded: lambda event: [str(event.attempt), event.reason],
     ToolStarted: lambda event: [event.tool_name, _json(event.arguments)],
     ToolProgress: lambda event: [event.tool_name, _json(event.progress)],
-    ToolEnded: _tool_ended,
-    ApprovalRequested: _approval,
+    ToolEnded: lambda event: [event.tool_name, *_error(event.result), _json(event.result.text)],
+    ApprovalRequested: lambda event: [
+        event.tool_name,
+        _json(event.arguments),
+        *([_json(event.reason)] if event.reason else []),
+    ],
 }

@@ -32,6 +32,7 @@ from glidepath.testing.plain_transcript import transcript_errors
 __all__ = ["RULES", "grammar_errors"]
 
 Leg = Sequence[Event]
+_CUT = (StopReason.ABORTED, StopReason.ERROR)
 
 
 def grammar_errors(events: Iterable[Event]) -> list[str]:
@@ -154,7 +155,8 @@ def _finished_turns(leg: Leg) -> Iterator[str]:
         elif isinstance(event, StreamStarted):
             landing = event.landing
         elif isinstance(event, MessageAdded) and not landing:
-            replied = replied or _finished_reply(event)
+            reply = event.message if isinstance(event.message, AssistantMessage) else None
+            replied = replied or (reply is not None and reply.stop_reason not in _CUT)
     result = _result(leg)
     paused = result is not None and result.outcome is LoopOutcome.PAUSED
     if open_turn is not None and replied and not paused:
@@ -178,12 +180,6 @@ def _turn_results(leg: Leg) -> Iterator[str]:
                 yield f"turn {event.iteration} called {called} and ended with a reply that called {carried}"
             if answered not in (called, [call_id for call_id in called if call_id not in pending]):
                 yield f"turn {event.iteration} called {called} and ended with results of {answered}"
-
-
-def _finished_reply(event: MessageAdded) -> bool:
-    message = event.message
-    cut = (StopReason.ABORTED, StopReason.ERROR)
-    return isinstance(message, AssistantMessage) and message.stop_reason not in cut
 
 
 # --- streams --------------------------------------------------------------------------------------------------

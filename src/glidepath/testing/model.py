@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,7 +89,7 @@ class ScriptedModel:
         self._then: Step | None = None
         self._asked = 0
         self._lengths: dict[int, tuple[Message, int]] = {}
-        self._call_ids = 0
+        self._call_numbers = count(1)
         self._delay = delay
         self._first_chunk_delay = first_chunk_delay
         self._usage = usage
@@ -111,7 +112,8 @@ class ScriptedModel:
         try:
             turn = await self._resolve(step, request)
             await asyncio.sleep(0)  # as a real stream does: gives others a chance to cancel
-            wait, delay = self._delays(turn)
+            delay = self._delay if turn.delay is None else turn.delay
+            wait = delay + (self._first_chunk_delay if turn.first_chunk_delay is None else turn.first_chunk_delay)
             said = 0
             for delta in self._deltas(turn):
                 await _pause(wait)
@@ -187,28 +189,19 @@ class ScriptedModel:
                 raise ScriptError(problem) from error
             raise
 
-    def _delays(self, turn: Turn) -> tuple[float, float]:
-        delay = self._delay if turn.delay is None else turn.delay
-        first = self._first_chunk_delay if turn.first_chunk_delay is None else turn.first_chunk_delay
-        return delay + first, delay
-
     def _deltas(self, turn: Turn) -> Iterator[Delta]:
         if turn.verbatim is not None:
             yield from turn.verbatim
         index = 0
         for part in turn.parts:
             if isinstance(part, Call):
-                yield from part.deltas(index, part.id or self._next_id())
+                yield from part.deltas(index, part.id or f"call_{next(self._call_numbers)}")
                 index += 1
             elif isinstance(part, ReasoningDelta):
                 yield part
             else:
                 kind = type(part)
                 yield from (kind(piece) for piece in pieces(part.text))
-
-    def _next_id(self) -> str:
-        self._call_ids += 1
-        return f"call_{self._call_ids}"
 
     def _report_usage(self, turn: Turn, request: ModelRequest, said: int) -> Usage | None:
         report = self._usage if turn.usage is None else turn.usage

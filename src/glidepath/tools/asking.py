@@ -1,4 +1,4 @@
-"""A tool that needs something during its call: a person's answer, or calls of other tools."""
+"""For tools that need something during a call: a person's answer, or calls of other tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits f
 
 
 class Continuation(Value, frozen=True):
-    """What a call that had asked continues with: its own `state` and the person's `answer`."""
+    """What a call that asked a person continues with: its own `state` and the person's `answer`."""
 
     state: str
     answer: Mapping[str, Any]
@@ -71,10 +71,10 @@ class CallsMade(Record):
     tools: Mapping[str, Tool]
     """The tools that may be called now."""
     landing: str = ""
-    """Why no more calls are made, when the run is coming down."""
+    """Why no more calls are made, if the run is landing."""
     clock: float = 0.0
     """The run's time when the call began, in seconds since the epoch: the same when the run is replayed."""
     seed: str = ""
-    """Where chance begins: the same when the run is replayed."""
+    """The seed for randomness: the same when the run is replayed."""
     session: ProgramSession | None = None
     """What the tool left open at its last step; it may put something there."""

@@ -5,7 +5,6 @@ A tool that has run must not seem to have failed because of what it returned: th
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections import abc
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
 
-MOST_ITEMS = 100_000  # of a collection that are read: one of its own class may have no end
+MOST_ITEMS = 100_000  # items read of a collection: a custom one may be endless
 DEEPEST = 60
-LONGEST = 100_000  # characters of one value that is shown as text
-MOST_ELEMENTS = 10_000  # of an array that is written out; a larger one shortens itself
+LONGEST = 100_000  # characters of a value shown as text
+MOST_ELEMENTS = 10_000  # items of an array that are written out; a larger one abbreviates itself
 CONTAINED = (Exception, SystemExit, GeneratorExit)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMED_KINDS = 4
@@ -36,19 +35,19 @@ def named(value: object) -> str:
 
 
 def best_text(value: object) -> str:
-    """The value as JSON where it can be, as text where it cannot, and a line that names what is shown as text."""
+    """The value as JSON, with text for parts that have no JSON form, and a line that names those parts."""
     reader = _Reader()
     try:
         plain = reader.plain(value, 0)
         text = plain if reader.whole and isinstance(plain, str) else _wire.encode(plain).decode()
-    except CONTAINED:  # nothing a result can do is an error of its tool
+    except CONTAINED:  # whatever a result raises, its tool did not fail
         text = reader.as_text(value)
     kinds = ", ".join([*reader.kinds][:_NAMED_KINDS]) + (", ..." if len(reader.kinds) > _NAMED_KINDS else "")
     return f"{clean(text)}\n[shown as text: {kinds}]" if kinds else clean(text)
 
 
 def finite(value: object) -> bool:
-    """Whether JSON can hold every number in plain data; infinity and NaN would silently become null."""
+    """Whether JSON can express every number in plain data; infinity and NaN would silently become null."""
     waiting, seen = [value], 0
     while waiting and seen < MOST_ITEMS:
         seen += 1
@@ -60,15 +59,17 @@ def finite(value: object) -> bool:
             waiting += one.values()
         elif isinstance(one, list | tuple | set | frozenset):
             waiting += one
-        elif dataclasses.is_dataclass(one) and not isinstance(one, type):
-            waiting += [getattr(one, field.name, None) for field in dataclasses.fields(one)]
+        elif hasattr(type(one), "__dataclass_fields__"):
+            from dataclasses import fields
+
+            waiting += [getattr(one, field.name, None) for field in fields(one)]  # type: ignore[arg-type]
         elif hasattr(one, "__struct_fields__"):
             waiting += [getattr(one, name, None) for name in one.__struct_fields__]
     return True
 
 
 class _Reader:
-    """Makes plain data of anything, and remembers what it had to show as text."""
+    """Turns any value into plain data, and remembers what it had to show as text."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, None] = {}
@@ -87,7 +88,7 @@ class _Reader:
         self._inside.add(id(value))
         try:
             return self._opened(value, depth)
-        except CONTAINED:  # its own value class may raise whatever is asked of it
+        except CONTAINED:  # a custom class may raise anything
             return self.as_text(value, depth)
         finally:
             self._inside.discard(id(value))
@@ -112,9 +113,11 @@ class _Reader:
             return [self.plain(item, below) for item in self._some(value)]
         if callable(dump := getattr(value, "model_dump", None)):
             return self.plain(dump(), below)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {one.name: self.plain(getattr(value, one.name), below) for one in dataclasses.fields(value)}
-        return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: whatever has a JSON form
+        if hasattr(type(value), "__dataclass_fields__"):
+            from dataclasses import fields
+
+            return {one.name: self.plain(getattr(value, one.name), below) for one in fields(value)}  # type: ignore[arg-type]
+        return _wire.loads(_wire.encode(value))  # a date, a Decimal, an enum: anything with a JSON form
 
     def _array(self, value: Any, depth: int) -> Any:
         if getattr(value, "size", 0) > MOST_ELEMENTS:

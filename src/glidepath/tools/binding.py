@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, Self, TypeGuard
 
 from glidepath import _wire
 from glidepath.errors import ToolError, told
@@ -102,14 +102,18 @@ class Binder(Protocol):
         ...
 
 
-class SignatureBinder:
-    """Checks arguments against the types of a function's parameters, in one pass."""
+class _Renamable:
+    _name: str
 
-    def named(self, name: str) -> SignatureBinder:
+    def named(self, name: str) -> Self:
         """The same for a tool of another name."""
         other = copy.copy(self)
         other._name = name  # noqa: SLF001 - a copy of this object
         return other
+
+
+class SignatureBinder(_Renamable):
+    """Checks arguments against the types of a function's parameters, in one pass."""
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
         self._name = name
@@ -166,7 +170,7 @@ class SignatureBinder:
         return problems or [_said(error)]
 
 
-class SchemaBinder:
+class SchemaBinder(_Renamable):
     """Checks arguments against the top level of a JSON Schema, for tools that have no signature.
 
     Checked: that they are an object, that required keys are there, that no unknown key is (unless the schema has no
@@ -181,12 +185,6 @@ class SchemaBinder:
         self._required: Sequence[str] = schema.get("required", ())
         self._closed = "properties" in schema and not schema.get("additionalProperties", "patternProperties" in schema)
         self._repair = Repair(schema, [name for name in self._properties if name not in self._required])
-
-    def named(self, name: str) -> SchemaBinder:
-        """The same for a tool of another name."""
-        other = copy.copy(self)
-        other._name = name  # noqa: SLF001 - a copy of this object
-        return other
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked at their top level; raises `ArgumentsError` and nothing else."""
@@ -226,11 +224,10 @@ class Repair:
     def __init__(self, schema: Mapping[str, Any], optional: Sequence[str]) -> None:
         properties: Mapping[str, Any] = schema.get("properties", {})
         definitions = _definitions(schema)
-        scalars = {
-            name: scalar_type(shown, definitions) or "" for name, shown in properties.items() if _is_schema(shown)
-        }
+        shown = {name: part for name, part in properties.items() if _is_schema(part)}
+        scalars = {name: scalar_type(part, definitions) or "" for name, part in shown.items()}
         self._kinds = {name: _PYTHON_TYPES[said] for name, said in scalars.items() if said in _PYTHON_TYPES}
-        self._droppable = {name for name in optional if not _nullable(properties[name], definitions)}
+        self._droppable = {name for name in optional if name in shown and not accepts_null(shown[name], definitions)}
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """The repaired arguments, or None if there is nothing to repair."""
@@ -257,10 +254,6 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_schema(shown: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(shown, Mapping)
-
-
-def _nullable(shown: object, definitions: Mapping[str, Any]) -> bool:
-    return not _is_schema(shown) or accepts_null(shown, definitions)
 
 
 def _has_type(value: object, shown: object) -> bool:
@@ -318,7 +311,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "the arguments are nested too deeply"
     if isinstance(error, UnicodeError):
-        return "the arguments contain half of a surrogate pair: send complete characters"
+        return "the arguments contain a lone surrogate: send complete characters"
     if isinstance(error, (_wire.WireError, ValueError)):
         return str(error)
     return told(error)

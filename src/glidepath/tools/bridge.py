@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import sys
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any
 
 from glidepath import _wire
@@ -15,6 +14,11 @@ __all__ = ["build", "describe", "dump", "encode", "fill"]
 
 def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def _is_path(kind: type) -> bool:
+    paths = sys.modules.get("pathlib")  # whoever has a path has imported it
+    return paths is not None and issubclass(kind, paths.PurePath)
 
 
 def build(kind: Any, value: object) -> Any:
@@ -38,7 +42,7 @@ def dump(value: object) -> Any:
     if _is_model(type(value)):
         # By alias, as in the schema, so that the journal reads like what the model sent.
         return value.model_dump(mode="json", by_alias=True)  # type: ignore[attr-defined]
-    if isinstance(value, PurePath):
+    if _is_path(type(value)):
         return str(value)
     if isinstance(value, Mapping):  # from a hook that replaced arguments
         return dict(value)
@@ -58,10 +62,13 @@ def fill(value: object) -> None:
         below: Iterable[Any] = value.values()
     elif isinstance(value, (list, tuple, set, frozenset)):
         below = value
-    elif dataclasses.is_dataclass(value):
-        below = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif hasattr(type(value), "__dataclass_fields__"):
+        from dataclasses import fields
+
+        names = [field.name for field in fields(value)]  # type: ignore[arg-type]
+        below = [getattr(value, name) for name in names]
         if (own := getattr(value, "__dict__", None)) is not None:
-            own.update(zip([field.name for field in dataclasses.fields(value)], below, strict=True))
+            own.update(zip(names, below, strict=True))
     else:
         below = [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]
     for item in below:
@@ -73,7 +80,7 @@ def describe(kind: Any) -> dict[str, Any]:
     if _is_model(kind):
         schema: dict[str, Any] = kind.model_json_schema()
         return schema
-    if isinstance(kind, type) and issubclass(kind, PurePath):
+    if isinstance(kind, type) and _is_path(kind):
         return {"type": "string", "format": "path"}
     raise NotImplementedError(f"{getattr(kind, '__name__', kind)} has no JSON Schema")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, Generic, Protocol
 
 from glidepath.errors import ToolError
@@ -123,9 +124,26 @@ class ToolContext(Generic[DepsT]):
 
         `spawn(agent, prompt, limits)` answers `context.spawn`; without it, spawning is a `ToolError`.
         """
-        host = _StandaloneHost(remaining or Remaining(), near_budget=near_budget, cancelled=cancelled, spawn=spawn)
-        host.user, host.metadata, host.deps = user, metadata, deps
-        return RecordingContext(host, call_id, tool_name, idempotency_key)
+        reports: list[Any] = []
+
+        async def spawned(agent: object, prompt: object, limits: object, _call_id: str) -> RunResult:
+            if spawn is None:
+                raise ToolError("this context has no run to spawn from: give for_testing(spawn=...) a function")
+            return await spawn(agent, prompt, limits)
+
+        host: Any = SimpleNamespace(
+            user=user,
+            metadata=metadata,
+            deps=deps,
+            remaining=lambda: remaining or Remaining(),
+            near_budget=lambda: near_budget,
+            is_cancelled=lambda: cancelled,
+            report=lambda _id, _name, progress, _dropped=0: reports.append(progress),
+            spawn=spawned,
+        )
+        context = RecordingContext(host, call_id, tool_name, idempotency_key)
+        context.reports = reports
+        return context
 
     @property
     def cancelled(self) -> bool:
@@ -202,50 +220,10 @@ class ToolContext(Generic[DepsT]):
 class RecordingContext(ToolContext):
     """A `ToolContext` without a run, made by `ToolContext.for_testing`: `reports` lists what was reported."""
 
-    __slots__ = ()
+    __slots__ = ("reports",)
 
-    _host: _StandaloneHost
-
-    @property
-    def reports(self) -> list[Any]:
-        """What was reported so far, oldest first."""
-        return self._host.reports
-
-
-class _StandaloneHost:
-    def __init__(
-        self,
-        left: Remaining,
-        *,
-        near_budget: bool,
-        cancelled: bool,
-        spawn: Callable[[Any, Any, Any], Awaitable[RunResult]] | None,
-    ) -> None:
-        self.reports: list[Any] = []
-        self.user: str | None = None
-        self.metadata: Mapping[str, str] | None = None
-        self.deps: Any = None
-        self._left = left
-        self._near_budget = near_budget
-        self._cancelled = cancelled
-        self._spawn = spawn
-
-    def remaining(self) -> Remaining:
-        return self._left
-
-    def near_budget(self) -> bool:
-        return self._near_budget
-
-    def is_cancelled(self) -> bool:
-        return self._cancelled
-
-    def report(self, _call_id: str, _tool_name: str, progress: object, dropped: int = 0) -> None:  # noqa: ARG002
-        self.reports.append(progress)
-
-    async def spawn(self, agent: object, prompt: object, limits: object, _call_id: str) -> RunResult:
-        if self._spawn is None:
-            raise ToolError("this context has no run to spawn from: give for_testing(spawn=...) a function")
-        return await self._spawn(agent, prompt, limits)
+    reports: list[Any]
+    """What was reported so far, oldest first."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

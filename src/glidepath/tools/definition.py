@@ -107,7 +107,7 @@ class Tool:
     ) -> None:
         given = checked_options({"name": name, "description": description, **options})
         if name is None:
-            raise ConfigurationError("name: a Tool needs one: pass a short identifier")
+            raise ConfigurationError("a Tool needs a name: pass name='...', a short identifier")
         if not callable(fn):
             raise ConfigurationError(f"tool {name!r}: fn must be callable, got {type(fn).__name__}")
         schema = _checked_schema(name, parameters)
@@ -166,7 +166,9 @@ class Tool:
     def _take(self, fn: Callable[..., Any]) -> None:
         fields = self.__dict__
         fields["fn"] = fn
-        run = None if self._runs_as_is(fn) else self._runner(fn)
+        # The function's own coroutine can be awaited as it is.
+        direct = self.isolation == "inline" and _is_coroutine_function(fn) and not self._signature.streams
+        run = None if direct else self._runner(fn)
         fields["_run"] = self._refuse if self._unbound else run
         fields["plain"] = fields["_run"] is None
         inner = innermost(fn)
@@ -175,10 +177,6 @@ class Tool:
         fields["__qualname__"] = getattr(inner, "__qualname__", self.name)
         fields["__module__"] = getattr(inner, "__module__", __name__)
         fields["__doc__"] = getattr(inner, "__doc__", None)
-
-    def _runs_as_is(self, fn: Callable[..., Any]) -> bool:
-        """True if the function's own coroutine can be awaited as it is."""
-        return self.isolation == "inline" and _is_coroutine_function(fn) and not self._signature.streams
 
     def _runner(self, fn: Callable[..., Any]) -> Runner:
         if self.isolation == "inline":
@@ -297,7 +295,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | C
         return lambda function: Tool.from_function(function, options)
     if isinstance(fn, Tool):
         if options:
-            raise ConfigurationError(f"{fn.name!r} is a tool already: give the options where it is made")
+            raise ConfigurationError(f"{fn.name!r} is already a tool: pass the options where it is made")
         return fn
     return Tool.from_function(fn, options)
 

@@ -20,19 +20,19 @@ __all__ = [
     "text_tokens",
 ]
 
-MESSAGE_TOKENS = 8  # what a message costs beside its text
+MESSAGE_TOKENS = 8  # overhead of a message
 ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
 
 BYTES_PER_TOKEN = 3
 _CHUNK = 16_384
 
 _PLAIN = b"abcdefghijklmnopqrstuvwxyz \n"
-_SHORT = 48  # bytes: less is covered by what a message costs beside its text
+_SHORT = 48  # bytes: shorter ones are covered by the overhead of a message
 _SMALL = 128
 _PLAIN_SHARE = 9  # a text with fewer than one other character in nine is prose
 _LEAST_BLOB = 64  # characters
 _FEW = 3  # different letters that are repeated: cheap, too
-_WORD = 24  # letters in a row on average, without a blank: no language has such words
+_WORD = 24  # average letters in a row without a space: longer than the words of any language
 
 _LOWER, _UPPER, _DIGIT, _SIGN, _BLANK, _SYMBOL, _EMOJI = (1 << bit for bit in range(7))
 _RANGES = (
@@ -68,7 +68,7 @@ def text_tokens(text: str) -> int:
             return least if prose and (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
         if size <= _SHORT:
             return least
-        others = len(data.translate(None, _PLAIN))  # no closer look: it costs more than it is worth
+        others = len(data.translate(None, _PLAIN))  # a closer look would cost more than it is worth
         tokens = others + (size - others) // 10
         return tokens if tokens > least else least  # noqa: FURB136 - quicker
     if size <= _CHUNK:
@@ -142,5 +142,5 @@ def _dense(data: bytes, size: int) -> int:
     if others:  # bytes outside ASCII: emoji and symbols take two tokens and more
         hundredths += others * 34 + (kinds & _SYMBOLS).bit_count() * 100 + (kinds & _EMOJIS).bit_count() * 145
     elif size >= _LEAST_BLOB and (size - lower - upper) * _WORD < size and _variety(data) > _FEW:
-        hundredths = max(hundredths, size * 57)  # letters without end, which are no words
+        hundredths = max(hundredths, size * 57)  # very long runs of letters, which are not words
     return -(-hundredths // 100)

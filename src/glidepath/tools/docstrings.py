@@ -10,12 +10,13 @@ import re
 
 __all__ = ["read_docstring"]
 
-_GOOGLE = re.compile(r"(args|arguments|parameters|params)\s*:\s*$", re.IGNORECASE)
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$")
-_NUMPY = re.compile(r"(other )?parameters\s*$", re.IGNORECASE)
-_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_RULE = re.compile(r"-{3,}\s*$")
-_SPHINX = re.compile(r":(param|parameter|arg|argument|key|keyword|type)\s+([^:]+):\s*(.*)$")
+# Compiled when a docstring has more than one line: most have not.
+_GOOGLE = r"(?i:(args|arguments|parameters|params)\s*:\s*$)"
+_GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$"
+_NUMPY = r"(?i:(other )?parameters\s*$)"
+_NUMPY_ENTRY = r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_RULE = r"-{3,}\s*$"
+_SPHINX = r":(param|parameter|arg|argument|key|keyword|type)\s+([^:]+):\s*(.*)$"
 
 
 def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
@@ -26,11 +27,11 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if line[:1] == ":" and (field := _SPHINX.match(line)):
+        if line[:1] == ":" and (field := re.match(_SPHINX, line)):
             at = _sphinx(lines, at, field, found)
-        elif _NUMPY.match(line) and at + 1 < len(lines) and _RULE.match(lines[at + 1]):
+        elif at + 1 < len(lines) and re.match(_NUMPY, line) and re.match(_RULE, lines[at + 1]):
             at = _numpy(lines, at + 2, found)
-        elif _GOOGLE.match(line) and _has_entries(lines, at + 1):
+        elif _has_entries(lines, at + 1) and re.match(_GOOGLE, line):
             at = _google(lines, at + 1, found)
         else:
             body.append(line.rstrip())
@@ -54,7 +55,7 @@ def _google(lines: list[str], at: int, found: dict[str, str]) -> int:
     name = ""
     while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > 0):
         text = lines[at].strip()
-        entry = _GOOGLE_ENTRY.match(text) if _indent(lines[at]) <= level else None
+        entry = re.match(_GOOGLE_ENTRY, text) if _indent(lines[at]) <= level else None
         if entry:
             name = entry[1]
             found[name] = entry[2].strip()
@@ -69,10 +70,10 @@ def _numpy(lines: list[str], at: int, found: dict[str, str]) -> int:
     names: list[str] = []
     while at < len(lines):
         text = lines[at].strip()
-        if text and at + 1 < len(lines) and _RULE.match(lines[at + 1]):
+        if text and at + 1 < len(lines) and re.match(_RULE, lines[at + 1]):
             break
         if text and _indent(lines[at]) == 0:
-            entry = _NUMPY_ENTRY.match(text)
+            entry = re.match(_NUMPY_ENTRY, text)
             if not entry:  # ordinary text again
                 break
             names = [name.strip().lstrip("*") for name in entry[1].split(",")]

@@ -15,7 +15,7 @@ from glidepath.tools.density import text_tokens
 __all__ = ["BY_ADDRESS", "file_tokens", "pages"]
 
 BY_ADDRESS = 50_000
-"""The tokens of a file that is only an address: nobody here knows its size."""
+"""The tokens of a file that is only a URL: its size is unknown."""
 LEAST = 300
 _PAGE = 4_600
 _SOUND, _VIDEO = 32, 300
@@ -23,9 +23,9 @@ _SOUND_BYTES, _VIDEO_BYTES = 2_000, 12_500  # of a second: 16 and 100 kbit/s; ha
 _BYTES_PER_PAGE = 4_000  # of a PDF whose pages cannot be counted
 _UNPACKED = 2  # an office file is a zip archive: its text is smaller than this times its bytes
 _MOST_UNPACKED = 1 << 24
-_PAGE_OBJECT = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_COUNT = re.compile(rb"/Count\s+(\d{1,6})\b")
-_PACKED = re.compile(rb"/Type\s*/ObjStm.{0,400}?stream\r?\n", re.DOTALL)
+_PAGE_OBJECT = rb"/Type\s*/Page(?![a-zA-Z])"
+_COUNT = rb"/Count\s+(\d{1,6})\b"
+_PACKED = rb"(?s:/Type\s*/ObjStm.{0,400}?stream\r?\n)"
 
 
 def file_tokens(file: FileBlock) -> int:
@@ -45,7 +45,7 @@ def file_tokens(file: FileBlock) -> int:
 
 
 def _seconds(data: bytes) -> int:
-    """How long a recording is: a WAV says it, anything else is assumed to be highly compressed."""
+    """Seconds of a recording: a WAV header says, anything else is assumed to be highly compressed."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         rate = int.from_bytes(data[28:32], "little")
         if rate > 0:
@@ -54,10 +54,10 @@ def _seconds(data: bytes) -> int:
 
 
 def pages(data: bytes) -> int:
-    """The pages of a PDF; where they cannot be counted, as many as its bytes could be."""
+    """The pages of a PDF; if they cannot be counted, the most its size allows."""
     counted = _counted(data)
     left = _MOST_UNPACKED
-    for found in _PACKED.finditer(data):
+    for found in re.finditer(_PACKED, data):
         reader = zlib.decompressobj()
         try:
             inside = reader.decompress(data[found.end() :], left)
@@ -71,5 +71,5 @@ def pages(data: bytes) -> int:
 
 
 def _counted(data: bytes) -> int:
-    counts = [int(found) for found in _COUNT.findall(data)] if b"/Pages" in data else []
-    return max([len(_PAGE_OBJECT.findall(data)), *counts])
+    counts = [int(found) for found in re.findall(_COUNT, data)] if b"/Pages" in data else []
+    return max([len(re.findall(_PAGE_OBJECT, data)), *counts])

@@ -100,7 +100,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(given["sandbox"], Sandbox):
             raise ConfigurationError(f"sandbox: expected a glidepath.sandbox.Sandbox, got {given['sandbox']!r:.80}")
         if given["isolation"] != "process":
-            raise ConfigurationError("sandbox: only a process can be closed in; add isolation='process'")
+            raise ConfigurationError("sandbox: only a process can be sandboxed: add isolation='process'")
     return given
 
 
@@ -123,4 +123,4 @@ def _check_text(name: str, text: object) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name}: contains half of a surrogate pair: remove it") from None
+        raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None

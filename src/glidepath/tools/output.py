@@ -72,8 +72,8 @@ def _schema(kind: Any) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(
-            f"output_type={kind!r:.100} cannot be asked of a model ({reason}); use a dataclass, a TypedDict, a msgspec "
-            "Struct or a pydantic model"
+            f"output_type={kind!r:.100} cannot be requested from a model ({reason}); use a dataclass, a TypedDict, "
+            "a msgspec Struct or a pydantic model"
         ) from None
     schema = dict(root)
     if "$ref" in root:

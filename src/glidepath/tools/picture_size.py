@@ -23,7 +23,7 @@ _PIXELS_PER_BYTE = 10  # a picture whose header cannot be read: compressed at mo
 
 
 def picture_tokens(image: ImageBlock) -> int:
-    """The tokens of a picture; one that is only an address counts as the largest."""
+    """The tokens of a picture; one that is only a URL counts as the largest."""
     data = image.data
     if not data:
         return _MOST if image.url else LEAST_PICTURE_TOKENS
@@ -38,7 +38,7 @@ def block_tokens(block: ImageBlock | FileBlock) -> int:
 
 
 def picture_bytes(content: object) -> int:
-    """The bytes of the pictures and files in a message's content; one that is only an address counts as one."""
+    """The bytes of the pictures and files in a message's content; one that is only a URL counts as 1."""
     if type(content) is not tuple:
         return 0
     return sum([max(1, len(block.data or b"")) for block in content if type(block) is not TextBlock])
@@ -65,7 +65,7 @@ def small_enough(content: Any, image: int, file: int, together: int) -> Any:
 
 
 def pixels(data: bytes) -> tuple[int, int] | None:
-    """Width and height, from the header of a PNG, GIF, JPEG or WebP; None when it does not tell."""
+    """Width and height from the header of a PNG, GIF, JPEG or WebP; None if it does not say."""
     size = None
     if data[:8] == b"\x89PNG\r\n\x1a\n":
         size = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")

@@ -194,7 +194,7 @@ class ProcessChild:
         boxed = self._boxed
         try:
             # -P: the script's folder must not shadow modules of the same names. Its own session: its group can be
-            # signalled as a whole, and a Ctrl-C in the terminal is ours to handle, not its.
+            # signaled as a whole, and a Ctrl-C in the terminal is ours to handle, not its.
             process = subprocess.Popen(  # noqa: S603 - our own script
                 words if boxed is None else boxed.words,
                 stdin=subprocess.DEVNULL,
@@ -256,7 +256,7 @@ class ProcessChild:
         assert self._process is not None  # noqa: S101 - for the type checker
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
-        # Not reaped yet: its id stays ours until `_end` has signalled the group.
+        # Not reaped yet: its id stays ours until `_end` has signaled the group.
         look = os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
             return os.waitid(os.P_PID, self._process.pid, look) is not None

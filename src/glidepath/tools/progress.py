@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Iterator
+from collections.abc import AsyncIterable, Iterator
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
@@ -18,7 +18,7 @@ BREATH = 4  # values between two turns of the event loop, for a tool that never 
 async def settle(value: object, context: ToolContext | None) -> Any:
     """The result behind a value: awaits what can be awaited, and follows an async iterator to its end."""
     if inspect.isawaitable(value):
-        value = await _awaited(value)
+        value = await value
     if not isinstance(value, AsyncIterable):
         return value
     report = _Lookahead(context)
@@ -30,10 +30,6 @@ async def settle(value: object, context: ToolContext | None) -> Any:
                 if report.unheard():
                     break
     return report.last
-
-
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
 
 
 async def drain_inline(values: Iterator[Any], context: ToolContext | None) -> Any:

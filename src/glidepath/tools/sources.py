@@ -1,4 +1,4 @@
-"""Sources of tools: whatever offers tools that are known only once it is asked, such as an MCP server."""
+"""Sources of tools that are known only at run time, such as MCP servers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class SourceError(ToolError):
 
 
 class SuppliedRun(Protocol):
-    """A run that has tools of a supply, as the supply sees it."""
+    """A run that uses tools of a supply, as the supply sees it."""
 
     def emit(self, kind: type[Event], /, *fields: object) -> None:
-        """Say what happened: the kind of event, then its own fields in their order."""
+        """Emit an event: its kind, then its own fields in order."""
         ...
 
 
@@ -75,14 +75,14 @@ class ToolSource:
     """True: without it a run fails. False: the run continues without its tools."""
 
     def open(self) -> ToolSupply:
-        """A supply that nothing has been asked of yet; it starts nothing before `tools` is awaited."""
+        """A new supply; it starts nothing before `tools` is awaited."""
         raise NotImplementedError
 
     @property
     def origin(self) -> object:
-        """What its supply is shared by; anything that can be hashed."""
+        """The key under which sources share a supply; any hashable value."""
         return self
 
     def choose(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """Those of the supply's tools that this source offers; raises `SourceError` for a name that is not there."""
+        """The tools of the supply that this source offers; raises `SourceError` for an unknown name."""
         return tools

@@ -1,4 +1,4 @@
-"""Runs one command, holds it to its limits, and leaves nothing of it running. A script, started by path.
+"""Runs one command within its limits, and leaves nothing of it running. A script, started by path.
 
 It stands between us and the command because only a parent process can adopt what the command leaves behind: it makes
 itself the reaper of its descendants, so that even a daemon in its own session comes back to it. Without that,
@@ -24,7 +24,7 @@ from typing import Any
 FILTER_FD = 9
 """Where the sandbox program finds the filter for system calls."""
 MARK = "GLIDEPATH_COMMAND"
-"""The variable by which what is left of a command can be found when its warden was killed."""
+"""The variable by which leftovers of a command are found if its warden was killed."""
 
 _TICK = 0.2
 _PATIENCE = 2.0
@@ -42,7 +42,7 @@ class Warden:
         self._parent = os.getppid()
         self._main = 0
         self._status: int | None = None
-        self._asked: float | None = None  # when somebody asked for the end
+        self._asked: float | None = None  # when the end was requested
         self._now = False
         self._free = 0
         self._home: str | None = None
@@ -78,7 +78,7 @@ class Warden:
     def _start(self) -> None:
         environment: dict[str, str] = self._job["env"]
         if self._job["home"] is not None:
-            os.mkdir(self._job["home"], 0o700)  # it must not be there: nobody has put anything in it
+            os.mkdir(self._job["home"], 0o700)  # it must be new: nobody has put anything into it
             self._home = environment["HOME"] = self._job["home"]
         self._free = free(self._job["cwd"])
         self._main = os.fork()
@@ -107,7 +107,7 @@ class Warden:
         os.execve(self._job["words"][0], self._job["words"], environment)  # noqa: S606 - it is what we are for
 
     def _watch(self, woken: int) -> str | None:
-        """Wait for the end of the command; why it was stopped, if it was for a limit."""
+        """Wait for the end of the command; returns the limit that stopped it, if any."""
         told = False
         looked = time.monotonic()
         while not self._now:
@@ -131,7 +131,7 @@ class Warden:
         return None
 
     def _reap(self) -> bool:
-        """Collect who has ended; True while children are left."""
+        """Reap ended children; True while any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,14 +151,14 @@ class Warden:
         return descendants(os.getpid()) if _LINUX else [self._main]
 
     def _over(self) -> str | None:
-        """The limit that the command is over."""
+        """The limit that the command exceeds, if any."""
         if not _LINUX:
             return None
         found = self._all()
         if len(found) > self._limits["processes"]:
             return f"it ran more than {self._limits['processes']} processes at once"
         most = self._limits["memory"]
-        # The sum counts what forks share once for each of them: cheap, and too much, so that a second look decides.
+        # The sum counts memory shared by forks several times: it is cheap but too high, so a second look decides.
         if sum(map(resident, found)) > most and sum(map(proportional, found)) > most:
             return f"it used more than {most} bytes of memory"
         if self._free - free(self._job["cwd"]) > self._limits["disk"]:
@@ -166,12 +166,12 @@ class Warden:
         return None
 
     def _end(self) -> int:
-        """Kill everything that came from the command; how many could not be killed in time."""
+        """Kill everything that came from the command; returns how many could not be killed in time."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             found = self._all()
             for pid in found:
-                send(pid, signal.SIGSTOP)  # what forks faster than it can be killed has to stand still first
+                send(pid, signal.SIGSTOP)  # stop processes first, or they might fork faster than they can be killed
             for pid in {*found, *self._all()}:
                 send(pid, signal.SIGKILL)
             if not _LINUX and self._main:
@@ -185,7 +185,7 @@ class Warden:
 
 
 def adopt() -> None:
-    """Become the parent of whatever our descendants leave behind."""
+    """Become the parent of orphans among our descendants."""
     if _LINUX:
         import ctypes
 
@@ -193,14 +193,14 @@ def adopt() -> None:
 
 
 def lower(which: int, value: int) -> None:
-    """Set a limit, unless it is lower already."""
+    """Set a limit, unless it is already lower."""
     _, hard = resource.getrlimit(which)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(which, (value, value))
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below this one, also those that have moved to their own session."""
+    """Every descendant of this process, including those in their own session."""
     found: list[int] = []
     todo = [root]
     while todo:
@@ -239,7 +239,7 @@ def name_of(pid: int) -> str:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory in use, the file cache left out."""
+    """Bytes of memory in use, without the file cache."""
     total = 0
     for line in _read(f"/proc/{pid}/status").splitlines():
         if line.startswith(("RssAnon:", "RssShmem:")):
@@ -248,7 +248,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """Bytes of memory in use, what is shared divided among those who share it."""
+    """Bytes of memory in use, with shared memory divided among its users."""
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

@@ -114,7 +114,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
 def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) -> str:
     """Replace a text that occurs exactly once, or every occurrence of it."""
     if not old:
-        raise ToolError("old is empty: give the text to be replaced, with enough around it to be found once")
+        raise ToolError("old is empty: give the text to replace, with enough context to be unique")
     if old == new:
         raise ToolError("old and new are the same: nothing would change")
     with workspace.file(path) as found, os.fdopen(os.dup(found), "rb") as file:
@@ -131,7 +131,7 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) 
     if count == 0:
         raise ToolError(f"{path} does not contain that text: read it again, and copy the text exactly")
     if count > 1 and not every:
-        raise ToolError(f"{path} contains that text {count} times: give more around it, or set every=true")
+        raise ToolError(f"{path} contains that text {count} times: include more context, or set every=true")
     changed = _encoded(text.replace(old, new))
     with workspace.place(path) as (folder, name):
         _replace(folder, name, changed)
@@ -183,9 +183,9 @@ def _encoded(content: str) -> bytes:
     try:
         data = content.encode()
     except UnicodeEncodeError:
-        raise ToolError("the text contains half of a surrogate pair: remove it") from None
+        raise ToolError("the text contains a lone surrogate: remove it") from None
     if len(data) > MOST_WRITE:
-        raise ToolError(f"{len(data)} bytes are too many: at most {MOST_WRITE} are written at once")
+        raise ToolError(f"{len(data)} bytes are too many: write at most {MOST_WRITE} at once")
     return data
 
 

@@ -1,4 +1,4 @@
-"""What a repository's configuration says about commands: whether it names any, and where else git looks for them."""
+"""Reads a repository's configuration: whether it names commands, and where else git looks for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 __all__ = ["MOST_CONFIG", "is_harmless", "named_places"]
 
 MOST_CONFIG = 65_536
-"""Bytes of a configuration that are read."""
+"""How many bytes of a configuration are read."""
 
 _HARMLESS = re.compile(
     r"""(?ix) core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)
@@ -21,7 +21,7 @@ _KEY = re.compile(r"([\w-]+)\s*=\s*(.*)")
 
 
 def is_harmless(text: str) -> bool:
-    """True when every line is one that `git init` or `git clone` writes; a line we cannot read may be anything."""
+    """True if every line is one that `git init` or `git clone` writes; an unreadable line may be anything."""
     for key, value in _pairs(text):
         if key is None or "\\" in value or "::" in value or not _HARMLESS.fullmatch(key):
             return False

@@ -147,17 +147,17 @@ ROWS: dict[str, str] = {
 """Every protected name, and why. A name with a slash is a path; `*.x` is every name with that ending."""
 
 LINKABLE = {name: why for name, why in ROWS.items() if not name.startswith("*") and "/" not in name}
-"""The names of which a link to another file may be in a folder."""
+"""Names that may be links to other files in a folder."""
 
 GIT_PARTS = ("hooks", "config", "config.worktree", "info", "modules", "commondir")
-"""What git takes commands from, or looks for them by, in a repository's own folder."""
+"""Names in a repository's own folder from which git takes commands."""
 
-_HEAD = "head"  # protected as a file only: there are honest folders of that name
-_SHORT_NAMES = {"git~1": ".git"}  # what NTFS calls it as well
+_HEAD = "head"  # protected only as a file: ordinary folders have this name, too
+_SHORT_NAMES = {"git~1": ".git"}  # its short name on NTFS
 
 
 def folded(name: str) -> str:
-    """A name as the most careless file system compares it: case, forms of letters, invisible signs, ends left out."""
+    """A name as the most lenient file system compares it: without case, variants of letters, invisible characters."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     plain = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Cc", "Mn"))
     plain = plain.partition(":")[0].rstrip(". ")  # NTFS: streams, and ends that it drops
@@ -236,7 +236,7 @@ class Protection:
         return may_be_protected(name) or any(_is(folded(name), path[-1]) for path in self._own)
 
     def is_own(self, steps: Sequence[str]) -> bool:
-        """True for a file or folder of glidepath itself, which it may change at any time."""
+        """True for glidepath's own files and folders, which it may change at any time."""
         return self._is_own([folded(step) for step in steps])
 
     def _is_own(self, names: Sequence[str]) -> bool:
@@ -248,7 +248,7 @@ class Protection:
         return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
 
     def within(self, steps: Sequence[str]) -> list[str]:
-        """What is allowed below a folder that is not."""
+        """What is allowed below a protected folder."""
         names = tuple(folded(step) for step in steps)
         return ["/".join(path[len(names) :]) for path in sorted(self._allowed) if path[: len(names)] == names != path]
 

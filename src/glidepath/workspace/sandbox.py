@@ -188,4 +188,4 @@ def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
 def not_the_whole_system(root: Path) -> None:
     """Raise `ToolError` when the workspace is the root of the file system."""
     if root == Path("/"):
-        raise ToolError("the workspace is the whole system, which no sandbox can hold: use a folder below it")
+        raise ToolError("the workspace is the root of the file system, which cannot be sandboxed: use another folder")

@@ -63,9 +63,9 @@ MACHINES = {
         },
     ),
 }
-"""What `platform.machine()` says, for the machines there is a filter for."""
+"""The machines with a filter, by `platform.machine()`."""
 
-# Not EPERM: libraries take ENOSYS for an old kernel and do it another way.
+# Not EPERM: after ENOSYS libraries assume an old kernel and use another way.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
 _REFUSED = ("add_key", "request_key", "keyctl", "perf_event_open", "setns", "bpf", "userfaultfd")
 
@@ -80,7 +80,7 @@ _Step = tuple[int, int, int, int]
 
 
 def filter_program(machine: str) -> bytes | None:
-    """The program for a machine; None when there is none."""
+    """The filter program for a machine; None if there is none."""
     known = MACHINES.get(machine)
     if known is None:
         return None

@@ -21,6 +21,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
+from glidepath.run.asyncio_privates import close_pipes
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
@@ -264,7 +265,7 @@ class _Flight:
         draining.cancel()
         if process.returncode is None:
             await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_GRACE)
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - somebody may hold the pipe
+        close_pipes(process)
 
 
 class _Report:

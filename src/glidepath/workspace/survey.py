@@ -1,4 +1,4 @@
-"""What is protected in a workspace right now, and what a command in the sandbox has done about it.
+"""Finds what is protected in a workspace right now, and what a command in the sandbox has changed there.
 
 Protected files that exist are mounted read-only in the sandbox. Those that do not exist yet cannot be kept from being
 made: a mount needs a mount point, so that eighty empty files would appear in the person's folder, in every `git status`
@@ -23,7 +23,7 @@ from glidepath.workspace.root import Workspace, sent_from_above
 __all__ = ["Found", "Survey", "compare", "survey"]
 
 MOST_ENTRIES = 200_000
-"""Entries of a workspace that are looked at, the upper ones first."""
+"""How many entries of a workspace are looked at, upper folders first."""
 MOST_MOUNTS = 200
 
 Signature = tuple[object, ...]
@@ -66,9 +66,9 @@ class Survey:
         self.fixed: list[str] = []
         """Folders in which git works, and which must stay where they are."""
         self.readonly: list[str] = []
-        """Paths that must not be changed; of a link, what it leads to."""
+        """Paths that must not be changed; for a link, its target."""
         self.writable: list[str] = []
-        """What a person allowed inside of something that is read-only."""
+        """What a person allowed inside a read-only path."""
         self._protection: Protection = workspace.protection
         self._left = MOST_ENTRIES
         self._before = before
@@ -77,7 +77,7 @@ class Survey:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def look(self) -> Survey:
-        """Look through the workspace, and settle what has to be mounted."""
+        """Look through the workspace and decide what to mount."""
         sent = sent_from_above(Path(self.root))
         if self._protection.closed is not None or self.root in sent:
             self.readonly = [self.root]
@@ -127,7 +127,7 @@ class Survey:
                     todo.append(entry.path)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]] | None:
-        """What is in a folder; None when it cannot be listed. One that a command has closed to us is opened again."""
+        """The entries of a folder; None if it cannot be listed. One that a command has locked is unlocked."""
         for attempt in range(2):
             try:
                 with os.scandir(folder) as listing:
@@ -238,13 +238,13 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
         if one.signature in known or one.part_of in settled:
             continue
         if not before.complete and not _is_new(one.path, before):
-            continue  # it may have been there all along
+            continue  # it may have been there before
         shown = os.path.relpath(one.path, before.root)
         old = mounted.get(one.path)
         if one.own and (old is not None or os.path.isfile(one.path)):
             continue  # a store: we write it while a command runs
         if old is not None and old.folder == one.folder:
-            # It was read-only for the command and stands where it stood: somebody else has changed it.
+            # It was read-only for the command and is in the same place: another process has changed it.
             said.append(f"{shown!r:.200} is protected and was changed from outside the sandbox while the command ran")
         elif one.git and harmless(one.path):
             settled.add(one.path)
@@ -270,7 +270,7 @@ def _is_new(path: str, before: Survey) -> bool:
 
 
 def _set_aside(one: Found) -> str:
-    """Give it a name that nothing looks for. A git folder also loses its HEAD, so git no longer accepts it."""
+    """Rename it so that nothing finds it. A git folder also loses its HEAD, so git no longer accepts it."""
     what = "it"
     try:
         if one.git:
@@ -308,7 +308,7 @@ def harmless(folder: str) -> bool:
 
 
 def _configuration(folder: str) -> str | None:
-    """The configuration of a git folder; None when it is nothing that can be judged."""
+    """The configuration of a git folder; None if it cannot be judged."""
     config = Path(folder, "config")
     try:
         if config.is_symlink() or not config.is_file() or config.stat().st_size > MOST_CONFIG:
@@ -319,7 +319,7 @@ def _configuration(folder: str) -> str | None:
 
 
 def _runs_commands(todo: str) -> bool:
-    """True for the rest of a rebase that has commands in it, or cannot be read."""
+    """True for an unfinished rebase that contains commands or cannot be read."""
     if not os.path.lexists(todo):
         return False
     try:

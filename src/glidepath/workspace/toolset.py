@@ -201,5 +201,5 @@ def _home(home: str | Path | None) -> Path | None:
     except (OSError, RuntimeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"shell_home: {home!r:.100} cannot be used: {error}") from None
     if not place.is_dir() or place == Path("/"):
-        raise ConfigurationError(f"shell_home: {str(home)!r:.100} is not a folder that can be a home")
+        raise ConfigurationError(f"shell_home: {str(home)!r:.100} must be a folder other than /")
     return place

@@ -61,6 +61,24 @@ def _nothing() -> None:
     pass
 
 
+class _StatusLine(Widget):
+    """One line. To change it does not lay the log out again, which takes the longer the more is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._text = Text()
+
+    def show(self, text: Text) -> None:
+        """Draw it if it is another one."""
+        if text != self._text:
+            self._text = text
+            self.refresh()
+
+    def render(self) -> Text:
+        """The text of the moment."""
+        return self._text
+
+
 class ChatApp(App[int]):
     """Shows a `Talk`. Its return value is the exit code."""
 
@@ -96,7 +114,7 @@ class ChatApp(App[int]):
     def compose(self) -> ComposeResult:
         """The log, the status line, the prompt."""
         yield VerticalScroll(id="log")
-        yield Static("", id="status", markup=False)
+        yield _StatusLine("status")
         kept = data_folder() if self.talk.kept else None
         history = History(None if kept is None else kept / "chat_history.jsonl")
         yield Prompt(history, self.talk.completions, "Message, or /help")
@@ -140,8 +158,8 @@ class ChatApp(App[int]):
             line, hint = clip(self._hint, width), ""
         self.talk.columns = width
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
-        for place in self.query("#status").results(Static):  # empty while the screen is being closed
-            place.update(text)
+        for place in self.query(_StatusLine).results(_StatusLine):  # empty while the screen is being closed
+            place.show(text)
 
     async def _add(self, widget: Widget) -> None:
         if not self.is_running or not self._pane.is_attached:
@@ -267,7 +285,7 @@ class ChatApp(App[int]):
             line = self.query_one(Prompt)
             line.put_back(self._waiting)
             self._waiting.clear()
-            await self._note("(not sent: it is back in the line)")
+            await self._note("(not sent: it is back in the input line)")
         if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 

@@ -1,4 +1,4 @@
-"""Garbage collection that nobody feels while typing."""
+"""Keeps garbage collection from delaying keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was typed before, in this chat and in earlier ones."""
+"""The input history of this chat and earlier ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class History:
                 self.lines = [line for line in found if isinstance(line, str)]
 
     def add(self, line: str) -> None:
-        """Something was sent."""
+        """Add a line that was sent."""
         self._at = None
         if not line.strip() or len(line) > _LONGEST or (self.lines and self.lines[-1] == line):
             return
@@ -60,7 +60,7 @@ class History:
         return self._draft
 
     def forget_place(self) -> None:
-        """What is typed from here on is its own line."""
+        """Leave the history: what is typed from here on is a new line."""
         self._at = None
 
     def search(self, words: str, before: int | None = None) -> int | None:

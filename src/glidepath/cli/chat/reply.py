@@ -1,4 +1,4 @@
-"""An answer on the screen of the chat, while it is written."""
+"""Shows an answer in the chat while it is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChatReply(Vertical):
     def __init__(self) -> None:
         super().__init__(classes="model")
         self.text = ""
-        """All of it, as it came."""
+        """The whole text so far."""
         self._written = Blocks()
         self._finished: list[MarkupBlock] = []
         self._growing: Static | None = None
@@ -51,14 +51,14 @@ class ChatReply(Vertical):
         self._beat: Timer | None = None
 
     def write(self, text: str) -> None:
-        """More of it."""
+        """Add text."""
         shown = "".join(sign for sign in text if sign.isprintable() or sign in "\n\t")
         self.text += shown
         self._finished += self._written.feed(shown)
         self._show_soon()
 
     def end(self) -> None:
-        """There is no more."""
+        """The answer is complete."""
         self._finished += self._written.end()
         self._show_soon()
 
@@ -72,7 +72,7 @@ class ChatReply(Vertical):
             self._beat = self.set_timer(min(_LATEST, max(_SOONEST, _SHARE * self._spent)), self._show_more)
 
     def on_mount(self) -> None:
-        """What came before there was a place for it."""
+        """Draw text that came before the widget was mounted."""
         self._show_soon()
 
     def _show_more(self) -> None:
@@ -104,7 +104,7 @@ class ChatReply(Vertical):
         self._spent = time.perf_counter() - began
 
     def _place(self, block: MarkupBlock) -> list[Static]:
-        """The widget this block begins; none when it belongs to the passage before it."""
+        """The widget that this block begins; None if it joins the one before it."""
         laid_out = renderable(block)
         if block.kind != "code" and self._passage is not None and len(block.text) <= self._room:
             self._rows += [laid_out] if block.more else [Text(""), laid_out]

@@ -79,7 +79,7 @@ class Talk:
         self.last: RunResult | None = None
         self.asides: list[str] = []
         """What the person ran with `!`, to be sent with the next message."""
-        self.agent: Agent = make_agent(settings, world, plugins=(self.changes,))
+        self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
         self.status = Status(self.agent.config.limits, world.now)
@@ -214,7 +214,7 @@ class Talk:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
             return "A turn is running: Esc interrupts it."
-        self.agent = make_agent(self._settings, self._world, model=name, plugins=(self.changes,))
+        self.agent = make_agent(self._settings.copy(), self._world, model=name, plugins=(self.changes,))
         self.model = name
         return f"{name} answers from now on."
 

@@ -89,8 +89,8 @@ async def _act(options: argparse.Namespace, world: World) -> int:
                 per=options.per,
                 burst=options.burst,
             )
-        elif options.action in _RUNS:
-            await _RUNS[options.action](options, fleet, world)
+        elif options.action is not None and options.action != "status":
+            world.note(await _act_on_runs(options, fleet))
             return 0
         from glidepath.engines.dbos.kill_switches import thrown
 
@@ -102,27 +102,19 @@ async def _act(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _resume(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
-    await fleet.resume(options.session, decided(options))
-    world.note(f"{options.session} continues")
-
-
-async def _send(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
-    await fleet.send(options.session, " ".join(options.message))
-    world.note(f"sent to {options.session}")
-
-
-async def _stop(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
-    await fleet.stop(options.session, options.reason)
-    world.note(f"asked {options.session} to stop")
-
-
-async def _prune(options: argparse.Namespace, fleet: Fleet, world: World) -> None:
+async def _act_on_runs(options: argparse.Namespace, fleet: Fleet) -> str:
+    """Do something with a run, or prune; returns what was done."""
+    if options.action == "resume":
+        await fleet.resume(options.session, decided(options))
+        return f"{options.session} continues"
+    if options.action == "send":
+        await fleet.send(options.session, " ".join(options.message))
+        return f"sent to {options.session}"
+    if options.action == "stop":
+        await fleet.stop(options.session, options.reason)
+        return f"asked {options.session} to stop"
     gone = await fleet.prune(older_than=options.days * _DAY)
-    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
-
-
-_RUNS = {"resume": _resume, "send": _send, "stop": _stop, "prune": _prune}
+    return f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}"
 
 
 def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:

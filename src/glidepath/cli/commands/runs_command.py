@@ -7,15 +7,11 @@ without a model or a tool; `stop` reaches a run in any process within a second.
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.commands.sessions_command import act_on_store, add_file_actions, add_store_flags, named
 from glidepath.cli.layers import gather
-from glidepath.cli.session_names import session_named
-from glidepath.cli.settings import BY_KEY, SETTINGS
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
@@ -30,8 +26,6 @@ __all__ = ["add_arguments", "execute"]
 
 _DAY = 86_400
 _STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
-_OF_STORE = ("store", "redact")
-_OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,55 +35,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--children", action="store_true", help="include the runs of child agents")
     listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
-    shown = _named(actions.add_parser("show", help="one run: its state, usage and messages"))
+    shown = named(actions.add_parser("show", help="one run: its state, usage and messages"))
     shown.add_argument("--json", action="store_true", help="print one JSON object")
     shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
     shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
-    stopped = _named(actions.add_parser("stop", help="stop a run in another process, within a second"))
+    stopped = named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="the reason its result will give")
-    exported = _named(actions.add_parser("export", help="write the journal as JSON lines"))
-    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="import what export wrote")
-    imported.add_argument("file", help="the file; - reads standard input")
-    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+    add_file_actions(actions)
     pruned = actions.add_parser("prune", help="delete runs that ended long ago")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
-    _named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
-    _named(
-        actions.add_parser(
-            "replay",
-            help="replay a journal with the settings of its run, without calling a model or a tool, and compare",
-        )
+    named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
+    for action in actions.choices.values():
+        add_store_flags(action)
+    replayed = actions.add_parser(
+        "replay", help="replay a journal with the settings of its run, without calling a model or a tool, and compare"
     )
-    for name, action in actions.choices.items():
-        add_setting_flags(action, leave_out=() if name == "replay" else _OF_A_FLIGHT)
-        add_config_flags(action)
-
-
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("session", help="the session's id, the start of it, or its name")
-    return parser
+    add_setting_flags(named(replayed))
+    add_config_flags(replayed)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
-    from glidepath.cli.agent_maker import assume_store, make_agent, make_changes, make_store, redacting
+    from glidepath.cli.agent_maker import make_agent, make_changes
 
-    settings = gather(options, world, only=BY_KEY if options.action == "replay" else _OF_STORE)
-    store = redacting(make_store(assume_store(settings, "runs"), world), settings, world)
-    action = _ACTIONS[options.action]
-    if options.action == "replay":
-        action = partial(action, agent=make_agent(settings, world, plugins=(make_changes(settings, world),)))
-
-    async def act() -> int:
-        try:
-            if getattr(options, "session", None):
-                options.session = await session_named(store, options.session)
-            return await action(options, store, world)
-        finally:
-            await store.close()
-
-    return asyncio.run(act())
+    if options.action != "replay":
+        return act_on_store(options, world, "runs", lambda store: _ACTIONS[options.action](options, store, world))
+    settings = gather(options, world)
+    agent = make_agent(settings, world, plugins=(make_changes(settings, world),))
+    return act_on_store(options, world, "runs", lambda store: _replay(options, store, world, agent), settings)
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
@@ -188,7 +161,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
         out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
     for call, why in _waiting(folded, snapshot):
         out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
-    out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, whole\n\n")
+    out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, intact\n\n")
     turn = 0
     first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
     if first:
@@ -272,7 +245,7 @@ async def _prune(options: argparse.Namespace, store: SessionStore, world: World)
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
-    world.note(f"forgot {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+    world.note(f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
     return 0
 
 
@@ -281,7 +254,7 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
 
     done = await repair(store, options.session)
     if not done.reason:
-        world.note(f"{options.session} is whole: {done.kept} commits")
+        world.note(f"{options.session} is intact: {done.kept} commits")
         return 0
     world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
     for one in done.effects:
@@ -302,7 +275,7 @@ async def _replay(options: argparse.Namespace, store: SessionStore, world: World
     return 1
 
 
-_ACTIONS: dict[str, Callable[..., Awaitable[int]]] = {
+_ACTIONS = {
     "list": _list,
     "show": _show,
     "stop": _stop,
@@ -310,5 +283,4 @@ _ACTIONS: dict[str, Callable[..., Awaitable[int]]] = {
     "import": import_session,
     "prune": _prune,
     "repair": _repair,
-    "replay": _replay,
 }

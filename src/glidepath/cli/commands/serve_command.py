@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:
-    """What every server takes."""
+    """Add the flags that all servers share."""
     parser.add_argument(
         "--store",
         metavar="URL",

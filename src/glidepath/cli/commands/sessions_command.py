@@ -16,10 +16,20 @@ from glidepath.cli.settings import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.world import World
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["act_on_store", "add_arguments", "add_fork_arguments", "add_store_flags", "execute", "fork"]
+__all__ = [
+    "act_on_store",
+    "add_arguments",
+    "add_file_actions",
+    "add_fork_arguments",
+    "add_store_flags",
+    "execute",
+    "fork",
+    "named",
+]
 
 _OF_STORE = ("store", "redact")
 _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
@@ -38,17 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="print one JSON object per line")
-    _named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
-    tagged = _named(actions.add_parser("tag", help="give a session a title and tags"))
+    named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
+    tagged = named(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="remove a tag; may be repeated")
     tagged.add_argument("--title", metavar="TEXT", help="the title; '' removes it")
     add_fork_arguments(actions.add_parser("fork", help="make a new session from a turn of this one"))
-    exported = _named(actions.add_parser("export", help="write a session and its children as JSON lines"))
-    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="import what export wrote")
-    imported.add_argument("file", help="the file; - reads standard input")
-    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+    add_file_actions(actions)
     _add_delete(
         actions.add_parser("delete", help="delete sessions with their children and everything that belongs to them")
     )
@@ -76,15 +82,24 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print how many there are")
 
 
+def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export` and `import`."""
+    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="import what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+
+
 def add_store_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the sessions are."""
+    """Add the flags for the store."""
     add_setting_flags(parser, leave_out=_NOT_STORE)
     add_config_flags(parser)
 
 
 def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a fork takes."""
-    _named(parser)
+    """Add the arguments of a fork."""
+    named(parser)
     parser.add_argument("--at", type=int, metavar="TURN", help="the last turn to keep (default: the last there is)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--as", dest="name", metavar="ID", help="the id of the new session")
@@ -93,7 +108,8 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the session to act on."""
     parser.add_argument("session", help="the session's id, the start of it, or its name")
     return parser
 
@@ -103,16 +119,21 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return act_on_store(options, world, "sessions", lambda store: _ACTIONS[options.action](options, store, world))
 
 
-def act_on_store(options: argparse.Namespace, world: World, command: str, act: Callable[[Any], Awaitable[int]]) -> int:
-    """Do something with the store that the settings name; what it raises is a usage error."""
+def act_on_store(
+    options: argparse.Namespace,
+    world: World,
+    command: str,
+    act: Callable[[Any], Awaitable[int]],
+    settings: LoadedSettings | None = None,
+) -> int:
+    """Do something with the store that the settings name."""
     import asyncio
 
     from glidepath.cli.agent_maker import assume_store, make_store, redacting
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.errors import ConfigurationError, StoreError
 
-    settings = gather(options, world, only=_OF_STORE)
+    settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)
 
     async def whole() -> int:
@@ -123,10 +144,7 @@ def act_on_store(options: argparse.Namespace, world: World, command: str, act: C
         finally:
             await store.close()
 
-    try:
-        return asyncio.run(whole())
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    return asyncio.run(whole())
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
@@ -197,7 +215,7 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
         line = call_line(one.name, one.arguments or {})
         world.note(f"made after turn {made.at}, and not undone: turn {one.turn} {line}: {one.outcome}")
     for waiting in made.pending:
-        world.note(f"waits for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
+        world.note(f"waiting for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
     if options.rewind:
         world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
     world.write(f"{made.session_id}\n")

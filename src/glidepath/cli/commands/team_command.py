@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.action == "resume" and not options.store:
         raise ConfigurationError("resume needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
-        raise ConfigurationError(f"wallet {options.wallet!r:.80} is kept in a store: pass --store FILE")
+        raise ConfigurationError(f"wallet {options.wallet!r:.80} needs a store: pass --store FILE")
     try:
         return asyncio.run(_fly(file, options, world))
     except StoreError as error:
@@ -196,7 +196,7 @@ def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: Wo
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
-            world.note(f"step {outcome.step_id} waits for a decision about {call}")
+            world.note(f"step {outcome.step_id} is waiting for a decision about {call}")
     if options.store:
         world.note(f"to continue: {_again(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):

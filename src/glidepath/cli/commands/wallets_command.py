@@ -81,8 +81,11 @@ async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int
     from glidepath.agent.overdue import sweep
 
     await sweep(store)
-    for wallet in await store.wallets():
+    found = await store.wallets()
+    for wallet in found:
         world.stdout.write(f"{_line(wallet)}\n")
+    if not found:
+        world.note("there are no wallets in this store")
     return 0
 
 
@@ -144,7 +147,6 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -
             raise ConfigurationError(
                 f"wallet {options.name!r:.80} already exists: --per and --parent are only for a new wallet"
             )
-        await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
     else:
         if options.as_declared:
             raise ConfigurationError(f"there is no wallet {options.name!r:.80} in this store")
@@ -152,6 +154,8 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -
         limits = Limits(max_tokens=options.max_tokens, max_cost=options.max_cost)
         made = Budget(limits, name=options.name, store=store, per=options.per, parent=parent)
         await store.open_wallets(made.line)
+    # For a new one, too: the first program that uses it may ask for more.
+    await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
     world.stdout.write(f"{_line(await _one(store, options.name))}\n")
     return 0
 
@@ -167,7 +171,7 @@ async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World
 
     await sweep(store)
     await store.remove_wallet(options.name)
-    world.note(f"forgot wallet {options.name}")
+    world.note(f"removed wallet {options.name}")
     return 0
 
 

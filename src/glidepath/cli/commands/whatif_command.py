@@ -239,4 +239,4 @@ def _plot(runs: Sequence[Flown], name: str, prices: Mapping[str, Price], file: s
             (world.folder / file).write_text(svg_plot(title, points, total), encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"--svg: {file} cannot be written: {error.strerror}") from None
-        world.note(f"the plot is in {file}")
+        world.note(f"wrote the plot to {file}")

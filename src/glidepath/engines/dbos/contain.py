@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
@@ -30,16 +31,8 @@ class _Relay(logging.Handler):
         _log.log(level, "dbos: %s", record.getMessage())
 
 
-class _Hush:
-    """How many users there are, and the logger's state before the first."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.inside = 0
-        self.before: tuple[list[logging.Handler], int, bool] = ([], 0, True)
-
-
-_hush = _Hush()
+# How many blocks are inside `quiet`, and the state of the logger before the first of them.
+_hush = SimpleNamespace(lock=threading.Lock(), inside=0, before=None)
 
 
 @contextmanager

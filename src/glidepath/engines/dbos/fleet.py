@@ -232,7 +232,7 @@ class Fleet:
         if outcome == "paused":
             await self._take_up(session)
 
-    # --- what may be spent, and how fast ----------------------------------------------------------------------
+    # --- budgets, tenants and rates ---------------------------------------------------------------------------
 
     async def set_budget(
         self, *, tokens: int | None = None, cost: Decimal | str | int | None = None, runs: int | None = None
@@ -399,16 +399,14 @@ def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     if isinstance(sessions, str) or not isinstance(sessions, Sequence) or len(sessions) != len(tasks):
         raise ConfigurationError(f"sessions must be one id for each of the {len(tasks)} tasks, not {sessions!r:.60}")
     for session in sessions:
-        _check_id(session)
+        printable = isinstance(session, str) and session.isprintable() and session.strip()
+        if not printable or len(session) > _LONGEST_ID:
+            raise ConfigurationError(
+                f"session must be an id of 1 to {_LONGEST_ID} printable characters, not {session!r:.100}"
+            )
     if len(set(sessions)) != len(sessions):
         raise ConfigurationError("sessions has a duplicate id: each run needs its own")
     return list(tasks), list(sessions)
-
-
-def _check_id(session: object) -> None:
-    if isinstance(session, str) and session.strip() and len(session) <= _LONGEST_ID and session.isprintable():
-        return
-    raise ConfigurationError(f"session must be an id of 1 to {_LONGEST_ID} printable characters, not {session!r:.100}")
 
 
 def _held(why: str) -> QuotaError:

@@ -16,6 +16,7 @@ from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
+from glidepath.sessions.chain import other_layout
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 from glidepath.setting import checked_int, checked_seconds
@@ -160,10 +161,7 @@ class FleetLedger:
                         await connection.execute(part)
             layout = layout or LAYOUT
         if layout != LAYOUT:
-            raise StoreError(
-                f"the fleet's tables have layout {layout}; this release supports only {LAYOUT}",
-                kind="schema",
-            )
+            raise other_layout("the fleet's tables have", layout, LAYOUT)
         self._ready = True
 
     async def _versions(self, connection: PostgresConnection) -> tuple[int | None, int]:

@@ -132,7 +132,7 @@ LANGUAGE sql AS $$
 $$;
 """
 
-# asked: what the next call may cost; least: what is worth a call; landing, flight: what is kept back and in the air now
+# asked: what the next call may cost; least: the smallest useful call; landing, flight: kept back, and in flight now
 _DRAW = """
 CREATE OR REPLACE FUNCTION glidepath_draw(
   p_session text, p_leg bigint, p_at timestamptz, p_spent_tokens bigint, p_spent_money bigint,
@@ -258,7 +258,7 @@ BEGIN
 END $$;
 """
 
-# A run that cannot continue, or that no worker has touched for a while, may have spent all it holds: do not wait.
+# A run that cannot continue, or that no worker has touched for a while, may have spent all it holds: count it so.
 _FIRM = """
 CREATE OR REPLACE FUNCTION glidepath_firm(p_session text, p_silent float8, p_error text) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -285,8 +285,8 @@ BEGIN
 END $$;
 """
 
-# The next free slot is taken at once, and whoever has it waits for it: first come, first served, and no polling.
-# What was taken is counted in twentieths of a period, so that a person can see how much of a rate is used.
+# A call takes the next free slot at once and waits for it: first come, first served, and no polling.
+# Slots are counted in twentieths of a period, so that people can see how much of a rate is used.
 _SLOT = """
 CREATE OR REPLACE FUNCTION glidepath_slot(p_model text, p_tokens bigint) RETURNS float8 LANGUAGE plpgsql AS $$
 DECLARE
@@ -315,7 +315,7 @@ BEGIN
 END $$;
 """
 
-# Asked after the budget's rows were changed, so with a snapshot that has everybody who was told to wait before.
+# Called after the budget rows were changed, so its snapshot has every run that was told to wait before.
 _TELL = f"""
 CREATE OR REPLACE FUNCTION glidepath_tell() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -323,7 +323,7 @@ BEGIN
 END $$;
 """  # noqa: S608 - constants of ours
 
-# The tables of the engine have no foreign keys between them all; one that is not there in its version is left out.
+# Not all tables of the engine have foreign keys; a table that its version lacks is skipped.
 _FORGET = """
 CREATE OR REPLACE FUNCTION glidepath_forget(p_session text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -340,7 +340,7 @@ BEGIN
 END $$;
 """
 
-# A session that is removed takes its run in the fleet and in the engine with it: its id can be used again.
+# Removing a session also removes its run in the fleet and in the engine, so that its id can be used again.
 _GONE = """
 CREATE OR REPLACE FUNCTION glidepath_session_gone() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.pace import Pace
-from glidepath.engines.dbos.store import FleetStore
-from glidepath.engines.dbos.worker_flight import WorkerFlight
+from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
@@ -85,7 +85,7 @@ class Worker:
         self._pace = Pace(lambda: self.ledger.bell.hears)
         self._stray: set[str] = set()  # our runs that had no flight at the last check
 
-    # --- from outside -----------------------------------------------------------------------------------------
+    # --- public methods ---------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
@@ -115,7 +115,7 @@ class Worker:
             await self.store.load("")
         await self.ledger.check()
 
-    # --- one life: from the first heartbeat until it is stopped, or taken for dead --------------------------------
+    # --- one life: from the first heartbeat until it is stopped or presumed dead ----------------------------------
 
     async def _live(self, dbos: ModuleType) -> None:
         self.id = this_owner()
@@ -156,15 +156,16 @@ class Worker:
         for event in (*instance.background_thread_stop_events, timeouts):
             if event is not None:
                 self._pace.take(event)
+        register = partial(
+            dbos.DBOS.register_queue,
+            worker_concurrency=self._concurrency,
+            polling_interval_sec=self._poll,
+            on_conflict="always_update",
+        )
         for queue in queues:
-            await asyncio.to_thread(self._register, dbos, queue)
+            await asyncio.to_thread(register, queue)
         self.ledger.bell.on_queued = self._pace.ring
         self._pace.ring()
-
-    def _register(self, dbos: ModuleType, queue: str) -> None:
-        dbos.DBOS.register_queue(
-            queue, worker_concurrency=self._concurrency, polling_interval_sec=self._poll, on_conflict="always_update"
-        )
 
     def _workflow(self) -> Any:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:

@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.limits import Budget
 from glidepath.agent.purse import Purse
 from glidepath.engines.dbos.budget import FleetBudget
-from glidepath.engines.dbos.store import SEEN
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import CancelToken
+from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import read_journal
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from glidepath.engines.dbos.worker import Worker
     from glidepath.sessions.fold import Folded
 
-__all__ = ["HANDED_OVER", "WorkerFlight"]
+__all__ = ["HANDED_OVER", "FleetStore", "WorkerFlight"]
 
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
@@ -32,6 +33,18 @@ LASTING = frozenset({"conflict", "missing", "damaged", "schema"})
 """Failures of the store that a retry cannot fix. A run that another worker has now may still come back."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 MOST_WORKERS = 20  # a run that crashed this many workers is not tried again
+
+
+SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=None)
+"""The session about to be claimed, and its token when it was read: the claim is valid only for that token."""
+
+
+class FleetStore(PostgresStore):
+    """A `PostgresStore` that claims a session only if it has not changed since it was read."""
+
+    def _expected(self, session_id: str) -> int | None:
+        seen = SEEN.get()
+        return seen[1] if seen is not None and seen[0] == session_id else None
 
 
 class WorkerFlight:
@@ -73,7 +86,8 @@ class WorkerFlight:
                 except StoreError as error:
                     if error.kind == "newer":  # put back once the next check finds that it is not running here
                         _log.warning("run %s: %s; left to other workers", self.session, error)
-                        await self._leave()
+                        with suppress(StoreError):  # do not count this worker's attempt
+                            await self.worker.ledger.left(self.session)
                         raise asyncio.CancelledError(LEFT) from error
                     if error.kind in LASTING:
                         self.doomed = str(error)
@@ -101,7 +115,8 @@ class WorkerFlight:
         self.legs += 1
         folded, stop = await self._journal()
         stop = stop or look.held
-        spent = Amount() if folded is None else _spent(folded)
+        last = None if folded is None else folded.snapshot
+        spent = Amount() if last is None else Amount(last.tokens, last.picodollars)
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
             return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
@@ -109,17 +124,13 @@ class WorkerFlight:
             return await self._settled(self._budget(look), "failed", why, spent)
         return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
 
-    async def _leave(self) -> None:
-        """Do not count this worker's attempt."""
-        with suppress(StoreError):
-            await self.worker.ledger.left(self.session)
-
     async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
         agent: Any = self.worker.agents.get(self.agent)
         budget = self._budget(look)
         try:
             if self.wallet is not None:
-                budget = self._budget(look, await self._purse(self.wallet))
+                wallet = await Budget.find(self.wallet, self.worker.store)
+                budget = self._budget(look, Purse(wallet.store, wallet.line, wallet.meter))
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
@@ -156,10 +167,6 @@ class WorkerFlight:
     def _budget(self, look: Look, purse: Purse | None = None) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated, purse)
 
-    async def _purse(self, name: str) -> Purse:
-        wallet = await Budget.find(name, self.worker.store)
-        return Purse(wallet.store, wallet.line, wallet.meter)
-
     async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
         """The outcome, or None if another worker owns it or has already recorded it."""
         settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
@@ -185,8 +192,3 @@ def _goes_on(result: RunResult) -> bool:
 def _why(result: RunResult) -> str | None:
     done = result.outcome is LoopOutcome.DONE or result.cause is None
     return None if done or result.cause is None else f"{result.cause.source}: {result.cause.reason}"
-
-
-def _spent(folded: Folded) -> Amount:
-    snapshot = folded.snapshot
-    return Amount() if snapshot is None else Amount(snapshot.tokens, snapshot.picodollars)

@@ -35,21 +35,16 @@ _SHORT = 9
 
 def takes_of(vendor: str, quirks: Quirks) -> Takes:
     """What a chat completions server accepts."""
+    documents = ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
     return Takes(
         vendor=vendor,
-        document=_documents(quirks),
+        document=documents if "document" in quirks.files else (),
         audio=() if "audio" not in quirks.files else ("audio/",) if quirks.plain_parts else tuple(_SOUNDS),
         video=("video/",) if "video" in quirks.files else (),
         by_address=quirks.image_addresses,
         files_by_address=quirks.file_addresses,
         plain_parts=quirks.plain_parts,
     )
-
-
-def _documents(quirks: Quirks) -> tuple[str, ...]:
-    if "document" not in quirks.files:
-        return ()
-    return ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
 
 
 _PLAIN = Quirks()

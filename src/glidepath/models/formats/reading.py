@@ -1,4 +1,4 @@
-"""What reading a foreign history has in common: blocks collected into messages, and errors that say where."""
+"""Shared by the readers of foreign histories: collects blocks into messages, and says where an error is."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) 
 
 
 def content_of(blocks: Sequence[Any]) -> Any:
-    """Content as a message keeps it: a text alone is a str."""
+    """The content of a message: a single text becomes a str."""
     if not blocks:
         return ""
     return blocks[0].text if len(blocks) == 1 and isinstance(blocks[0], TextBlock) else tuple(blocks)
 
 
 def call_of(call_id: str, name: str, arguments: Mapping[str, Any] | str | None) -> ToolCall:
-    """A call, whose arguments are an object, or JSON of one; anything else is malformed."""
+    """A call whose arguments are an object or its JSON; anything else is kept as malformed."""
     if isinstance(arguments, Mapping):
         return ToolCall(call_id, name, dict(arguments))
     try:
@@ -71,7 +71,7 @@ class VendorTurn:
         self._text.append(text)
 
     def thought(self, text: str) -> None:
-        """A piece of thinking that is shown and not sent back."""
+        """A piece of thinking that is shown but not sent back."""
         self._thoughts.append(text)
 
     def called(self, call: ToolCall) -> None:
@@ -79,7 +79,7 @@ class VendorTurn:
         self._calls.append(call)
 
     def kept(self, item: Mapping[str, Any]) -> None:
-        """An item that is sent back as it came."""
+        """An item to send back unchanged."""
         opaque = held(item, text=len("".join(self._text)), calls=len(self._calls))
         self._items.append(ReasoningBlock(opaque=opaque, vendor=self.vendor))
 

@@ -38,7 +38,7 @@ def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: 
     begun.unlink(missing_ok=True)
     if continued:  # perhaps the first part was of another wheel
         return download(wheel, sha256, size, begun, work, tell)
-    raise ConfigurationError(f"{wheel}: the download has the wrong hash and is not used")
+    raise ConfigurationError(f"{wheel}: the download has the wrong hash and was deleted: try again")
 
 
 def _by_pip(

@@ -7,7 +7,6 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
@@ -135,7 +134,7 @@ class LocalModel:
             body["stop"] = list(request.stop_sequences)
         for key, value in (request.extras or {}).items():
             if key in _OURS:
-                raise RejectedError(f"extras may not set {key!r}: the adapter sets it")
+                raise RejectedError(f"extras must not set {key!r}, which the adapter sets: remove it")
             body[key] = value
         body["messages"] = asked.messages
         body["max_tokens"] = min(request.max_output_tokens or self.max_output_tokens, self.max_output_tokens)
@@ -171,9 +170,7 @@ class LocalModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.close()
 
     def __repr__(self) -> str:

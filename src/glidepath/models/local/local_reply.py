@@ -162,7 +162,7 @@ class Reading:
         """How it ended."""
         reply = self._reply
         if self._reason is None:
-            raise TransientError("the model server ended its reply without a reason")
+            raise TransientError("the model server ended its reply without a finish_reason")
         cut = self._reason == "length" and not (reply is not None and reply.complete)
         calling = reply is not None and reply.called
         weights = self._told.weights

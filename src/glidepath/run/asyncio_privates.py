@@ -1,0 +1,51 @@
+"""The private parts of asyncio that the runtime needs, each with its reason. No other module looks at any.
+
+asyncio offers no public way to ask these things. A release of Python may rename them:
+`tests/run/test_asyncio_privates.py` fails on the release that does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio.runners import Runner
+from typing import Any
+
+__all__ = [
+    "BY_HAND",
+    "GENERATOR_SCOPES",
+    "GROUP_FAILED",
+    "SCOPES",
+    "TIMED_OUT",
+    "close_pipes",
+    "must_cancel",
+    "pressed",
+]
+
+# ruff: noqa: SLF001 - that is what this module is for
+
+# Only the code that calls `Task.cancel` tells whose cancellation it is: asyncio counts them and keeps no owner.
+BY_HAND = Runner._on_sigint.__code__  # type: ignore[attr-defined]
+TIMED_OUT = asyncio.Timeout._on_timeout.__code__  # type: ignore[attr-defined]
+GROUP_FAILED = asyncio.TaskGroup._on_task_done.__code__
+
+# A timeout or task group that moves to another task and keeps the old one would cancel that long after.
+SCOPES: dict[type, str] = {asyncio.Timeout: "_task", asyncio.TaskGroup: "_parent_task"}
+
+# Code that waits inside a context manager made of a generator waits in a frame that only the manager holds.
+GENERATOR_SCOPES: Any = (contextlib._AsyncGeneratorContextManager, contextlib._GeneratorContextManager)
+
+
+def must_cancel(task: asyncio.Task[Any]) -> bool:
+    """Whether the task was cancelled and has not heard of it yet: `cancelling()` counts those it heard of, too."""
+    return getattr(task, "_must_cancel", False)
+
+
+def pressed(runner: Runner) -> bool:
+    """Whether Ctrl-C has cancelled the main task of `asyncio.run`."""
+    return bool(getattr(runner, "_interrupt_count", 0))
+
+
+def close_pipes(process: asyncio.subprocess.Process) -> None:
+    """Stop reading from a process: a grandchild may hold its pipes open forever, and `wait()` would wait for that."""
+    process._transport.close()  # type: ignore[attr-defined]
