@@ -27,14 +27,13 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
+from glidepath.run.hooks import as_coroutine
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from glidepath.run import Run
 
 __all__ = [
@@ -218,16 +217,12 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
         if not hasattr(work, "__await__"):
             return work  # a plain function has answered
         if not hasattr(work, "send"):
-            work = _as_coroutine(work)
+            work = as_coroutine(work)
         return _Begun(work, work.send(None))
     except StopIteration as answered:
         return answered.value
     except BaseException as error:
         return _Begun(error=error)
-
-
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) -> Weighed:

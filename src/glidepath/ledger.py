@@ -148,6 +148,9 @@ class Meter(Record, eq=False):
             self.turns_wire = caps.turns
         self.set_wires()
 
+    def __repr__(self) -> str:
+        return f"<Meter: {self.tokens} tokens, {self.turns} turns, {self.tool_calls} tool calls>"
+
     @property
     def lineage(self) -> tuple[Meter, ...]:
         """It and all above it. Made when it is asked for: a meter that kept it would hold itself."""

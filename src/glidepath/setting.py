@@ -2,8 +2,9 @@
 
 `Annotated[int, Setting("int", "what it means", flag="--flag")] = 3` in `LoopConfig`, `Limits` or `GuardrailsConfig` is
 the whole declaration. From it come the checks at construction, what a child inherits, the warnings about settings
-that need another one, and, written out by `scripts/make_keywords.py`, the keywords of `Agent`, the methods of
-`AgentBuilder`, the rows of files, variables, flags and schema, and the tables in the documentation.
+that need another one, the methods of `AgentBuilder`, and, written out by `scripts/make_keywords.py`, the keywords of
+`Agent` and these methods for editors, the rows of files, variables, flags and schema, and the tables in the
+documentation.
 """
 
 from __future__ import annotations

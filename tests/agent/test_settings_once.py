@@ -2,8 +2,9 @@
 
 import pytest
 
-from glidepath import GuardrailsConfig, Limits, LoopConfig
+from glidepath import Agent, GuardrailsConfig, Limits, LoopConfig
 from glidepath.errors import ConfigurationError
+from glidepath.run import Plan
 from glidepath.setting import Passed, declared
 from glidepath.testing import ScriptedModel
 
@@ -99,3 +100,14 @@ def test_what_a_caller_passes_is_copied():
 def test_only_a_few_settings_stay_with_the_parent():
     kept = {name for owner, name, one in EVERY if owner is LoopConfig and one.inherited is Passed.NO}
     assert kept == {"event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+
+
+# What a plan works out and the configuration only names: for each model of the route, or from several settings.
+COMPUTED = {"constraints", "context_window", "extras", "max_output_tokens", "model", "model_id", "timeout", "tools"}
+
+
+def test_a_plan_holds_the_configuration_and_copies_none_of_its_settings():
+    agent = Agent(model=ScriptedModel([]), limits=Limits(max_iterations=3))
+    assert agent._plan.config is agent.config
+    fields = {*LoopConfig.__struct_fields__, *Limits.__struct_fields__, *GuardrailsConfig.__struct_fields__}
+    assert fields.intersection(Plan.__struct_fields__) == {*COMPUTED, "system_prompt"}

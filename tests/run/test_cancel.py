@@ -408,3 +408,27 @@ async def test_nothing_starts_after_a_cancel_among_64_agents():
     assert late == []
     assert {round(result.elapsed, 6) for result in results} == {7.77}
     recorder.assert_legal()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_token_tells_every_run_once_and_none_that_has_left(count):
+    token, told = CancelToken(), []
+    listeners = [lambda what, reason, number=number: told.append((number, what, reason)) for number in range(count + 1)]
+    for listener in listeners:
+        token.subscribe(listener)
+        token.subscribe(listener)
+    token.unsubscribe(listeners[-1])
+    token.unsubscribe(listeners[-1])
+    token.cancel("enough")
+    assert sorted(told) == [(number, "cancel", "enough") for number in range(count)]
+
+
+def test_a_token_that_one_run_has_left_serves_the_next():
+    token, told = CancelToken(), []
+    first, second = (lambda *said: told.append(("first", *said))), (lambda *said: told.append(("second", *said)))
+    token.subscribe(first)
+    token.unsubscribe(second)  # it never came
+    token.unsubscribe(first)
+    token.subscribe(second)
+    token.wind_down("soon")
+    assert told == [("second", "wind_down", "soon")]

@@ -7,9 +7,10 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
+from glidepath.sessions.archive import export_journal, import_journal, parse_export, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.finding import annotate, find_sessions
+from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 
 LIMITS = Limits(max_iterations=9)
@@ -97,6 +98,34 @@ def test_what_is_exported_again_has_the_same_content():
         lines = [line for line in (await export_journal(store, "s")).splitlines() if b'"imported"' not in line]
         old = [line for line in data.splitlines() if b'"format"' not in line]
         assert [line for line in lines if b'"format"' not in line] == old
+
+    asyncio.run(scene())
+
+
+def test_the_damaged_one_of_a_family_is_named():
+    async def scene():
+        store = MemoryStore()
+        await grandparent(store).run("go", session="s")
+        (child,) = [entry.session_id for entry in await store.entries() if entry.session_id.count("/") == 2]
+        commits = store._shelves[child].commits
+        commits[1] = Commit(2, commits[1].body.replace(b"a", b"b", 1), commits[1].hash)
+        for ask in (export_journal(store, "s"), store.fork("s")):
+            with pytest.raises(StoreError, match=f"session '{child}' is damaged: commit 2 was changed.*`repair`"):
+                await ask
+
+    asyncio.run(scene())
+
+
+def test_a_copy_that_was_cut_short_is_not_exported_as_a_whole_one():
+    async def scene():
+        _, data = await exported()
+        store = MemoryStore()
+        lease = await store.claim("s", "somebody")
+        ((_, commits), *_) = parse_export(data)
+        store.append(lease, commits[0], summary={"importing": True})
+        await store.release(lease)
+        with pytest.raises(StoreError, match="session 's' is an unfinished copy"):
+            await export_journal(store, "s")
 
     asyncio.run(scene())
 

@@ -237,4 +237,4 @@ async def test_a_coordinator_may_be_called_directly():
         result = await DefaultTaskDispatchCoordinator().execute(request(step("a")), crew)
     seen.check(result)
     assert result.status is TeamStatus.COMPLETED
-    assert not crew._in_flight
+    assert crew._in_flight == {}

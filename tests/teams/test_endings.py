@@ -424,7 +424,7 @@ async def test_a_wrong_configuration_is_raised_before_anything_happened():
             await crew.resume(wrong)
     with pytest.raises(ConfigurationError, match="no store"):
         await crew.resume("request_1")
-    assert not crew._in_flight
+    assert crew._in_flight == {}
 
 
 @virtual
@@ -438,12 +438,15 @@ async def test_one_request_is_carried_out_once_at_a_time():
 
 
 @virtual
-async def test_only_a_team_event_can_be_emitted():
-    asked = request(step("a"))
-    run = await team().open(asked)
+async def test_events_of_a_request_that_is_not_in_flight_are_refused():
+    crew, asked = team(), request(step("a"))
+    for event in (TeamStarted(request=asked), TeamStarted(request=asked, run_id=asked.id), "TEAM_STARTED"):
+        with pytest.raises(ConfigurationError, match="a request in flight"):
+            crew.emit(event)
+    run = await crew.open(asked)
     with pytest.raises(ConfigurationError, match="emit takes a TeamEvent"):
         run.emit("TEAM_STARTED")
-    run.emit(TeamStarted(request=asked))
+    crew.emit(TeamStarted(request=asked, run_id=asked.id))
     assert run.events.started
     await run.close()
 
@@ -566,7 +569,7 @@ async def test_a_wrong_decision_is_named():
             await crew.resume(paused, decisions=wrong)
     with pytest.raises(ConfigurationError, match="plan can be replaced only"):
         await crew.resume(paused, plan=plan(step("x")))
-    assert not crew._in_flight
+    assert crew._in_flight == {}
 
 
 @virtual
@@ -601,7 +604,7 @@ def test_g1_a_team_stopped_at_any_await_lands_and_lets_go(coordinator, stored, h
                 result = seen.events[-1].result if seen.events else None
         if result is not None:
             seen.check(result)
-        assert not crew._in_flight
+        assert crew._in_flight == {}
         if store is not None:
             assert all(entry.owner is None for entry in await store.entries("team:"))
 

@@ -226,7 +226,7 @@ async def test_preferring_a_judge_that_is_not_there_is_a_configuration_error_bef
         with pytest.raises(ConfigurationError, match="there is no judge"):
             await start
     assert seen.events == []
-    assert not crew._in_flight
+    assert crew._in_flight == {}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ async def test_a_store_that_cannot_be_opened_is_an_error_before_anything_happens
     with pytest.raises(StoreError):
         await crew.resume(asked.id)
     assert seen.events == []
-    assert not crew._in_flight
+    assert crew._in_flight == {}
 
 
 @virtual

@@ -184,32 +184,17 @@ class RunStarter(Equipped):
         *,
         accept_repair: bool,
     ) -> RunResult:
-        if self.config.store is not None:
-            fly = partial(self._fly_on_durably, accept_repair=accept_repair)
-            return await fly(target, decisions, limits, cancel, parent, given, stream)
-        found = find(target)
-        if isinstance(found, RunResult):
-            nothing_to_decide(decisions)
-            return found
-        snapshot, home = found
-        snapshot, given = continued(snapshot, given, limits)
-        decided = check_decisions(decisions, snapshot)
-        fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
-        return await fly(snapshot, home, decided, limits)
-
-    async def _fly_on_durably(
-        self,
-        target: Target,
-        decisions: Mapping[str, Decision] | None,
-        limits: Limits | None,
-        cancel: CancelToken | None,
-        parent: Budget | None,
-        given: Given,
-        stream: RunStream | None,
-        *,
-        accept_repair: bool,
-    ) -> RunResult:
-        """The run as the store has it: a result or session that was passed only names it."""
+        if self.config.store is None:
+            found = find(target)
+            if isinstance(found, RunResult):
+                nothing_to_decide(decisions)
+                return found
+            snapshot, home = found
+            snapshot, given = continued(snapshot, given, limits)
+            decided = check_decisions(decisions, snapshot)
+            fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
+            return await fly(snapshot, home, decided, limits)
+        # The run as the store has it: a result or session that was passed only names it.
         from glidepath.agent.durable import reopened, session_of
 
         wanted = run_of(target)

@@ -12,22 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["carried", "count_votes", "put_off"]
 
+_NO_VOTES = (False, False, True)
+
 
 def put_off(run: Run, jobs: Sequence[Job]) -> bool:
     """A person must decide first: keep the votes of the calls that have their results. Always False."""
-    terminal, voted, unanimous = run.turn.votes or (False, False, True)
-    for job in jobs:
-        tool, result = job.tool, job.result
-        if result is None:
-            continue
-        if tool is None:
-            unanimous = False
-        elif job.call.name in run.plan.terminal_tools and not result.is_error:
-            terminal = True
-        elif tool.votes_on_termination:
-            voted = voted or result.terminate
-            unanimous = unanimous and result.terminate
-    run.turn.count_votes((terminal, voted, unanimous))
+    known = [job for job in jobs if job.result is not None]
+    run.turn.count_votes(_tally(known, run.plan.terminal_tools, run.turn.votes or _NO_VOTES))
     return False
 
 
@@ -40,16 +31,20 @@ def carried(run: Run) -> bool:
 
 def count_votes(jobs: Sequence[Job], terminal: frozenset[str]) -> bool:
     """A terminal tool succeeded, or all tools that vote have voted to end the run."""
-    voted = False
-    unanimous = True
+    ended, voted, unanimous = _tally(jobs, terminal, _NO_VOTES)
+    return ended or (voted and unanimous)
+
+
+def _tally(jobs: Sequence[Job], terminal: frozenset[str], votes: tuple[bool, bool, bool]) -> tuple[bool, bool, bool]:
+    """With these calls: whether a terminal tool succeeded, whether anybody voted to end, and whether all did."""
+    ended, voted, unanimous = votes
     for job in jobs:
         tool, result = job.tool, job.result
         if tool is None or result is None:
             unanimous = False
-            continue
-        if job.call.name in terminal and not result.is_error:
-            return True
-        if tool.votes_on_termination:
+        elif job.call.name in terminal and not result.is_error:
+            ended = True
+        elif tool.votes_on_termination:
             voted = voted or result.terminate
             unanimous = unanimous and result.terminate
-    return voted and unanimous
+    return ended, voted, unanimous

@@ -140,7 +140,7 @@ class AnthropicModel(VendorModel):
     def _reader(self, reply: VendorReply) -> _Reader:
         return _Reader(reply, self._faults)
 
-    def _open(self, client: ClaudeClient, body: dict[str, Any], **how: Any) -> Any:
+    def _open(self, client: ClaudeClient, body: dict[str, Any], **how: object) -> Any:
         model = "-"
         if self._port.routed:  # the client puts it into the URL, and the cloud refuses it in the body
             model = body.pop("model")

@@ -94,8 +94,8 @@ class OpenAIChatModel(OpenAIModel):
     def _reader(self, reply: VendorReply) -> _Reader:
         return _Reader(reply, self._faults, echo=not self._official)
 
-    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: Any) -> Any:
-        create = client.chat.completions.with_streaming_response.create
+    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
+        create: Any = client.chat.completions.with_streaming_response.create
         return create(model=self.name, messages=(), extra_body=body, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:

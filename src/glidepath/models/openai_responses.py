@@ -52,8 +52,9 @@ class OpenAIResponsesModel(OpenAIModel):
     def _reader(self, reply: VendorReply) -> _Reader:
         return _Reader(reply, self._faults)
 
-    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: Any) -> Any:
-        return client.responses.with_streaming_response.create(model=self.name, extra_body=body, **how)
+    def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
+        create: Any = client.responses.with_streaming_response.create
+        return create(model=self.name, extra_body=body, **how)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -22,7 +22,7 @@ class CancelToken:
     __slots__ = ("_reason", "_runs", "_wind_down_reason")
 
     def __init__(self) -> None:
-        self._runs: tuple[Callable[[str, str], None], ...] = ()  # few, and nearly always one
+        self._runs: tuple[Callable[[str, str], None], ...] | set[Callable[[str, str], None]] = ()  # nearly always one
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
 
@@ -59,15 +59,20 @@ class CancelToken:
                 if self._wind_down_reason is not None:
                     return
                 self._wind_down_reason = reason
-            runs = self._runs
+            runs = tuple(self._runs)
         for tell in runs:
             tell(what, reason)
 
     def subscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told `(what, reason)` of every request, also of those already made."""
         with _lock:
-            if tell not in self._runs:
-                self._runs += (tell,)
+            runs = self._runs
+            if not runs:
+                self._runs = (tell,)
+            elif isinstance(runs, set):
+                runs.add(tell)
+            else:
+                self._runs = {*runs, tell}
             made = [("cancel", self._reason), ("wind_down", self._wind_down_reason)]
         for what, reason in made:
             if reason is not None:
@@ -76,4 +81,7 @@ class CancelToken:
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
         """Stop receiving requests."""
         with _lock:
-            self._runs = tuple([one for one in self._runs if one != tell])
+            if isinstance(self._runs, set):
+                self._runs.discard(tell)
+            elif self._runs == (tell,):
+                self._runs = ()

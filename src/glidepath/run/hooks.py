@@ -135,13 +135,14 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
 
 
 async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:
-    work: Any = answer if hasattr(answer, "send") else _as_coroutine(answer)  # a future, or has an __await__
+    work: Any = answer if hasattr(answer, "send") else as_coroutine(answer)  # a future, or has an __await__
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
     return await interruptible_within(work, run.watch, run.plan.config.hook_timeout)
 
 
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
+async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
+    """Anything that can be awaited, as something that can be driven step by step."""
     return await awaitable
 
 

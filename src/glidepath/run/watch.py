@@ -167,6 +167,9 @@ class Watch(Record, TaskBound, eq=False, kw_only=True):
             self.base = base - 1
         self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
+    def __repr__(self) -> str:
+        return f"<Watch: {'over' if self.over else 'on'}, {self.interrupt or 'not interrupted'}>"
+
     # --- time -------------------------------------------------------------------------------------------------
 
     def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "export_journal",
     "import_journal",
     "list_runs",
+    "naming_damage",
     "prune",
     "read_journal",
     "refuse_unfinished",
@@ -63,9 +65,16 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
-    try:
+    with naming_damage(session_id):
         whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
         return StoredJournal(entry, whole, fold(whole, session_id))
+
+
+@contextmanager
+def naming_damage(session_id: str) -> Iterator[None]:
+    """Name the session in an error about damage: it may be one of a family that nobody asked for by its name."""
+    try:
+        yield
     except StoreError as error:
         if error.kind != "damaged":
             raise
@@ -114,7 +123,9 @@ async def export_journal(store: SessionStore, session_id: str) -> bytes:
     parts = []
     for name in names:
         entry, commits = await store.load(name)
-        list(verified(commits, head=entry.head, hash_=entry.hash))
+        refuse_unfinished(entry)
+        with naming_damage(name):
+            list(verified(commits, head=entry.head, hash_=entry.hash))
         known = await _labels(store, name)
         header = _Header(
             format=FORMAT,

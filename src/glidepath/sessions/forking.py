@@ -14,7 +14,7 @@ from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
-from glidepath.sessions.archive import StoredJournal, read_journal
+from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import FamilyMember, family_of, rebased, renamed, renamed_summary, write_family
@@ -326,8 +326,9 @@ async def _started(store: SessionStore, session_id: str, commits: Iterable[Commi
 async def _child(store: SessionStore, session_id: str, rename: Callable[[str], str]) -> FamilyMember:
     """A child's current state, for the family of the copy."""
     entry, commits = await store.load(session_id)
-    whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
-    folded = fold(whole, session_id)
+    with naming_damage(session_id):
+        whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
+        folded = fold(whole, session_id)
     made, new = renamed(whole, rename), rename(session_id)
     # One that is over makes no calls under its id any more, and its parent's journal knows it by it.
     over = folded.result is not None and not folded.result.pending

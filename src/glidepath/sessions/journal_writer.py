@@ -140,7 +140,7 @@ class JournalWriter:
 
     def _let_go(self) -> bool:
         """Give it back at once, without a task or a timer, if the store can do that without waiting."""
-        # Of its class: whatever stands in front of a store has a `release` of its own.
+        # Of its class: what wraps a store has its own `release`.
         let_go = getattr(type(self.store), "let_go", None)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
             return False

@@ -328,9 +328,9 @@ class Scribe(JournalWriter):
                 await self._see_through(task)
         if self.broken is not None:
             raise _down(self.broken)
+        # Not before it is on disk: a listener may rely on it.
         voice = run.voice
-        # Not before it is on disk: a listener may rely on it. As `Run.emit`, twice a turn.
-        if voice.listening and not last and self.durability in ON_DISK:
+        if voice.listening and not last and self.durability in ON_DISK:  # as `Run.emit`, twice a turn
             number, at, name = voice.next_number(), voice.now(), run.terms.session_id
             voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))
         if begins and run.watch.interrupt is not None:

@@ -22,10 +22,12 @@ class ToolTraits(Protocol):
     @property
     def polling(self) -> bool:
         """True when repeating the same call is its purpose."""
+        ...
 
     @property
     def read_only(self) -> bool:
         """True when it changes nothing."""
+        ...
 
 
 class Step(Value, frozen=True, gc=False):
@@ -68,10 +70,12 @@ class CallGuard(Protocol):
     @property
     def before(self) -> Callable[[Step], GuardVerdict | None] | None:
         """Look at a batch before it runs."""
+        ...
 
     @property
     def after(self) -> Callable[[Step, tuple[ToolResultMessage, ...]], GuardVerdict | None] | None:
         """Look at a batch that ran."""
+        ...
 
 
 class Stop(Value, frozen=True, kw_only=True):
@@ -103,6 +107,8 @@ class StopGuard(Protocol):
 
     def recover(self, stop: Stop) -> Recovery | None:
         """Answer a bad ending with a message for the model; None accepts the ending."""
+        ...
 
     def reset(self) -> None:
         """Progress was made: forget what was counted."""
+        ...

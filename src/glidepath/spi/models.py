@@ -75,6 +75,7 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
+        ...
 
 
 def provider_of(model: object) -> str | None:
@@ -94,3 +95,4 @@ class TokenEstimator(Protocol):
 
     def estimate(self, text: str) -> int:
         """Tokens of a text, erring on the high side."""
+        ...

@@ -126,6 +126,7 @@ class SessionStore(Protocol):
         Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when the
         session does not exist and `create` is False.
         """
+        ...
 
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
@@ -136,30 +137,39 @@ class SessionStore(Protocol):
         somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
         With durability "async" it may answer before it has written, and then reports a failure at the next call.
         """
+        ...
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Check leases: renew them if asked to, and report which are lost and which runs must stop."""
+        ...
 
     async def release(self, lease: Lease) -> None:
         """Release the lease once everything is written; does nothing if it was already lost."""
+        ...
 
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal, as it was written; raises `StoreError` of kind `missing` when there is none."""
+        ...
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions whose id begins with `prefix`, the last written first."""
+        ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop, from any process; None withdraws it."""
+        ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
+        ...
 
     async def remove(self, session_id: str) -> None:
         """Forget a session that no living owner holds; raises kinds `busy` and `missing`."""
+        ...
 
     async def close(self) -> None:
         """Close files and connections; the store reopens them when it is used again."""
+        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -176,9 +186,11 @@ class Inbox(Protocol):
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox and return its number; raises `StoreError` of kind `missing`."""
+        ...
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
+        ...
 
 
 # --- wallets: budgets kept in a store -----------------------------------------------------------------------------
@@ -356,9 +368,11 @@ class Excerpts(Protocol):
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The entry, and the commits from number `since` on; none when there are fewer."""
+        ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """The commits with these numbers, in this order; missing ones are left out."""
+        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -382,15 +396,19 @@ class WalletStore(Protocol):
         Creates new wallets, and gives the others the limits in `hold.line`. Raises kind `conflict` when a wallet has
         another period or another parent. What a new hold has spent before its first draw is not counted.
         """
+        ...
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Create new wallets, and give the others these limits; raises kind `conflict`, as `draw` does."""
+        ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """End a hold with the meter at these totals: that is used, the rest is free. False if another leg has it."""
+        ...
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that are due to be written off."""
+        ...
 
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
@@ -398,21 +416,26 @@ class WalletStore(Protocol):
         A hold settled at None is corrected if its run turns up after all, or listed again if it has a journal. False
         when it is no longer overdue.
         """
+        ...
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet, ordered by name; with `name`, only that one, if it exists."""
+        ...
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
+        ...
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again; what is held stays held. Raises kind `missing`."""
+        ...
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
+        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -430,12 +453,15 @@ class Catalog(Protocol):
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match, the newest first, with titles and tags."""
+        ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
         """Remove these sessions with their children; returns the ids of all that were removed, children included.
 
         A session stays, with its whole family, while a living owner holds any of them. Missing sessions are skipped.
         """
+        ...
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both; None leaves them. Needs no lease. Raises kind `missing`."""
+        ...

@@ -57,6 +57,7 @@ class TeamCoordinator(Protocol):
 
     async def execute(self, request: TeamExecutionRequest, team: TeamRun) -> TeamResult:
         """Carry out the request with the members of the team."""
+        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -83,3 +84,4 @@ class EvaluationStrategy(Protocol):
 
     async def evaluate(self, context: EvaluationContext) -> EvaluationVerdict:
         """Judge the artifact."""
+        ...

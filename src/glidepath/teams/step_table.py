@@ -90,29 +90,19 @@ class StepTable:
         """The pending steps that can never start, each with the dependency that is to blame."""
         if self.policy is DependencyFailure.RUN_DEGRADED:
             return []
+        lost = {name for name, state in self.states.items() if state.terminal and not state.delivered}
         found = []
-        for step in self.plan.steps:
-            if self.states[step.id] is _S.PENDING:
-                to_blame = next((name for name in step.depends_on if self._lost(name)), None)
-                if to_blame is not None:
-                    found.append((step, to_blame))
+        for step in self.in_state(_S.PENDING):
+            to_blame = next((name for name in step.depends_on if name in lost), None)
+            if to_blame is not None:
+                found.append((step, to_blame))
         return found
-
-    def _lost(self, step_id: str) -> bool:
-        state = self.states[step_id]
-        return state.terminal and not state.delivered
 
     def ready(self) -> list[TeamStep]:
         """The pending steps whose dependencies have all ended in a way the policy accepts, in plan order."""
-        return [
-            step
-            for step in self.plan.steps
-            if self.states[step.id] is _S.PENDING and all(self._settled(name) for name in step.depends_on)
-        ]
-
-    def _settled(self, step_id: str) -> bool:
-        state = self.states[step_id]
-        return state.delivered or (self.policy is DependencyFailure.RUN_DEGRADED and state.terminal)
+        any_end = self.policy is DependencyFailure.RUN_DEGRADED
+        settled = {name for name, state in self.states.items() if state.delivered or (any_end and state.terminal)}
+        return [step for step in self.in_state(_S.PENDING) if settled.issuperset(step.depends_on)]
 
     def in_state(self, *states: StepState) -> list[TeamStep]:
         """The steps in that state, in plan order."""

@@ -18,6 +18,7 @@ from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
+from glidepath.teams.events import TeamEvent
 from glidepath.teams.history import History, check_decisions
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.mailbox import KEPT_VARIANTS
@@ -91,7 +92,7 @@ class Team:
         self._lineup = _checked_plugins(plugins)
         self.kept: Callable[[Agent], Agent] = lru_cache(KEPT_VARIANTS)(self._as_kept)
         """The agent as it runs in this team: kept in the team's store, and seen by plugins that members inherit."""
-        self._in_flight: set[str] = set()
+        self._in_flight: dict[str, TeamRun | None] = {}
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_in_flight" in self.__dict__:  # which is set last
@@ -139,15 +140,28 @@ class Team:
             for member in self.members:
                 find_price(member.agent.config, member.agent.config.model, needed=True)
         observers = self._lineup.for_run().observers  # first: a plugin that fails must not leave a lease behind
-        self._in_flight.add(request.id)
-        forget = partial(self._in_flight.discard, request.id)
+        self._in_flight[request.id] = None
         try:
             if terms.journal is None and self.store is not None:
                 terms = replace(terms, journal=await TeamJournal.new(self.store, request.id))
-            return TeamRun(self, request, terms, observers=observers, on_close=forget)
+            run = self._in_flight[request.id] = TeamRun(
+                self,
+                request,
+                terms,
+                observers=observers,
+                on_close=partial(self._in_flight.pop, request.id, None),
+            )
         except BaseException:
-            forget()
+            del self._in_flight[request.id]
             raise
+        return run
+
+    def emit(self, event: TeamEvent) -> None:
+        """Publish an event of the request in flight that its `run_id` names; coordinators use `TeamRun.emit`."""
+        run = self._in_flight.get(event.run_id) if isinstance(event, TeamEvent) else None
+        if run is None:
+            raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
+        run.emit(event)
 
     def _as_kept(self, agent: Agent) -> Agent:
         config = agent.config

@@ -56,12 +56,15 @@ class Outside(Protocol):
 
     def cancel(self) -> None:
         """Cancel the run by its token."""
+        ...
 
     def cancel_task(self) -> None:
         """Cancel the task the run lives in."""
+        ...
 
     def wind_down(self) -> None:
         """Ask the run to finish up."""
+        ...
 
 
 class Specimen:
