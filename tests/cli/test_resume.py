@@ -123,7 +123,7 @@ def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
     ran = glidepath(
         "run", "go", "--model", "python:flights:hello", "--store", "no/such/folder/runs.db", folder=tmp_path
     )
-    assert ran.code == 1
+    assert ran.code == 2
     assert "to continue" not in ran.err
 
 

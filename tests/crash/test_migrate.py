@@ -117,7 +117,7 @@ def test_a_copy_that_was_cut_short_cannot_be_resumed_and_is_completed(tmp_path):
 
         target.append = dying
         assert "gone" in (await migrate(source, target)).left["s"]
-        with pytest.raises(StoreError, match="not finished"):
+        with pytest.raises(StoreError, match="unfinished copy"):
             await read_journal(target, "s")
         assert (await migrate(source, target)).left == {}
         assert await everything(target) == truth
