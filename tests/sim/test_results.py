@@ -14,12 +14,12 @@ async def lookup(query: str) -> str:
     raise AssertionError("the real tool must never run")
 
 
-@pytest.mark.parametrize("name", result.__all__)
-def test_g1_a_result_is_never_taken_away(name):
+@pytest.mark.parametrize("kind", [*result.OBSERVERS, *result.TOOLS], ids=lambda kind: kind.name)
+def test_g1_a_result_is_never_taken_away(kind):
     agent = Agent(
         model=ScriptedModel(), tools=[lookup], limits=Limits(max_iterations=10, max_tokens=50_000, timeout=600)
     )
-    flight = fly(agent.config, getattr(result, name), 1)
+    flight = fly(agent.config, kind, 1)
     assert (flight.problems, flight.outcome, flight.answer) == ((), "DONE", "model")
 
 
