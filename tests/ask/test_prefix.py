@@ -1,6 +1,7 @@
 """What changes messages that were sent before is named in the log, once; what only adds to them is not."""
 
 import logging
+import sys
 
 import pytest
 
@@ -88,6 +89,52 @@ async def test_a_transform_that_changes_earlier_messages_is_named(warned):
     await fly(ScriptedModel(script(4)), plugins=[Rewrites()])
     (line,) = warned()
     assert line.endswith("a context transform (rewrites) changed earlier messages")
+
+
+@pytest.mark.parametrize("changes", [{2}, {0, 1}], ids=["from then on", "no longer"])
+@virtual
+async def test_a_transform_that_changes_earlier_messages_only_at_times_is_named(warned, changes):
+    class Rewrites(Plugin):
+        name = "rewrites"
+
+        def context_transform(self, context):
+            first, *rest = context.messages
+            return [UserMessage(f"{first.text} (again)"), *rest] if context.iteration in changes else None
+
+    await fly(ScriptedModel(script(4)), plugins=[Rewrites()])
+    (line,) = warned()
+    assert line.endswith("a context transform (rewrites) changed earlier messages")
+
+
+@virtual
+async def test_g19_a_transform_that_changes_nothing_has_no_history_compared():
+    class Silent(Plugin):
+        name = "silent"
+
+        def context_transform(self, context):
+            return None
+
+    steps, counts = 0, []
+
+    def count(frame, event, argument):
+        nonlocal steps
+        name = frame.f_code.co_filename
+        steps += "glidepath" in name and "testing" not in name
+        return count
+
+    def turn(request):
+        nonlocal steps
+        counts.append(steps)
+        steps = 0
+        return call("work", item=len(counts)) if len(counts) < 40 else say("done")
+
+    tracer = sys.gettrace()
+    sys.settrace(count)
+    try:
+        await fly(ScriptedModel().forever(turn), plugins=[Silent()], limits=Limits(max_iterations=60))
+    finally:
+        sys.settrace(tracer)
+    assert counts[35] <= counts[10] + 20  # lines and calls of a turn
 
 
 @virtual

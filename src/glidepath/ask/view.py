@@ -66,9 +66,14 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
         said = await opinion(run, "context_transform", voices, context)
-    before = run.transcript.sent_view
-    run.transcript.sent(tuple(view))
-    if not kept_prefix(before, run.transcript.sent_view, run.plan.vendor):
+    transcript = run.transcript
+    before: Sequence[Message] = transcript.sent_view
+    if view is transcript.view:
+        transcript.sent_as_is()  # compared only with what a transform has made: nobody reads the whole history here
+    else:
+        before = before or transcript.view[: transcript.sent_own]
+        transcript.sent(tuple(view))
+    if before and not kept_prefix(before, view, run.plan.vendor):
         names = ", ".join([name for name, _ in run.hooks.context_transform])
         broke_prefix(run, f"a context transform ({names}) changed earlier messages", ours=False)
     return view, tokens

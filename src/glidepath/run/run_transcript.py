@@ -59,6 +59,9 @@ class Transcript(Record, eq=False, kw_only=True):
     shown: Sequence[Message] | None = None
     """The transcript as hooks are shown it; made for the first that asks."""
     sent_view: Sequence[Message] = ()
+    """What the last request showed, where context transforms had changed it."""
+    sent_own: int = 0
+    """How much of the view the last request showed, where they had not."""
     """The last view that context transforms have made; empty when there was none, or the context was shaped since."""
     prefix_breaks: tuple[str, ...] = ()
     """What has changed messages that were sent before."""
@@ -211,11 +214,15 @@ class Transcript(Record, eq=False, kw_only=True):
         self.view = self.apart = sendable(messages)
         self.view_tokens = tokens
         self.anchor = fixed_tokens
-        self.sent_view = ()
+        self.sent_view, self.sent_own = (), 0
 
     def sent(self, view: Sequence[Message]) -> None:
         """Context transforms have made this view."""
-        self.sent_view = view
+        self.sent_view, self.sent_own = view, 0
+
+    def sent_as_is(self) -> None:
+        """No context transform has changed the view. It only grows, so its length tells what was sent."""
+        self.sent_view, self.sent_own = (), len(self.view)
 
     def shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
         """What a view is made from, with the size of each message: all but notices of earlier runs."""
