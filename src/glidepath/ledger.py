@@ -228,8 +228,6 @@ class Meter:
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
-        if self.parent is None and not self.attention:
-            return False
         for node in self.lineage:
             caps = node.caps
             if (
