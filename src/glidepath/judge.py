@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import islice
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, loads
@@ -215,11 +214,10 @@ def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
     """A constraint's answer when it has one at once, as nearly all do; else a `_Begun`."""
     try:
         work: Any = constraint.validate(context)
-        if work.__class__ is not CoroutineType:
-            if not hasattr(work, "__await__"):
-                return work  # a plain function has answered
-            if not hasattr(work, "send"):
-                work = as_coroutine(work)
+        if not hasattr(work, "__await__"):
+            return work  # a plain function has answered
+        if not hasattr(work, "send"):
+            work = as_coroutine(work)
         return _Begun(work, work.send(None))
     except StopIteration as answered:
         return answered.value
