@@ -149,8 +149,9 @@ def run_fields() -> int:
 
 MUTATORS = frozenset({"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"})
 OWNER = "run"
-OWNERS = {"ledger.py": ("meter",)}  # a part that is not the run's own
 """The package whose classes hold a run's state."""
+PLAIN_PARTS = ("meter", "watch")  # parts that are classes with slots, not records
+OWNERS = {"ledger.py": ("meter",)}  # a part that is not the run's own
 
 
 def _last(node: ast.AST) -> str:
@@ -170,6 +171,8 @@ def parts_of_a_run() -> dict[str, frozenset[str]]:
     for name, kind in kinds.items():
         if isinstance(kind, type) and issubclass(kind, Record):
             parts[name] = frozenset(kind.__struct_fields__)
+        elif name in PLAIN_PARTS:
+            parts[name] = frozenset(kind.__slots__)
     return parts
 
 
