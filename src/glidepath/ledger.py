@@ -142,7 +142,6 @@ class Meter:
         self.depth: int = depth
         self.above: tuple[Meter, ...] = ()  # all above it, the nearest first
         self.tree: _Tree = _Tree() if parent is None else parent.tree
-        self.limited: bool = True
         self.tokens: int = 0
         self.money: int = 0
         self.turns: int = 0
@@ -160,21 +159,14 @@ class Meter:
         self.held_money: int = 0
         self.near_tokens: int = 0
         self.near_money: int = 0
-        self.tokens_wire: float = inf
-        self.money_wire: float = inf
-        self.tokens_soft: float = inf
-        self.money_soft: float = inf
-        self.calls_wire: float = inf
-        self.turns_wire: float = inf
-        self.attention: bool = False
+        self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
+        self.turns_wire: float = inf if caps.turns is None else caps.turns
         if parent is not None:
             self.above = parent.lineage
             self.tree.shared = True
-        self.limited = caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
-        if caps.tool_calls is not None:
-            self.calls_wire = caps.tool_calls
-        if caps.turns is not None:
-            self.turns_wire = caps.turns
+        self.limited: bool = (
+            caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
+        )
         self.set_wires()
 
     def __repr__(self) -> str:
@@ -245,13 +237,13 @@ class Meter:
 
     # --- reserve, settle ------------------------------------------------------------------------------------
 
-    def hold_landing(self, amount: Amount) -> None:
-        """Keep back this node's own landing reserve, where it has a limit."""
+    def hold_landing(self, amount: Amount, near_tokens: int = 0, near_money: int = 0) -> None:
+        """Keep back this node's own landing reserve, where it has a limit; warn when this little is left above it."""
         if self.caps.tokens is not None:
             self.held_tokens = amount.tokens
         if self.caps.money is not None:
             self.held_money = amount.money
-        self.set_wires()
+        self.warn_near(near_tokens, near_money)
 
     def warn_near(self, tokens: int, money: int) -> None:
         """Warn when this little is left above the reserve."""
@@ -267,15 +259,15 @@ class Meter:
     def set_wires(self) -> None:
         """Work out where this node's limits and warnings begin; after its reserve or its margins have changed."""
         caps = self.caps
-        self.tokens_wire = inf if caps.tokens is None else caps.tokens - self.held_tokens
-        self.money_wire = inf if caps.money is None else caps.money - self.held_money
-        self.tokens_soft = self.tokens_wire - self.near_tokens
-        self.money_soft = self.money_wire - self.near_money
+        self.tokens_wire: float = inf if caps.tokens is None else caps.tokens - self.held_tokens
+        self.money_wire: float = inf if caps.money is None else caps.money - self.held_money
+        self.tokens_soft: float = self.tokens_wire - self.near_tokens
+        self.money_soft: float = self.money_wire - self.near_money
         self.look()
 
     def look(self) -> None:
         """Note whether anything of this node is near its limit: one flag, because it is asked three times a turn."""
-        self.attention = (
+        self.attention: bool = (
             self.tokens + self.aside_tokens >= self.tokens_soft
             or self.money + self.aside_money >= self.money_soft
             or self.tool_calls >= self.calls_wire

@@ -14,7 +14,7 @@ from glidepath.agent.resuming import check_decisions, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
+from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base
@@ -38,7 +38,6 @@ from glidepath.texts import Texts
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.ledger import Meter
     from glidepath.run import Run
     from glidepath.spi.sessions import SessionStore
 
@@ -83,13 +82,6 @@ class Opening(Record, kw_only=True):
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
     above: Scribe | None = None
     """The parent's scribe, which knows of this child."""
-
-    def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
-        if self.snapshot is None:
-            return None
-        restore_meter(meter, self.snapshot)
-        return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
         """What the run continues from, with this state."""

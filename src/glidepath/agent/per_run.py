@@ -8,7 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
-from glidepath._wire import Record, asdict, replace
+from glidepath._wire import Value, asdict, replace
 from glidepath.agent.config import TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import joined
@@ -41,7 +41,7 @@ LONGEST_VALUE = 512
 LONGEST_USER = 64
 
 
-class Given(Record):
+class Given(Value, frozen=True, eq=False):
     """What one run was given: what the journal keeps of it, and objects that it never sees."""
 
     per_run: PerRun | None = None
