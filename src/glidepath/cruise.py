@@ -28,16 +28,7 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.execute import (
-    clear,
-    end_specially,
-    first_step,
-    heeded,
-    kept_back,
-    misfits,
-    text_of,
-    written_down,
-)
+from glidepath.execute import clear, end_specially, first_step, heeded, kept_back, misfits, text_of, written_down
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge

@@ -13,16 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import (
-    admitted,
-    breaker,
-    close_batch,
-    fly_jobs,
-    follow_up,
-    pend,
-    put_off,
-    waiting_job,
-)
+from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, put_off, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck

@@ -13,15 +13,7 @@ from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, 
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
 from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
-from glidepath.run.watch import (
-    Interrupt,
-    LetGo,
-    Signal,
-    Stopped,
-    Watch,
-    Why,
-    interrupt_by_hand,
-)
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, Why, interrupt_by_hand
 
 __all__ = [
     "HIGH_WATER",

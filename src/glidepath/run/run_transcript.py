@@ -7,15 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
-from glidepath.messages import (
-    AssistantMessage,
-    Message,
-    StopReason,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-    visible,
-)
+from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
 from glidepath.run.survey import Survey, characters_of
 from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable

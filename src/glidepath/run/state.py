@@ -10,15 +10,7 @@ from functools import lru_cache
 from math import inf
 
 from glidepath._wire import Record, frozen
-from glidepath.events import (
-    Event,
-    HookFailed,
-    MessageAdded,
-    NoticeSent,
-    RunStarted,
-    TurnEnded,
-    TurnStarted,
-)
+from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
