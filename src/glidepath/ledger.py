@@ -179,23 +179,23 @@ class Meter:
 
     # --- what is left ---------------------------------------------------------------------------------------
 
+    def spare_tokens(self) -> int:
+        """Tokens of this node alone, which has a limit, above all reserves and with nothing in flight."""
+        return self.caps.tokens - self.tokens - self.aside_tokens - self.held_tokens  # type: ignore[operator]
+
+    def spare_money(self) -> int:
+        """The same in pico-dollars."""
+        return self.caps.money - self.money - self.aside_money - self.held_money  # type: ignore[operator]
+
     def room_tokens(self) -> int | None:
         """Tokens left above all reserves, with nothing in flight; None when unlimited."""
-        room = [
-            node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
-            for node in self.lineage
-            if node.caps.tokens is not None
-        ]
-        return min(room, default=None)
+        limited = [node for node in self.lineage if node.caps.tokens is not None]
+        return min([node.spare_tokens() + node.ahead_tokens for node in limited], default=None)
 
     def room_money(self) -> int | None:
         """Pico-dollars left above all reserves, with nothing in flight; None when unlimited."""
-        room = [
-            node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
-            for node in self.lineage
-            if node.caps.money is not None
-        ]
-        return min(room, default=None)
+        limited = [node for node in self.lineage if node.caps.money is not None]
+        return min([node.spare_money() + node.ahead_money for node in limited], default=None)
 
     def room_turns(self) -> int | None:
         """Model turns left; None when unlimited."""
@@ -221,17 +221,9 @@ class Meter:
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
         for node in self.lineage:
-            caps = node.caps
-            if (
-                caps.tokens is not None
-                and caps.tokens + node.ahead_tokens - node.tokens - node.held_tokens - node.aside_tokens
-                <= node.near_tokens
-            ):
+            if node.caps.tokens is not None and node.spare_tokens() + node.ahead_tokens <= node.near_tokens:
                 return True
-            if (
-                caps.money is not None
-                and caps.money + node.ahead_money - node.money - node.held_money - node.aside_money <= node.near_money
-            ):
+            if node.caps.money is not None and node.spare_money() + node.ahead_money <= node.near_money:
                 return True
         return False
 
@@ -400,21 +392,17 @@ class Meter:
             caps = node.caps
             if caps.tokens is not None:
                 # `room` is what there is with nothing in flight: when that is too little, waiting cannot help.
-                room = (
-                    caps.tokens - node.tokens - node.aside_tokens - node.held_tokens - node.pledged_tokens + mine_tokens
-                )
+                room = node.spare_tokens() - node.pledged_tokens + mine_tokens
                 now = room - node.reserved_tokens + node.pledged_tokens
                 if tokens > now and (worst is None or worst.resource != "tokens" or room < worst.room):
-                    worst = Refusal(
-                        resource="tokens", limit=caps.tokens, used=node.tokens, room=room, now=now, asked=tokens
-                    )
+                    used = node.tokens
+                    worst = Refusal(resource="tokens", limit=caps.tokens, used=used, room=room, now=now, asked=tokens)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money - node.pledged_money + mine_money
+                room = node.spare_money() - node.pledged_money + mine_money
                 now = room - node.reserved_money + node.pledged_money
                 if money > now and (worst is None or room < worst.room):
-                    worst = Refusal(
-                        resource="money", limit=caps.money, used=node.money, room=room, now=now, asked=money
-                    )
+                    used = node.money
+                    worst = Refusal(resource="money", limit=caps.money, used=used, room=room, now=now, asked=money)
         return worst
 
     def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
@@ -428,11 +416,11 @@ class Meter:
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
-                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens + ahead * node.ahead_tokens
+                room = node.spare_tokens() + ahead * node.ahead_tokens
                 room -= node.reserved_tokens if now else node.pledged_tokens
                 tokens = room if tokens is None else min(tokens, room)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money + ahead * node.ahead_money
+                room = node.spare_money() + ahead * node.ahead_money
                 room -= node.reserved_money if now else node.pledged_money
                 money = room if money is None else min(money, room)
         if trading is not None:
