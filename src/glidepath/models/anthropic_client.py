@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_url, site
-from glidepath.models.clients import Clients, known_platform
+from glidepath.models.clients import Clients
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import HOSTS, find_host, key_advice, setting
+from glidepath.sdk_privates import with_platform
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
@@ -89,10 +90,8 @@ def _options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] |
 
 
 def _settled(client: ClaudeClient) -> ClaudeClient:
-    from anthropic._base_client import get_platform
-
     check_url(str(client.base_url))
-    return known_platform(client, get_platform)
+    return with_platform(client, "anthropic")
 
 
 def _direct(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:

@@ -23,6 +23,7 @@ from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
 from glidepath.models.vendor_model import VendorModel
+from glidepath.sdk_privates import google_connection
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -102,10 +103,9 @@ class GoogleModel(VendorModel):
             if vertex and base_url is not None and not served.owns(base_url):
                 own_key(served, base_url, api_key)  # credentials are not sent to another address
             clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex))
-        inside = getattr(clients.peek().client, "_api_client", None)
-        key = getattr(inside, "api_key", None)
-        self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
-        self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
+        key, address, on_vertex = google_connection(clients.peek().client)
+        self.usage_is_billed = served.owns(address)
+        self.host = "vertex" if on_vertex else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
         if not (api_key or client) and self.host == "google" and key and key == setting("GOOGLE_API_KEY"):
             advice = advice.replace("GEMINI_API_KEY", "GOOGLE_API_KEY")  # the SDK took the key from there
@@ -288,7 +288,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         if vertex or "key" not in str(error).lower():
             what = f"the Google client cannot be made: {error}"
         raise ConfigurationError(what) from None
-    check_key(getattr(client._api_client, "api_key", None), "GEMINI_API_KEY")  # noqa: SLF001 - it has no other door
+    check_key(google_connection(client).key, "GEMINI_API_KEY")
     return _Linked(client, connections)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
-from glidepath.models.clients import Clients, known_platform
+from glidepath.models.clients import Clients
 from glidepath.models.content import no_setting
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import (
@@ -24,6 +24,7 @@ from glidepath.models.hosts import (
     tells_probabilities,
 )
 from glidepath.models.vendor_model import VendorModel
+from glidepath.sdk_privates import with_platform
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -131,8 +132,6 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
         import openai
     except ImportError:
         raise ConfigurationError(f"OpenAI models need the openai package: {install_line('openai')}") from None
-    from openai._base_client import get_platform
-
     options: dict[str, Any] = {
         "default_headers": headers,
         "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
@@ -149,7 +148,7 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
         client = _opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
     check_key(client.api_key, host.key or "api_key")
     check_url(str(client.base_url))
-    return known_platform(client, get_platform)
+    return with_platform(client, "openai")
 
 
 def _opened(kind: Callable[..., AsyncOpenAI], openai: ModuleType, **options: object) -> Any:
