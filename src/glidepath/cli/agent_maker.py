@@ -15,7 +15,7 @@ from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import AGENTS, project_instructions
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS
-from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
+from glidepath.cli.stores import NO_STORE, make_store, store_path
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.guards import GuardrailsConfig
@@ -28,22 +28,6 @@ if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
 EMBEDDED = ("local:", "local:smollm2")
-
-__all__ = [
-    "DEFAULT_STORE",
-    "assume_store",
-    "find_object",
-    "keep_sessions",
-    "make_agent",
-    "make_changes",
-    "make_model",
-    "make_servers",
-    "make_store",
-    "make_tools",
-    "redacting",
-    "wallet_of",
-    "workspace_folder",
-]
 
 
 def make_agent(

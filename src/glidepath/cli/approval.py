@@ -19,18 +19,6 @@ from glidepath.cli.world import World
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
-__all__ = [
-    "KEYS",
-    "ApprovalAsked",
-    "AskPerson",
-    "consult",
-    "decide",
-    "decisions_about",
-    "question",
-    "sandboxed",
-    "somebody",
-]
-
 NOBODY = "a form needs an answer, and there is nobody to give one"
 ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
 KEYS = ("y", "n", "a", "e", "r")

@@ -14,8 +14,6 @@ from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.workspace import Workspace
 from glidepath.workspace.file_tools import write_file
 
-__all__ = ["WRITERS", "Change", "Changes", "colored", "difference"]
-
 WRITERS = ("write", "edit")
 ASKED = "this tool changes files"
 _MOST = 2_000_000

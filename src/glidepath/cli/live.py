@@ -28,8 +28,6 @@ from glidepath.events import (
 )
 from glidepath.outcome import LoopOutcome, RunResult
 
-__all__ = ["LiveScreen"]
-
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _SIGNS = {"call": "\u25b8", "result": "\u2514", "failed": "\u2717", "note": "!", "dot": " \u00b7 "}
 _PLAIN_FRAMES = "|/-\\"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.mcp import McpServer
     from glidepath.mcp.resource_tools import OfferedPrompt
 
-__all__ = ["SHARED", "configured_servers", "prompt_of"]
-
 SHARED = ".mcp.json"
 """The file that many programs share; it starts programs, so it counts only in a trusted folder."""
 _SERVERS_KEYS = ("servers", "pins", "lock")

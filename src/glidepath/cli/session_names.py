@@ -14,8 +14,6 @@ from glidepath.errors import ConfigurationError
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["data_folder", "last_here", "last_session", "remember_here", "session_named", "short"]
-
 _START = "session_"
 _SHORT, _FEW = 8, 5
 

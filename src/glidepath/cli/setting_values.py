@@ -10,10 +10,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from glidepath.cli.settings import Setting
 from glidepath.errors import ConfigurationError
-
-__all__ = ["OFF", "read_text", "read_value"]
+from glidepath.setting import Setting
 
 OFF = ("off", "none")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

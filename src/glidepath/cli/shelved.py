@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from glidepath.spi.sessions import Entry, SessionQuery
 
-__all__ = ["add_filters", "as_json", "heading", "query_of", "row", "seconds_of", "state_of"]
-
 _SHOWN = 60
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None: 86_400.0}

@@ -26,19 +26,6 @@ from glidepath.events import (
 )
 from glidepath.outcome import RunResult
 
-__all__ = [
-    "Status",
-    "arguments_line",
-    "clip",
-    "closing_line",
-    "duration",
-    "figure",
-    "money",
-    "printable",
-    "status_line",
-    "width_of",
-]
-
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
 

@@ -13,8 +13,6 @@ from glidepath.errors import ConfigurationError
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "migrate_store", "store_path"]
-
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"

@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from glidepath.cli.screens import console_on
-from glidepath.cli.status import clip, width_of
+from glidepath.cli.shown import width_of
+from glidepath.cli.status import clip
 from glidepath.cli.world import World
 from glidepath.teams import (
     EvaluationResult,
@@ -22,8 +23,6 @@ from glidepath.teams import (
     TeamResult,
     TeamStatus,
 )
-
-__all__ = ["LiveBoard", "PlainBoard", "TeamBoard", "TeamScreen", "happened", "report"]
 
 _WIDTH = 79
 _PAUSED = "PAUSED"

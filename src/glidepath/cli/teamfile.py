@@ -33,8 +33,6 @@ from glidepath.teams import (
 )
 from glidepath.tools.advice import closest
 
-__all__ = ["TeamFile"]
-
 _ENUMS: dict[str, type[Enum]] = {
     "risk_profile": RiskProfile,
     "evaluator_preference": EvaluatorPreference,

@@ -42,8 +42,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.models.anthropic_client import ClaudeClient
 
-__all__ = ["AnthropicModel"]
-
 _REASONS = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
-__all__ = ["AnthropicPort"]
-
 _NO_KEY = "there is no key for Anthropic: set the environment variable ANTHROPIC_API_KEY, or pass api_key="
 # The version decides what requests and streams look like. The adapter is written for these, whatever the SDK sends.
 _VERSION = {"anthropic-version": "2023-06-01"}

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-__all__ = ["Clients"]
-
 
 class Clients:
     """The clients of one model object: a connection belongs to the event loop that opened it.

@@ -28,25 +28,6 @@ from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
-__all__ = [
-    "VendorReply",
-    "arguments",
-    "check_stops",
-    "count",
-    "defined",
-    "held",
-    "kept",
-    "known_by",
-    "merged",
-    "no_setting",
-    "parsed",
-    "pieces",
-    "schema_name",
-    "schema_words",
-    "sent_choice",
-    "worded",
-]
-
 _log = logging.getLogger("glidepath")
 MOST_TOKENS = 1 << 17  # tokens of one reply whose probabilities are kept
 IMPOSSIBLE = -9999.0

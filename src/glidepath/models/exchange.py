@@ -20,8 +20,6 @@ from glidepath.models.content import VendorReply
 from glidepath.models.faults import Faults
 from glidepath.models.sse import Events
 
-__all__ = ["Reader", "answer", "run_out"]
-
 _MOST_PAGE = 1 << 20
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.types import GenerateContentResponse, GroundingMetadata, LogprobsResult, Part
 
-__all__ = ["GoogleModel"]
-
 _REFUSALS = (
     "SAFETY",
     "RECITATION",

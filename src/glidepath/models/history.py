@@ -15,17 +15,6 @@ from glidepath.models.formats.chat_messages import chat_messages, read_chat
 from glidepath.models.formats.google_contents import google_contents, read_google
 from glidepath.models.formats.responses import read_responses, responses_input
 
-__all__ = [
-    "from_anthropic",
-    "from_gemini",
-    "from_openai_chat",
-    "from_openai_responses",
-    "to_anthropic",
-    "to_gemini",
-    "to_openai_chat",
-    "to_openai_responses",
-]
-
 
 def from_openai_chat(history: Sequence[Mapping[str, Any]]) -> list[Message]:
     """The messages of a chat completions history; raises `ConfigurationError` for an item that cannot be read."""

@@ -36,8 +36,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["OpenAIChatModel"]
-
 _REASONS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",

@@ -30,8 +30,6 @@ from glidepath.spi import ModelRequest
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["OpenAIModel"]
-
 OPENAI_HOST = "api.openai.com"
 RETENTIONS = ("in_memory", "24h")
 _NO_KEY = "none"  # the SDK insists on one

@@ -30,8 +30,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["OpenAIResponsesModel"]
-
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 

@@ -13,8 +13,6 @@ from glidepath._wire import Value
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["CallGuard", "GuardVerdict", "Recovery", "Step", "Stop", "StopGuard", "ToolTraits"]
-
 
 class ToolTraits(Protocol):
     """What a guard may know about a tool."""

@@ -9,8 +9,6 @@ from glidepath._wire import Value
 from glidepath.messages import Delta, Message
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
-
 
 class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it: `parameters` is a JSON Schema of an object.

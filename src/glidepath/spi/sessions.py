@@ -15,27 +15,6 @@ from glidepath._wire import Value
 from glidepath.outcome import dollars
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = [
-    "Catalog",
-    "Commit",
-    "Entry",
-    "Excerpts",
-    "Grant",
-    "Hold",
-    "Inbox",
-    "Lease",
-    "Note",
-    "OverdueHold",
-    "SessionPage",
-    "SessionQuery",
-    "SessionStore",
-    "Sign",
-    "Wallet",
-    "WalletDraw",
-    "WalletStore",
-    "WalletTerms",
-]
-
 
 class Commit(Value, frozen=True, gc=False):
     """One link of a journal: its number (from 1), the records as JSON bytes, and the hash over it and all before it."""

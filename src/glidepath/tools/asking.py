@@ -12,8 +12,6 @@ from glidepath.messages import ToolResultMessage
 if TYPE_CHECKING:
     from glidepath.tools.definition import Tool
 
-__all__ = ["CallsMade", "Continuation", "NeedsCalls", "NeedsInput", "ProgramSession"]
-
 
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
     """Raised by a tool that is `asking_back()`: the run pauses, and the call is made again with the person's answer.

@@ -23,8 +23,6 @@ from glidepath.tools.text import shorten
 
 _asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # module names: faster, and every call passes here
 
-__all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
-
 _MAX_PROBLEMS = 12
 _MAX_PROBLEM = 400
 _PYTHON_TYPES: Mapping[str, Any] = {"integer": int, "number": float, "boolean": bool}

@@ -13,8 +13,6 @@ from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
 from glidepath.tools.asking import CallsMade, Continuation
 
-__all__ = ["RecordingContext", "ToolContext", "ToolHost"]
-
 MOST_UNTOLD = 256  # reports of one call from another thread that may wait for the loop
 
 

@@ -34,8 +34,6 @@ from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
 from glidepath.tools.threads import ThreadWorker
 
-__all__ = ["GRACE", "ChildError", "Reference", "run_in_process"]
-
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 

@@ -10,8 +10,6 @@ from glidepath.events import Event
 from glidepath.stability import UNPROVEN, experimental
 from glidepath.tools.definition import Tool
 
-__all__ = ["SourceError", "SuppliedRun", "ToolSource", "ToolSupply"]
-
 
 class SourceError(ToolError):
     """A source cannot offer its tools; the message names the source and the fix."""

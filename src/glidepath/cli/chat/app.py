@@ -32,8 +32,6 @@ from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision
 
-__all__ = ["ChatApp"]
-
 _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6

@@ -11,8 +11,6 @@ from textual.widgets import TextArea
 
 from glidepath.cli.chat.input_history import History
 
-__all__ = ["Prompt"]
-
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
 

@@ -26,8 +26,6 @@ from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
 from glidepath.workspace import Workspace
 
-__all__ = ["COMMANDS", "Talk"]
-
 COMMANDS = {
     "help": "what you can type",
     "status": "how much this conversation has used",

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from glidepath.outcome import RunResult
     from glidepath.run import CancelToken, RunStream
 
-__all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
-
 _MOST_STDIN = 10_000_000
 _EXAMPLES = """\
 examples:
@@ -71,8 +69,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Run the task; the exit code says how it ended."""
     settings = gather(options, world)
     task = read_task(options.task, world)
-    from glidepath.cli.agent_maker import keep_sessions, make_agent, make_changes
+    from glidepath.cli.agent_maker import make_agent, make_changes
     from glidepath.cli.attachments import picture, with_pictures
+    from glidepath.cli.stores import keep_sessions
 
     pictures = [picture(world.folder / name) for name in options.image]
     wants_it_kept = options.go_on or options.last or options.resume or options.name

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["add_arguments", "execute"]
-
 _DAY = 86_400
 _STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
     from glidepath.sim.tune import Tuning
 
-__all__ = ["add_arguments", "execute"]
-
 _WIDE = 80
 
 

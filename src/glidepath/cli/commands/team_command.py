@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from glidepath.cli.teamfile import TeamFile
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
-__all__ = ["add_arguments", "execute"]
-
 _SHOWN = 500  # characters shown of a pending call
 _EXAMPLES = """\
 examples:
@@ -74,8 +72,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
-    from glidepath.cli.agent_maker import make_store
     from glidepath.cli.signals import catching
+    from glidepath.cli.stores import make_store
     from glidepath.run import CancelToken
     from glidepath.teams.journal import story
 

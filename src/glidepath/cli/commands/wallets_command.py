@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.spi.sessions import Wallet
 
-__all__ = ["add_arguments", "execute"]
-
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
 
@@ -53,8 +51,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.agent_maker import DEFAULT_STORE, assume_store, make_store
     from glidepath.cli.layers import gather
+    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.spi.sessions import WalletStore
 

@@ -23,8 +23,6 @@ from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
 
-__all__ = ["TAKES", "THOUGHTS", "VENDOR", "anthropic_turns", "read_anthropic", "system_of"]
-
 VENDOR = "anthropic"
 THOUGHTS = ("thinking", "redacted_thinking")
 _PDF = "application/pdf"

@@ -25,8 +25,6 @@ from glidepath.models.formats.reading import VendorTurn, call_of, content_of, ea
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
 
-__all__ = ["VENDOR", "chat_messages", "read_chat", "takes_of"]
-
 VENDOR = "openai-chat"
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")

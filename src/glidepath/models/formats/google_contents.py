@@ -25,8 +25,6 @@ from glidepath.models.content import pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
 
-__all__ = ["VENDOR", "google_contents", "read_google"]
-
 VENDOR = "google"
 _TAKES = Takes(
     vendor="Gemini",

@@ -17,8 +17,6 @@ from glidepath.messages import (
 )
 from glidepath.models.content import held
 
-__all__ = ["VendorTurn", "call_of", "content_of", "each"]
-
 
 def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
     """Hand every item of a history to `read`; raises `ConfigurationError` saying which one cannot be read."""

@@ -21,8 +21,6 @@ from glidepath.models.content import arguments, pieces
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
 
-__all__ = ["VENDOR", "read_responses", "responses_input"]
-
 VENDOR = "openai"
 _TAKES = Takes(vendor="OpenAI Responses", document=("application/", "text/"))
 
