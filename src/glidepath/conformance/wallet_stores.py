@@ -10,7 +10,7 @@ import pytest
 from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
+from glidepath.spi.wallets import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 __all__ = ["WalletStoreContract"]
 
