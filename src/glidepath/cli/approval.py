@@ -38,7 +38,6 @@ class AskPerson(Protocol):
         self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = ""
     ) -> Awaitable[str | None]:
         """Ask."""
-        ...
 
 
 class ApprovalAsked(Value, frozen=True, kw_only=True):

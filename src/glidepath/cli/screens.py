@@ -27,19 +27,15 @@ class Screen(Protocol):
 
     def show(self, event: Event) -> None:
         """An event happened."""
-        ...
 
     def say(self, text: str) -> None:
         """Show a message of the command itself."""
-        ...
 
     def finish(self, result: RunResult) -> None:
         """The run ended."""
-        ...
 
     def close(self) -> None:
         """Leave the terminal as it was; called on every path."""
-        ...
 
 
 class PlainScreen:

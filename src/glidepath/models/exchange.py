@@ -30,11 +30,9 @@ class Reader(Protocol):
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
         """The deltas of one event."""
-        ...
 
     def finish(self) -> Iterable[Delta]:
         """The deltas that remain when the stream has ended properly."""
-        ...
 
 
 async def answer(

@@ -36,4 +36,3 @@ class ContextStrategy(Protocol):
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The view. `sizes[i]` is the size of `messages[i]` in tokens; `pinned` is ascending."""
-        ...

@@ -73,7 +73,6 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        ...
 
 
 def provider_of(model: object) -> str | None:
@@ -93,4 +92,3 @@ class TokenEstimator(Protocol):
 
     def estimate(self, text: str) -> int:
         """Tokens of a text, erring on the high side."""
-        ...

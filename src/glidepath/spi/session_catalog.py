@@ -53,11 +53,9 @@ class Excerpts(Protocol):
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The entry, and the commits from number `since` on; none when there are fewer."""
-        ...
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """The commits with these numbers, in this order; missing ones are left out."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -75,15 +73,12 @@ class Catalog(Protocol):
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match, the newest first, with titles and tags."""
-        ...
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
         """Remove these sessions with their children; returns the ids of all that were removed, children included.
 
         A session stays, with its whole family, while a living owner holds any of them. Missing sessions are skipped.
         """
-        ...
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both; None leaves them. Needs no lease. Raises kind `missing`."""
-        ...

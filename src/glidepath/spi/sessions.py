@@ -103,7 +103,6 @@ class SessionStore(Protocol):
         Raises `StoreError` of kind `busy` while another living owner holds the lease, and of kind `missing` when the
         session does not exist and `create` is False.
         """
-        ...
 
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
@@ -114,39 +113,30 @@ class SessionStore(Protocol):
         somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
         With durability "async" it may answer before it has written, and then reports a failure at the next call.
         """
-        ...
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Check leases: renew them if asked to, and report which are lost and which runs must stop."""
-        ...
 
     async def release(self, lease: Lease) -> None:
         """Release the lease once everything is written; does nothing if it was already lost."""
-        ...
 
     async def load(self, session_id: str) -> tuple[Entry, Sequence[Commit]]:
         """The whole journal, as it was written; raises `StoreError` of kind `missing` when there is none."""
-        ...
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions whose id begins with `prefix`, the last written first."""
-        ...
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop, from any process; None withdraws it."""
-        ...
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`: the repair of a damaged journal. The lease is void after this."""
-        ...
 
     async def remove(self, session_id: str) -> None:
         """Forget a session that no living owner holds; raises kinds `busy` and `missing`."""
-        ...
 
     async def close(self) -> None:
         """Close files and connections; the store reopens them when it is used again."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -163,8 +153,6 @@ class Inbox(Protocol):
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox and return its number; raises `StoreError` of kind `missing`."""
-        ...
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes with a number above `after`, in order; raises `StoreError` of kind `missing`."""
-        ...

@@ -158,19 +158,15 @@ class WalletStore(Protocol):
         Creates new wallets, and gives the others the limits in `hold.line`. Raises kind `conflict` when a wallet has
         another period or another parent. What a new hold has spent before its first draw is not counted.
         """
-        ...
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Create new wallets, and give the others these limits; raises kind `conflict`, as `draw` does."""
-        ...
 
     async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
         """End a hold with the meter at these totals: that is used, the rest is free. False if another leg has it."""
-        ...
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that are due to be written off."""
-        ...
 
     async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
@@ -178,23 +174,18 @@ class WalletStore(Protocol):
         A hold settled at None is corrected if its run turns up after all, or listed again if it has a journal. False
         when it is no longer overdue.
         """
-        ...
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet, ordered by name; with `name`, only that one, if it exists."""
-        ...
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits, which outrank those of programs; both None restores those of programs.
 
         Raises kind `missing`, and kind `conflict` for a limit on what the wallet does not limit.
         """
-        ...
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again; what is held stays held. Raises kind `missing`."""
-        ...
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
-        ...

@@ -56,7 +56,6 @@ class ProgramSession(Protocol):
 
     async def close(self) -> None:
         """End it. Called once, however the call ended."""
-        ...
 
 
 class CallsMade(Record):

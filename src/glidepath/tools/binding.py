@@ -93,11 +93,9 @@ class Binder(Protocol):
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
-        ...
 
     def named(self, name: str) -> Binder:
         """The same for a tool of another name."""
-        ...
 
 
 class _Renamable:

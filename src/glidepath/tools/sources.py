@@ -20,7 +20,6 @@ class SuppliedRun(Protocol):
 
     def emit(self, kind: type[Event], /, *fields: object) -> None:
         """Emit an event: its kind, then its own fields in order."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
