@@ -11,7 +11,6 @@ from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, RejectedError
 from glidepath.messages import (
     AssistantMessage,
-    Citation,
     Delta,
     Message,
     ToolCallDelta,
@@ -20,6 +19,7 @@ from glidepath.messages import (
 )
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
+from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
     VendorReply,
     count,
@@ -436,7 +436,7 @@ class _Reader:
     def _cited(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""
         start, end = block["start"], self._reply.text
-        cites = [_citation(one, start, end) for one in block["citations"]]
+        cites = [anthropic_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
         return kept(VENDOR, item, text=end, calls=self._reply.calls, cites=cites)
 
@@ -455,8 +455,3 @@ class _Reader:
         return Usage(
             count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts
         )
-
-
-def _citation(given: Mapping[str, Any], start: int, end: int) -> Citation:
-    title = given.get("title") or given.get("document_title") or given.get("source") or ""
-    return Citation(str(given.get("url") or ""), str(title), str(given.get("cited_text") or ""), start, end)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
-from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
+from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
+from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
 from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
@@ -29,7 +30,7 @@ from glidepath.spi import ModelRequest
 if TYPE_CHECKING:
     import httpx
     from google.genai import Client
-    from google.genai.types import GenerateContentResponse, GroundingMetadata, LogprobsResult, Part
+    from google.genai.types import GenerateContentResponse, LogprobsResult, Part
 
 _REFUSALS = (
     "SAFETY",
@@ -364,7 +365,7 @@ class _Reader:
             return
         if self._reason in _BROKEN and not self._reply.calls:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
-        cites = [] if self._grounds is None else list(_citations(self._grounds, "".join(self._texts)))
+        cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
             yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
@@ -402,41 +403,6 @@ def _dumped(part: Part) -> dict[str, Any]:
     """A part that is neither text nor a call, in the form to send back; empty if it is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
-
-
-def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
-    """The sources of a grounded reply, each with the part of the text that it supports, if one is named."""
-    written = text.encode()
-    sources = [
-        getattr(chunk, "web", None) or getattr(chunk, "retrieved_context", None)
-        for chunk in given.grounding_chunks or ()
-    ]
-    named = [(str(getattr(one, "uri", None) or ""), str(getattr(one, "title", None) or "")) for one in sources]
-    cited: set[int] = set()
-    for support in given.grounding_supports or ():
-        quote = str(getattr(support.segment, "text", None) or "")
-        begin, end = _place_of(quote, support.segment, text, written)
-        for place in support.grounding_chunk_indices or ():
-            if place < len(named):
-                cited.add(place)
-                yield Citation(named[place][0], named[place][1], quote, begin, end)
-    for place, source in enumerate(named):
-        if place not in cited:
-            yield Citation(source[0], source[1])
-
-
-def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote is in the text. Google counts bytes within a part: if that does not fit, the text is searched."""
-    if not quote:
-        return None, None
-    end = count(segment, "end_index")
-    start = count(segment, "start_index")
-    begin = len(written[:start].decode("utf-8", "ignore"))
-    if written[start:end] != quote.encode():
-        begin = text.find(quote)
-        if begin < 0 or text.find(quote, begin + 1) >= 0:
-            return None, None
-    return begin, begin + len(quote)
 
 
 def _weights(given: LogprobsResult) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.attached import Takes
+from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     VendorReply,
     check_stops,
@@ -283,7 +284,7 @@ class _Reader:
                 yield self._reply.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
-        self._cites += [_citation(annotation) for annotation in delta.get("annotations") or ()]
+        self._cites += [chat_citation(annotation) for annotation in delta.get("annotations") or ()]
 
     def _parts(self, parts: list[Any]) -> Iterable[Delta]:
         """Content in parts: some servers send thoughts and text separately."""
@@ -336,10 +337,3 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)
-
-
-def _citation(annotation: Mapping[str, Any]) -> Citation:
-    given = annotation.get("url_citation") or {}
-    url, title, quote = [str(given.get(field) or "") for field in ("url", "title", "content")]
-    start, end = given.get("start_index"), given.get("end_index")
-    return Citation(url, title, quote, start if type(start) is int else None, end if type(end) is int else None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
     VendorReply,
     count,
@@ -204,7 +205,7 @@ class _Reader:
                 self._refused = self._refused or bool(part.get("refusal"))
                 self._reply.weighed(part.get("logprobs"))
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
-            cites += [_citation(one, start) for one in part.get("annotations") or ()]
+            cites += [responses_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
         if cites:  # the text alone is sent back
             yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
@@ -237,10 +238,3 @@ def _usage(given: Mapping[str, Any]) -> Usage:
         count(given, "input_tokens_details", "cache_write_tokens"),
         count(given, "output_tokens_details", "reasoning_tokens"),
     )
-
-
-def _citation(given: Mapping[str, Any], start: int) -> Citation:
-    places = [given.get("start_index"), given.get("end_index")]
-    begin, end = [start + place if type(place) is int else None for place in places]
-    title = given.get("title") or given.get("filename") or ""
-    return Citation(str(given.get("url") or ""), str(title), str(given.get("quote") or ""), begin, end)
