@@ -24,7 +24,6 @@ from glidepath.models.content import (
     VendorReply,
     count,
     defined,
-    kept,
     merged,
     no_setting,
     parsed,
@@ -431,14 +430,14 @@ class _Reader:
             block["input"] = parsed("".join(block["input"]) or "{}")
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self._reply.silent = False
-            yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, block)
 
     def _cited(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""
         start, end = block["start"], self._reply.text
         cites = [anthropic_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
-        return kept(VENDOR, item, text=end, calls=self._reply.calls, cites=cites)
+        return self._reply.kept(VENDOR, item, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a missing or null one changes nothing."""

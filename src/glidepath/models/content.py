@@ -45,13 +45,6 @@ def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Cita
     return _wire.encode({"at": [text, calls], "item": item, **cited}).decode()
 
 
-def kept(
-    vendor: str, item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()
-) -> ReasoningDelta:
-    """The delta for a provider's own item."""
-    return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
-
-
 def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
     """A reply in the order it was written: ("text", str), ("call", ToolCall) and ("item", dict) of this vendor only."""
     text, calls = message.text, message.tool_calls
@@ -219,6 +212,13 @@ class VendorReply:
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         return clean(text)
+
+    def kept(
+        self, vendor: str, item: Mapping[str, Any], *, cites: Sequence[Citation] = (), first: bool = False
+    ) -> ReasoningDelta:
+        """The delta for a provider's own item, in its place: after what has come so far, or before all of it."""
+        text, calls = (0, 0) if first else (self.text, self.calls)
+        return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
     def told(self, **facts: object) -> None:
         """What the provider says about the reply: fields of `ReplyInfo`."""

@@ -16,7 +16,7 @@ from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
-from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
+from glidepath.models.content import VendorReply, check_stops, count, defined, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
@@ -367,7 +367,7 @@ class _Reader:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
         cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
-            yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=cites)
+            yield self._reply.kept(VENDOR, {"on": "cited"}, cites=cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Part) -> Iterable[Delta]:
@@ -375,13 +375,13 @@ class _Reader:
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
             self._reply.silent = False  # from the provider's own tools: sent back unchanged
-            yield kept(VENDOR, {"on": "part", "part": own}, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, {"on": "part", "part": own})
             return
         if signature is not None:
             on = "call" if call is not None else "text"
             item = {"on": on, "signature": base64.b64encode(signature).decode()}
             self._reply.silent = False
-            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, item)
         if call is not None:
             given = _wire.encode(call.args or {}).decode()
             self._reply.silent = False
@@ -396,7 +396,7 @@ class _Reader:
             self._texts.append(said.text)
             yield said
         if signature is not None and call is None:
-            yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, {"on": "cut"})
 
 
 def _dumped(part: Part) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from glidepath.models.content import (
     check_stops,
     count,
     defined,
-    kept,
     known_by,
     merged,
     no_setting,
@@ -322,9 +321,9 @@ class _Reader:
         if self._thoughts and self._echo:
             if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
-            yield kept(VENDOR, self._thoughts, text=0, calls=0)
+            yield self._reply.kept(VENDOR, self._thoughts, first=True)
         if self._cites:  # the text alone is sent back
-            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
+            yield self._reply.kept(VENDOR, {}, cites=self._cites)
         stop = self._reply.stop(self._reason, _REASONS)
         yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
 

@@ -11,7 +11,6 @@ from glidepath.models.content import (
     VendorReply,
     count,
     defined,
-    kept,
     known_by,
     merged,
     no_setting,
@@ -194,7 +193,7 @@ class _Reader:
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
                 self._reply.searches += 1  # opening a page it found is free
             item = {key: value for key, value in item.items() if value is not None}
-            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, item)
 
     def _message(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         spoken, cites = index in self._spoken, list[Citation]()
@@ -208,7 +207,7 @@ class _Reader:
             cites += [responses_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
         if cites:  # the text alone is sent back
-            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
+            yield self._reply.kept(VENDOR, {}, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
