@@ -29,8 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Continue; the exit code says how it ended."""
-    from glidepath.cli.agent_maker import make_agent, make_changes
+    from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.commands.run_command import fly, make_screen
+    from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import assume_store
 
     if bool(options.session) == options.last:

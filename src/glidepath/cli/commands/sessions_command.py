@@ -118,10 +118,9 @@ def act_on_store(
     """Do something with the store that the settings name."""
     import asyncio
 
-    from glidepath.cli.agent_maker import redacting
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store
+    from glidepath.cli.stores import assume_store, make_store, redacting
 
     settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)

@@ -112,7 +112,8 @@ async def _decided(
     caught: Caught,
 ) -> TeamResult:
     """Continue until the team has ended, or needs a decision that nobody can make."""
-    from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
+    from glidepath.cli.approval import decisions_about, sandboxed, somebody
+    from glidepath.cli.approval_dialog import ApprovalAsked
 
     while caught.number is None:
         waiting = [(pending, outcome) for outcome in result.step_outcomes for pending in outcome.pending]
