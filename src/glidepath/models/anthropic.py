@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, RejectedError
-from glidepath.messages import (
-    AssistantMessage,
-    Delta,
-    Message,
-    ToolCallDelta,
-    Usage,
-    UserMessage,
-)
+from glidepath.messages import AssistantMessage, Delta, Message, ToolCallDelta, Usage, UserMessage
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
@@ -31,6 +24,7 @@ from glidepath.models.content import (
     schema_words,
     worded,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
@@ -336,12 +330,11 @@ def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the events of one message."""
 
     def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._usage: dict[str, Any] = {}
         self._stop: Any = None
         self._why = ""
@@ -372,10 +365,6 @@ class _Reader:
             yield from self._reply.end(stop, self._used(), self._faults.clean(self._why))
         elif kind == "error":
             raise self._faults.refusal(None, event)
-
-    def finish(self) -> Iterable[Delta]:
-        """Nothing: a message without its last event is incomplete."""
-        return ()
 
     def _opened(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         self._blocks[index] = block

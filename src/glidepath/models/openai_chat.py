@@ -25,6 +25,7 @@ from glidepath.models.content import (
     schema_words,
     sent_choice,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
@@ -224,12 +225,11 @@ class _Call:
             return False
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the chunks of one completion."""
 
     def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._echo = echo
         self._usage: Usage | None = None
         self._reason: Any = None

@@ -19,6 +19,7 @@ from glidepath.models.content import (
     sent_choice,
     worded,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.hosts import effort_for
@@ -116,12 +117,11 @@ def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the events of one response."""
 
     def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._refused = False
         self._written: dict[int, int] = {}
         """Characters of arguments so far, by the index of the call."""
@@ -156,10 +156,6 @@ class _Reader:
             raise self._faults.refusal(None, event["response"].get("error") or {"message": "the response failed"})
         elif kind == "error" or event.get("error"):
             raise self._faults.refusal(None, event)
-
-    def finish(self) -> Iterable[Delta]:
-        """Nothing: a response without its last event is incomplete."""
-        return ()
 
     def _said(self, event: Mapping[str, Any]) -> Delta:
         self._spoken.add(event.get("output_index"))

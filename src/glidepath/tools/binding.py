@@ -11,13 +11,7 @@ from glidepath import _wire
 from glidepath.errors import ToolError, told
 from glidepath.tools import bridge
 from glidepath.tools.advice import closest
-from glidepath.tools.schema import (
-    accepts_null,
-    nests_defaults,
-    parameters_schema,
-    scalar_type,
-    usage,
-)
+from glidepath.tools.schema import accepts_null, nests_defaults, parameters_schema, scalar_type, usage
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
 

@@ -7,14 +7,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
-from glidepath.messages import (
-    AssistantMessage,
-    ReasoningBlock,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-)
+from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ThinkingBlock, ToolCall
 from glidepath.models.content import held
 
 
