@@ -16,8 +16,6 @@ from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Catalog, SessionQuery, SessionStore
 
-__all__ = ["CatalogContract"]
-
 
 class FindingStore(SessionStore, Catalog, Protocol):
     """A session store with a catalog."""

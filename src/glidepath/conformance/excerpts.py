@@ -13,8 +13,6 @@ from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Excerpts, SessionStore
 
-__all__ = ["ExcerptsContract"]
-
 
 class StoreWithExcerpts(Excerpts, SessionStore, Protocol):
     """A session store that can read a part of a journal."""

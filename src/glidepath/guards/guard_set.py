@@ -12,8 +12,6 @@ from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 
-__all__ = ["known_stop_guards", "make_guards", "make_stop_guards"]
-
 _WATCHING = tuple(guard for guard in STOP_GUARDS if not guard.bad_ends_only)
 _STOPS = frozenset(guard.name for guard in STOP_GUARDS)
 

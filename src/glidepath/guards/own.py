@@ -6,8 +6,6 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError, shown
 
-__all__ = ["check_guard", "is_call_guard", "is_stop_guard", "own_guards"]
-
 
 def is_call_guard(guard: object) -> bool:
     """True when it watches batches of tool calls."""

@@ -37,14 +37,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy
 
-__all__ = [
-    "AgentEvaluationStrategy",
-    "Review",
-    "SimpleEvaluationStrategy",
-    "choose_evaluator",
-    "review",
-]
-
 PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
 
 

@@ -46,8 +46,6 @@ from glidepath.teams.values import (
 )
 from glidepath.tools.text import clean
 
-__all__ = ["PlanRun"]
-
 Perform: TypeAlias = Callable[["PlanRun", StepRun], Awaitable[StepOutcome | None]]
 Pick: TypeAlias = Callable[["PlanRun", TeamStep], Member | None]
 PATIENCE = 5.0

@@ -35,8 +35,6 @@ from glidepath.teams.values import (
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
 
-__all__ = ["Member", "Team"]
-
 
 class Member(Value, frozen=True, kw_only=True):
     """An agent in a team: its name there, and what it can do."""

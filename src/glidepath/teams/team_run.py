@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from glidepath.teams.step_table import StepTable
     from glidepath.teams.team import Team
 
-__all__ = ["TeamRun", "TeamRunTerms"]
-
 _LEAST_TIME = 0.001
 
 

@@ -18,26 +18,6 @@ from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.setting import check_sendable, checked_int, checked_seconds
 
-__all__ = [
-    "DependencyFailure",
-    "EvaluationContext",
-    "EvaluationVerdict",
-    "EvaluatorPreference",
-    "PlannerFailureMode",
-    "RiskProfile",
-    "RoleDefinition",
-    "StepOutcome",
-    "StepState",
-    "TeamConfig",
-    "TeamExecutionPlan",
-    "TeamExecutionRequest",
-    "TeamResourceConstraint",
-    "TeamResult",
-    "TeamStatus",
-    "TeamStep",
-    "VerdictOutcome",
-]
-
 if TYPE_CHECKING:
     Money: TypeAlias = Decimal | str | int | None
 else:

@@ -30,8 +30,6 @@ from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search
 from glidepath.workspace.seccomp import filter_program
 from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
-__all__ = ["NO_SANDBOX", "SANDBOXED", "ShellLimits", "described", "run_command"]
-
 NO_SANDBOX = "no sandbox: the command runs as you"
 """What a person is told about a command without a sandbox."""
 SANDBOXED = "sandboxed: no network, writes only in the workspace"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi import Grant
 
-__all__ = ["FleetBudget"]
-
 SPARE = 4  # draw this many times the request in advance if there is plenty, so that most runs draw once or twice
 LOOK = 5.0  # seconds between two draws of a waiting run that gets no notification
 PATIENCE = 30.0  # seconds to wait for what is held by runs without a worker

@@ -8,8 +8,6 @@ from glidepath._wire import replace
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless, failing, specimen
 from glidepath.testing.turns import Call, Turn, call, calls, say
 
-__all__ = ["ENDLESS", "LOOPS", "NeedsTwoNotices"]
-
 
 class _Loop(Tireless):
     family = "loops"

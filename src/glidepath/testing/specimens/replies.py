@@ -7,8 +7,6 @@ from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, failing, specimen
 from glidepath.testing.turns import Call, Turn, calls, empty, raw, refuse, say, thinking, truncated
 
-__all__ = ["CALLS", "REPLIES"]
-
 
 class _Reply(Specimen):
     family = "replies"

@@ -16,8 +16,6 @@ from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "OneCall", "Outside", "Specimen", "Tireless", "failing", "specimen"]
-
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
 

@@ -9,8 +9,6 @@ from glidepath.messages import Usage
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, specimen
 from glidepath.testing.turns import Turn, UsageReport, fail, hang, no_end, say
 
-__all__ = ["STREAMS", "USAGE"]
-
 
 class _Failing(Specimen):
     family = "streams"

@@ -10,8 +10,6 @@ from typing import NoReturn
 from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, Outside, Specimen, Tireless, failing, specimen
 from glidepath.testing.turns import Turn, call, calls, hang, say
 
-__all__ = ["PEOPLE", "TOOLS"]
-
 
 class _OneTool(OneCall):
     family = "tools"
