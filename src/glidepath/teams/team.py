@@ -97,6 +97,9 @@ class Team:
             raise AttributeError(f"a Team is immutable: make another one with another {name}")
         super().__setattr__(name, value)
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Team is immutable: make another one without its {name}")
+
     def member(self, name: str) -> Member:
         """The member with this name; raises KeyError."""
         for member in self.members:
