@@ -28,6 +28,7 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamResult,
     TeamStatus,
+    check_fields,
     check_kind,
     check_name,
 )
@@ -44,8 +45,7 @@ class Member(Value, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        check_name("Member.name", self.name)
-        check_kind("Member.agent", self.agent, Agent)
+        check_fields(self, name=check_name, agent=Agent)
         if isinstance(self.capabilities, str) or not isinstance(self.capabilities, Iterable):
             raise ConfigurationError(f"Member.capabilities must be a set of names, not {self.capabilities!r:.80}")
         settle_field(self, "capabilities", frozenset(self.capabilities))
