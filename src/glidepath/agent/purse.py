@@ -17,6 +17,7 @@ from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.run import Touchdown, Verdict
+from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, called, heard
 from glidepath.sessions.owner import LEASE, this_owner
 from glidepath.sessions.scribe import ON_DISK
@@ -208,13 +209,7 @@ class Purse:
             await asyncio.wait([heart])
         if self.hold is None:
             return
-        task = asyncio.get_running_loop().create_task(self._settle(), name="glidepath-settle")
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:  # it continues after the wallet knows
-                await asyncio.wait([task])
-                raise
+        await uninterrupted(self._settle(), name="glidepath-settle")  # a cancellation counts once the wallet knows
 
     async def _settle(self) -> None:
         root = self.meter
