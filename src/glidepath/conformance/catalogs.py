@@ -17,8 +17,6 @@ from glidepath.sessions.owner import this_owner
 from glidepath.spi.session_catalog import Catalog, SessionQuery
 from glidepath.spi.sessions import SessionStore
 
-__all__ = ["CatalogContract"]
-
 
 class FindingStore(SessionStore, Catalog, Protocol):
     """A session store with a catalog."""

@@ -14,8 +14,6 @@ from glidepath.sessions.owner import this_owner
 from glidepath.spi.session_catalog import Excerpts
 from glidepath.spi.sessions import Commit, SessionStore
 
-__all__ = ["ExcerptsContract"]
-
 
 class StoreWithExcerpts(Excerpts, SessionStore, Protocol):
     """A session store that can read a part of a journal."""

@@ -12,8 +12,6 @@ from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.wallets import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
 
-__all__ = ["WalletStoreContract"]
-
 TEAM = WalletTerms(name="team", max_tokens=1_000, max_money=10_000)
 USER = WalletTerms(name="user \u00e9'\"%", per="month", parent="team", max_tokens=400)
 _NOBODY = 2**22 + 1  # a process id that no Linux or macOS gives out

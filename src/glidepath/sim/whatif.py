@@ -32,20 +32,6 @@ from glidepath.spi.sessions import Commit
 if TYPE_CHECKING:
     from glidepath.sessions.fold import Began
 
-__all__ = [
-    "DIMENSIONS",
-    "GUARDS",
-    "Flown",
-    "Forecast",
-    "Trip",
-    "WhatIfMoment",
-    "flown_runs",
-    "kept_at",
-    "session_runs",
-    "spread",
-    "what_if",
-]
-
 DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
 GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}
 _ANSWERED = (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)

@@ -94,7 +94,8 @@ class Recovery(Value, frozen=True, kw_only=True):
 class StopGuard(Protocol):
     """Gets a chance to rescue a run when a reply without tool calls would be a bad ending.
 
-    Contract: as for `CallGuard`. `reset` is called after a batch that made progress.
+    Contract: as for `CallGuard`, but one that raises fails the run. `reset` is called after a batch that made progress,
+    once a guard has rescued the run.
     """
 
     name: str

@@ -13,8 +13,6 @@ from typing import Any
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.sdk_privates import dbos_instance
 
-__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "needed", "quiet"]
-
 APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
 WORKFLOW = "glidepath_run"

@@ -29,8 +29,6 @@ from glidepath.setting import checked_int, checked_seconds
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Worker"]
-
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
 JOIN = 2.0  # seconds to wait for a poll of the queues that has started
