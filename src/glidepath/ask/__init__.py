@@ -48,7 +48,10 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
+__all__ = [
+    "Reply", "admit_to_budget", "answered_well", "arranged", "ask", "gave_up", "noted", "request_for", "spoiled",
+    "unsent",
+]  # fmt: skip
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -65,7 +68,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
     watch, recovering = run.watch, begun is not None and begun.error is not None
     call = begun or await _called(run, landing)
     try:
-        if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
+        if (begun is None or begun.fresh) and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
             admit(call)
         while True:
             try:
@@ -138,6 +141,27 @@ def gave_up(
         return None
     call.settle(attempt, booking, view)
     return call
+
+
+async def arranged(run: Run) -> tuple[_Call, Booking | None]:
+    """Gates and transforms have a say in a call: it is booked, when they have said nothing about it.
+
+    None: it is not ordinary any more, and `ask` continues with it.
+    """
+    call = await _called(run, None)
+    health = run.plan.health
+    if call.tools is not run.plan.specs or health.alert or not health.calls % MARK_EVERY:
+        call.fresh = True
+        return call, None
+    try:
+        booking, view = await call.book()
+    except ModelError as error:
+        call.spoiled = error
+        return call, None
+    if view is run.transcript.view and booking.cap == call.cap:
+        return call, booking
+    call.booked = (booking, view)
+    return call, None
 
 
 async def noted(run: Run, booking: Booking) -> None:
@@ -220,6 +244,10 @@ class _Call(Record, eq=False, gc=False):
     """It finds out for everybody whether the model works again."""
     spoiled: ModelError | None = None
     """What was wrong with a reply that had come to its end."""
+    fresh: bool = False
+    """Nothing was done about it yet, apart from its tools."""
+    booked: tuple[Booking, Sequence[Message]] | None = None
+    """Its first booking, which was made before `ask` got it."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
@@ -229,6 +257,9 @@ class _Call(Record, eq=False, gc=False):
     async def book(self) -> tuple[Booking, Sequence[Message]]:
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
+        if self.booked is not None:
+            booked, self.booked = self.booked, None
+            return booked
         if run.watch.sentry is not None:
             await cleared(run)
         if run.hooks.context_transform:

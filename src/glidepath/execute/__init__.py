@@ -48,6 +48,7 @@ __all__ = [
     "pend",
     "put_off",
     "settle",
+    "step_looked_at",
     "stuck",
     "text_of",
     "waiting_job",
@@ -99,6 +100,8 @@ async def text_of(run: Run, job: Job) -> str | None:
     """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
     if job.waits is not None:
         await _end_alone(run, job)
+    if run.hooks.after_tool_call:
+        await follow_up(run, [job])
     result = job.result
     if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
@@ -108,7 +111,7 @@ async def text_of(run: Run, job: Job) -> str | None:
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
     """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
-    if run.work.spawned:
+    if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
         await follow_up(run, [job])
     votes = _finish(run, [job])
     _learn(run, step)
@@ -351,6 +354,14 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     inside.run = inside.work = None
     INSIDE.reset(before)
     return value  # type: ignore[no-any-return]
+
+
+def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> None:
+    """`first_step` where hooks will look at the result, which is always in `job` then."""
+    job.started_at = run.watch.time()
+    text = first_step(run, job, call_id, tool, bound)
+    if text is not None:
+        job.result = ToolResult(text)
 
 
 async def _end_alone(run: Run, job: Job) -> None:
