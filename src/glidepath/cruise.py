@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
 from glidepath.admit import poll
-from glidepath.ask import answered_well, arranged, ask, gave_up, noted, request_for, spoiled, unsent
+from glidepath.ask import answered_well, ask, gave_up, handed_over, noted, request_for, shaped, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.settlement import settle_ordinary
@@ -33,11 +33,12 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.execute import (
-    clear,
+    cap_calls,
     end_specially,
     first_step,
     follow_up,
     heeded,
+    judge_call,
     kept_back,
     misfits,
     step_looked_at,
@@ -120,7 +121,6 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     failed, at = None, 0.0
-    booking: Any
     job: Any
     bound: Any
     request: Any = None
@@ -153,32 +153,35 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         ):
             break
         # --- reserve: `book` in ask.booking
-        view, weight = transcript.view, transcript.view_tokens
-        if shapes:
-            run.open_turn()
-            begun, booking = await arranged(run)
-            if booking is None:
-                return await ask(run, begun=begun)
-            held, estimate = booking.reservation, booking.estimate
-            view, weight = transcript.view, transcript.view_tokens  # it may have been compacted to fit
-        else:
-            count = transcript.anchor + weight
-            held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
-            if held.__class__ is not Reservation:
-                break
-            estimate = fixed + weight
-            booking = Booking(held, count, want, cap, price, estimate, size)
-            # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
+        if shapes:  # plugins may change the call, and the turn has begun before they are asked
             turn.begin()
-            if journal is not None:
-                if turns:
-                    tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
-                elif tell is not None:
-                    number()  # nobody wants it, and the others have the numbers they always have
-                await noted(run, booking)
-            health.calls = count = health.calls + 1
-            if not count % MARK_EVERY:
-                health.mark(time())
+            if turns:
+                tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
+            elif tell is not None:
+                number()
+            begun = await shaped(run)
+            if begun is not None:
+                return await ask(run, begun=begun)
+        view, weight = transcript.view, transcript.view_tokens
+        count = transcript.anchor + weight
+        held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
+        if held.__class__ is not Reservation:
+            if shapes:
+                return await ask(run, begun=handed_over(run, specs, (view, weight)))
+            break
+        estimate = fixed + weight
+        booking = Booking(held, count, want, cap, price, estimate, size)
+        # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
+        turn.begin()
+        if journal is not None:
+            if turns and not shapes:
+                tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
+            elif tell is not None and not shapes:
+                number()  # nobody wants it, and the others have the numbers they always have
+            await noted(run, booking)
+        health.calls = count = health.calls + 1
+        if not count % MARK_EVERY:
+            health.mark(time())
         # Nothing else about the request can change in here: the plan, the tools and the cap are those of the plan.
         if view is not sent:
             request, sent = turn.request, view
@@ -254,8 +257,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             job.bound = bound = tool.bind(stored_arguments(call))
         except ArgumentsError as error:
             misfits(run, job, error)
-        if (asks_about or meter.attention) and (befores or meter.short_of_calls(1)):
-            await clear(run, [job])
+        if asks_about or meter.attention:
+            if befores and job.result is None:
+                await judge_call(run, job)
+            if meter.short_of_calls(1):
+                cap_calls(run, [job])
             if job.waits_for is not None:
                 await end_specially(run, job, Step((call,), tools))  # raises when it may not wait
                 turn.end_tools(AFTER_MODEL)

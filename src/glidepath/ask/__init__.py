@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
 __all__ = [
-    "Reply", "admit_to_budget", "answered_well", "arranged", "ask", "gave_up", "noted", "request_for", "spoiled",
-    "unsent",
+    "Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "handed_over", "noted", "request_for", "shaped",
+    "spoiled", "unsent",
 ]  # fmt: skip
 
 _log = logging.getLogger("glidepath")
@@ -143,25 +143,26 @@ def gave_up(
     return call
 
 
-async def arranged(run: Run) -> tuple[_Call, Booking | None]:
-    """Gates and transforms have a say in a call: it is booked, when they have said nothing about it.
+def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Message], int] | None = None) -> _Call:
+    """A call that `ask` continues with; `shape`: its view and the size of that, when the transforms were asked."""
+    run.plan.health.calls += 1
+    return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
 
-    None: it is not ordinary any more, and `ask` continues with it.
-    """
-    call = await _called(run, None)
-    health = run.plan.health
-    if call.tools is not run.plan.specs or health.alert or not health.calls % MARK_EVERY:
-        call.fresh = True
-        return call, None
-    try:
-        booking, view = await call.book()
-    except ModelError as error:
-        call.spoiled = error
-        return call, None
-    if view is run.transcript.view and booking.cap == call.cap:
-        return call, booking
-    call.booked = (booking, view)
-    return call, None
+
+async def shaped(run: Run) -> _Call | None:
+    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is."""
+    plan, transcript, voice = run.plan, run.transcript, run.voice
+    tools = await offer(run) if run.hooks.tool_gate else plan.specs
+    if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    if tools is not plan.specs or plan.health.alert:
+        return handed_over(run, tools)
+    if run.hooks.context_transform:
+        source = transcript.view
+        shape = await transformed(run, source, transcript.view_tokens)
+        if shape[0] is not source:
+            return handed_over(run, tools, shape)
+    return None
 
 
 async def noted(run: Run, booking: Booking) -> None:
@@ -245,9 +246,9 @@ class _Call(Record, eq=False, gc=False):
     spoiled: ModelError | None = None
     """What was wrong with a reply that had come to its end."""
     fresh: bool = False
-    """Nothing was done about it yet, apart from its tools."""
-    booked: tuple[Booking, Sequence[Message]] | None = None
-    """Its first booking, which was made before `ask` got it."""
+    """It was handed over before its first attempt."""
+    shape: tuple[Sequence[Message], int] | None = None
+    """What the transforms have made of its view, for its first booking, and the size of that."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
@@ -257,9 +258,6 @@ class _Call(Record, eq=False, gc=False):
     async def book(self) -> tuple[Booking, Sequence[Message]]:
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
-        if self.booked is not None:
-            booked, self.booked = self.booked, None
-            return booked
         if run.watch.sentry is not None:
             await cleared(run)
         if run.hooks.context_transform:
@@ -320,7 +318,8 @@ class _Call(Record, eq=False, gc=False):
         if self.landing is not None:
             return await self._book_landing_transformed(self.landing)
         run, source = self.run, self.run.transcript.view
-        view, tokens = await transformed(run, source, run.transcript.view_tokens)
+        shape, self.shape = self.shape, None
+        view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.transcript.view_tokens
         count = max(1, run.transcript.input_tokens() + more) if count is None else count

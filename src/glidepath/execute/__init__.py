@@ -10,7 +10,7 @@ from glidepath.errors import shown
 from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
+from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "admitted",
     "answer_open_calls",
+    "cap_calls",
     "clear",
     "close_batch",
     "end_specially",
@@ -42,6 +43,7 @@ __all__ = [
     "fly_jobs",
     "follow_up",
     "heeded",
+    "judge_call",
     "kept_back",
     "misfits",
     "objection",
@@ -101,7 +103,10 @@ async def text_of(run: Run, job: Job) -> str | None:
     if job.waits is not None:
         await _end_alone(run, job)
     if run.hooks.after_tool_call:
-        await follow_up(run, [job])
+        if run.work.spawned:
+            await recall(run, job.call.id)
+        if job.result is not None:
+            await _after(run, job)
     result = job.result
     if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
