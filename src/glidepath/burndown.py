@@ -1,7 +1,5 @@
 """How the limits of a run were used up, turn by turn: as text for a terminal, as SVG for a page or a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

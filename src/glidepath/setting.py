@@ -7,8 +7,6 @@ that need another one, the methods of `AgentBuilder`, and, written out by `scrip
 documentation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache

@@ -1,7 +1,5 @@
 """The configuration of an agent: every setting, its default and its checks."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
@@ -9,8 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from glidepath._wire import Settings, settle_field
-from glidepath.agent.discovery import GROUPS, installed
-from glidepath.agent.equipment import split_tools
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.agent.prices import checked_prices
 from glidepath.constraints import FunctionConstraint
@@ -18,7 +14,6 @@ from glidepath.context import strategy
 from glidepath.errors import ConfigurationError, close_to, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.guards.own import check_guard
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
@@ -37,8 +32,7 @@ from glidepath.spi import (
 )
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
-from glidepath.tools.output import Output
-from glidepath.tools.sources import ToolSource
+from glidepath.tools.sources import ToolSource, split_tools
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -46,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionMode", "LoopConfig"]
 
 MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
+INSTALLED = ("plugins", "constraints", "guards", "tools")  # may be given by the name of what a package offers
 LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock
 TOOL_CHOICES = ("auto", "required", "none")
 
@@ -69,7 +64,8 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     Raises `ConfigurationError` naming the setting. Lists and mappings are copied: changing yours later changes nothing.
     """
 
-    # One line, one setting: everything about it is derived from that line.
+    # One line, one setting: everything about it is derived from that line. Annotations are evaluated here, not kept as
+    # text: reading text back would mean compiling each line whenever a program starts.
     # fmt: off
     model: Annotated[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
     tools: Annotated[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
@@ -149,7 +145,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         """The plugins behind each hook, in calling order."""
         return Lineup(self.plugins).names()
 
-    def child_builder(self) -> AgentBuilder:
+    def child_builder(self) -> "AgentBuilder":
         """A builder for a child's configuration: everything a child inherits, as each setting declares."""
         from glidepath.agent.builder import child_builder
 
@@ -174,7 +170,7 @@ def _normalize(config: LoopConfig) -> None:
         name: _as_tuple(name, getattr(config, name))
         for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
     }
-    for name in GROUPS:
+    for name in INSTALLED:
         kept[name] = with_installed(name, kept[name])
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
@@ -244,6 +240,8 @@ def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """The items, those given by name found among what is installed."""
     if not any(isinstance(item, str) for item in items):
         return items
+    from glidepath.agent.discovery import installed
+
     return tuple(installed(field, item) if isinstance(item, str) else item for item in items)
 
 
@@ -291,11 +289,15 @@ def check(config: LoopConfig) -> None:
     for constraint in config.constraints:
         _check_constraint(constraint)
     for guard in config.guards:
+        from glidepath.guards.own import check_guard
+
         check_guard(guard)
     Lineup(config.plugins)
     strategy(config.context_strategy)
     checked_prices(config.prices)
     if config.output_type is not None:
+        from glidepath.tools.output import Output
+
         Output(config.output_type)
     _check_fallback_tool(config)
 

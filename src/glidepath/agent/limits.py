@@ -1,7 +1,5 @@
 """What a run may use, and a budget that many runs can share."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import timedelta
@@ -59,6 +57,7 @@ class Limits(Settings, frozen=True, kw_only=True):
     they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
+    # Evaluated here, as those of `LoopConfig`.
     # fmt: off
     max_iterations: Annotated[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
     max_tokens: Annotated[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
@@ -136,7 +135,7 @@ class Budget:
         name: str | None = None,
         store: WalletStore | None = None,
         per: str | None = None,
-        parent: Budget | None = None,
+        parent: "Budget | None" = None,
         reserve_tokens: int = 512,
         reserve_cost_fraction: str = "0.1",
     ) -> None:
@@ -160,7 +159,7 @@ class Budget:
         self.place: Place | None = None if parent is None else parent.place
 
     @classmethod
-    def inside(cls, place: Place, limits: Limits) -> Budget:
+    def inside(cls, place: Place, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
@@ -171,7 +170,7 @@ class Budget:
         return budget
 
     @classmethod
-    def below(cls, meter: Meter, limits: Limits) -> Budget:
+    def below(cls, meter: Meter, limits: Limits) -> "Budget":
         """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
         near = budget.meter
@@ -180,7 +179,7 @@ class Budget:
         return budget
 
     @classmethod
-    async def find(cls, name: str, store: WalletStore) -> Budget:
+    async def find(cls, name: str, store: WalletStore) -> "Budget":
         """An existing wallet with its parents and limits; raises `ConfigurationError` if there is none.
 
         Raises `StoreError` when the store fails.

@@ -13,7 +13,6 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
-from glidepath.ask.summary import recall
 from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
@@ -23,7 +22,6 @@ from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.patrol import Patrol
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
 from glidepath.run.inside import outside
@@ -36,6 +34,7 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.equipment import Fitted
+    from glidepath.patrol import Patrol
 
 __all__ = [
     "Begin",
@@ -143,6 +142,8 @@ def _opened(
         survey=survey,
     )
     if plan.strategy.name == "summarize":
+        from glidepath.ask.summary import recall  # left by an earlier run
+
         recall(run)
     # Last: a run that could not be opened must not block its session.
     home.flight = run
@@ -193,7 +194,7 @@ async def finish_run(
         del begin
         watch = run.watch
         watch.enter()
-        patrol = Patrol(run) if run.plan.clocked else None
+        patrol = _patrol(run) if run.plan.clocked else None
         try:
             try:
                 ending = None if refusal is None else _refused(refusal)
@@ -228,6 +229,13 @@ async def finish_run(
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
             raise asyncio.CancelledError("the task was cancelled")
         return run.tell_use(run.result or result)
+
+
+def _patrol(run: Run) -> Patrol:
+    """Who asks the constraints that have a clock of their own."""
+    from glidepath.patrol import Patrol
+
+    return Patrol(run)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:

@@ -13,9 +13,7 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
-from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
@@ -144,6 +142,8 @@ async def noted(run: Run, booking: Booking) -> None:
     """With a journal: what the call may cost is on disk before it is made."""
     try:
         if run.meter.tree.source is not None:
+            from glidepath.ask.source import pace  # only a wallet is a source
+
             await pace(run, booking.reservation.tokens)
         await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
     except BaseException:
@@ -177,6 +177,8 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     elif budget is not None:
         await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
+        from glidepath.ask.pictures import shed_pictures  # few runs have any
+
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
@@ -470,7 +472,11 @@ class _Call(Record, eq=False, gc=False):
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
+        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
+            return False
+        from glidepath.ask.pictures import shed_pictures
+
+        return shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""

@@ -1,7 +1,5 @@
 """What the guardrails are set to."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +18,7 @@ else:  # a decoder allows only one type that is written as a string
 class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     """The guardrails of an agent. 0 switches a guard off; None leaves the optional one off."""
 
+    # Evaluated here, as those of `LoopConfig`.
     # fmt: off
     max_tokens_recoveries: Annotated[int, Setting("count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER)] = 2
     max_repeated_tool_steps: Annotated[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
