@@ -23,7 +23,7 @@ from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
 from glidepath.run.inside import outside
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
@@ -70,6 +70,8 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
     )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
+        from glidepath.run import Sentry  # only a kill switch needs it
+
         watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 

@@ -30,17 +30,7 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import (
-    HIGH_WATER,
-    HookFault,
-    LetGo,
-    Stopped,
-    Why,
-    cleared,
-    interruptible,
-    interruptible_within,
-    report,
-)
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -232,6 +222,8 @@ class _Call(Record, eq=False, gc=False):
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
+            from glidepath.run import cleared
+
             await cleared(run)
         if run.hooks.context_transform:
             booking, view = await self._book_transformed()

@@ -13,7 +13,7 @@ from glidepath.ask.booking import shape_view, source
 from glidepath.errors import ModelError
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, Why, cleared, interruptible
+from glidepath.run import LetGo, Why, interruptible
 
 if TYPE_CHECKING:
     from glidepath.ask.metered import MeteredCall
@@ -61,6 +61,8 @@ async def _summarized(run: Run, budget: int) -> bool:
     if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
     from glidepath.ask.metered import MeteredCall  # only such a call is made beside the run
 

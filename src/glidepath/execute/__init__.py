@@ -17,7 +17,7 @@ from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
+from glidepath.run import HookFault, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
@@ -74,6 +74,8 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     if watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
     ready = [] if stopped and watch.halted() else admitted(run, jobs)
@@ -133,6 +135,8 @@ async def finish_batch(run: Run) -> bool:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if run.watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
     await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
     if run.work.spawned or run.hooks.after_tool_call:
