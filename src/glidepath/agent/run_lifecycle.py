@@ -22,7 +22,6 @@ from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
 from glidepath.run.inside import outside
 from glidepath.run.origins import hear
@@ -267,6 +266,8 @@ async def _dismiss(run: Run) -> bool:
     """
     if run.voice.audience is None or run.result is None:
         return False
+    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss  # loaded when the run began
+
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())

@@ -36,7 +36,7 @@ def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
         for name, one in declared(owner).items():
             made = _method(name, one, part)
             made.__name__, made.__qualname__, made.__doc__ = name, f"Setters.{name}", sentence(one)
-            kind = Decimal | str | float if one.kind == "fraction" else owner.__annotations__[name].__origin__
+            kind = Decimal | str | float if one.kind == "fraction" else owner.__annotations__[name]
             made.__annotations__ = {"value": one.wider or kind, "return": "Self"}
             if one.kind == "bool":  # all of them are off by default
                 made.__defaults__ = (True,)
