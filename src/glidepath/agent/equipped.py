@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
 
 def supplied(method: F) -> F:
     """Make a method that starts a run use the tools of the agent's sources, where it has any."""
-    place = list(inspect.signature(method).parameters).index("cancel") - 1
+    place = method.__code__.co_varnames.index("cancel") - 1  # parameters come first, in their order
 
     @functools.wraps(method)
     def flown(self: Equipped, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:

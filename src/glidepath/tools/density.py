@@ -48,13 +48,17 @@ _RANGES = (
 )
 
 
-def _kind(code: int) -> int:
-    if code in b" \t\n\r\v\f":
-        return _BLANK
-    return next(kind for start, end, kind in _RANGES if start <= code < end)
+def _kinds() -> bytes:
+    """The kind of every byte: the first range that has it, unless it is a blank."""
+    kinds = bytearray(256)
+    for start, end, kind in reversed(_RANGES):
+        kinds[start:end] = bytes([kind]) * (end - start)
+    for code in b" \t\n\r\v\f":
+        kinds[code] = _BLANK
+    return bytes(kinds)
 
 
-_KINDS = bytes([_kind(code) for code in range(256)])
+_KINDS = _kinds()
 _FEW_BYTES, _MOST_BYTES = 2_048, 4 * _CHUNK
 
 
