@@ -23,7 +23,7 @@ from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
-from glidepath.run.inside import outside
+from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
@@ -190,7 +190,8 @@ async def finish_run(
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
     """
-    with outside():
+    before = go_outside()
+    try:
         run, home, messages = begin()
         del begin
         watch = run.watch
@@ -230,6 +231,8 @@ async def finish_run(
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
             raise asyncio.CancelledError("the task was cancelled")
         return run.tell_use(run.result or result)
+    finally:
+        come_back(before)
 
 
 def _patrol(run: Run) -> Patrol:

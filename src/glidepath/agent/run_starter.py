@@ -32,7 +32,7 @@ from glidepath.ledger import Meter
 from glidepath.messages import Message
 from glidepath.outcome import NOT_CARRIED, RunResult, Snapshot
 from glidepath.run import CancelToken, Place, Plan, Resumption, Run, RunStream, restore_meter
-from glidepath.run.inside import outside
+from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
@@ -123,9 +123,12 @@ class RunStarter(Equipped):
             return await finish_run(begin, cancel, fitted=self._fitted)
         from glidepath.agent.durable import claimed
 
-        with outside():
+        before = go_outside()
+        try:
             async with claimed(self.config, home) as opening:
                 return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
+        finally:
+            come_back(before)
 
     async def fly_alone(
         self,
