@@ -123,6 +123,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     failed, at = None, 0.0
     job: Any
     bound: Any
+    reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
     if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None:
@@ -224,15 +225,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
-        if ordinary is None:
+        reply = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
+        if reply is None:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
-        reply, text, call, call_id, name, tool, tokens = ordinary
+        reply, text, call, call_id, name, tool, tokens = reply
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):

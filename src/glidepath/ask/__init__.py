@@ -13,9 +13,7 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
-from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
@@ -32,17 +30,7 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import (
-    HIGH_WATER,
-    HookFault,
-    LetGo,
-    Stopped,
-    Why,
-    cleared,
-    interruptible,
-    interruptible_within,
-    report,
-)
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -169,6 +157,8 @@ async def noted(run: Run, booking: Booking) -> None:
     """With a journal: what the call may cost is on disk before it is made."""
     try:
         if run.meter.tree.source is not None:
+            from glidepath.ask.source import pace  # only a wallet is a source
+
             await pace(run, booking.reservation.tokens)
         await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
     except BaseException:
@@ -202,6 +192,8 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     elif budget is not None:
         await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
+        from glidepath.ask.pictures import shed_pictures  # few runs have any
+
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
@@ -259,6 +251,8 @@ class _Call(Record, eq=False, gc=False):
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
+            from glidepath.run import cleared
+
             await cleared(run)
         if run.hooks.context_transform:
             booking, view = await self._book_transformed()
@@ -500,7 +494,11 @@ class _Call(Record, eq=False, gc=False):
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
+        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
+            return False
+        from glidepath.ask.pictures import shed_pictures
+
+        return shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
