@@ -79,11 +79,11 @@ def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def lines_brought() -> dict[str, int]:
-    """How many lines each definition has that the second wave brought into modules of the first."""
+    """How many lines each definition has that the second wave brought into modules of the first; 0 when it is gone."""
     known = brought()
     labels = ((path.relative_to(PACKAGE).as_posix(), tree) for path, tree in trees())
     sizes = {f"{label}:{name}": size for label, tree in labels for name, size in definitions(tree)}
-    return {name: sizes[name] for name in known}
+    return {name: sizes.get(name, 0) for name in known}
 
 
 def parameters(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
@@ -311,9 +311,11 @@ def measure() -> dict[str, Any]:
     classes, modules = repeated_names()
     turn = modules_of_a_turn()
     public = public_parameters_of_any()
+    later_lines = lines_brought()
     return {
         "lines, first wave": lines(),
-        "lines, first wave, its own definitions": lines() - sum(lines_brought().values()),
+        "lines, first wave, its own definitions": lines() - sum(later_lines.values()),
+        "definitions listed as later that are gone": [name for name, size in later_lines.items() if not size],
         "lines, second wave": lines(second=True),
         "parameters": every,
         "bare Any parameters": len(bare),
@@ -337,7 +339,7 @@ def main() -> None:
         return
     for name, value in found.items():
         shown = f"{len(value)}: {', '.join(value)}" if isinstance(value, list) else value
-        print(f"{name:<40} {shown}")
+        print(f"{name:<42} {shown}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from glidepath._wire import Record, encode, replace
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
-from glidepath.ask.summary import recall
 from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
@@ -21,10 +20,8 @@ from glidepath.landing import enough_to_land, landing_reserve, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.patrol import Patrol
-from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
-from glidepath.run.inside import outside
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
+from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from glidepath.agent.limits import Budget, Limits
     from glidepath.agent.purse import Purse
     from glidepath.outcome import Carried
+    from glidepath.patrol import Patrol
 
 __all__ = [
     "Begin",
@@ -93,6 +91,8 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
     )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
+        from glidepath.run import Sentry  # only a kill switch needs it
+
         watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 
@@ -162,6 +162,8 @@ def _opened(
         survey=survey,
     )
     if plan.strategy.name == "summarize":
+        from glidepath.ask.summary import recall  # left by an earlier run
+
         recall(run)
     # Last: a run that could not be opened must not block its session.
     home.flight = run
@@ -207,12 +209,13 @@ async def finish_run(
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
     """
-    with outside():
+    before = go_outside()
+    try:
         run, home = begin()
         del begin
         watch, cancel = run.watch, asked.cancel
         watch.enter()
-        patrol = Patrol(run) if run.plan.clocked else None
+        patrol = _patrol(run) if run.plan.clocked else None
         try:
             try:
                 ending = None if refusal is None else _refused(refusal)
@@ -247,6 +250,15 @@ async def finish_run(
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
             raise asyncio.CancelledError("the task was cancelled")
         return run.tell_use(run.result or result)
+    finally:
+        come_back(before)
+
+
+def _patrol(run: Run) -> Patrol:
+    """Who asks the constraints that have a clock of their own."""
+    from glidepath.patrol import Patrol
+
+    return Patrol(run)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
@@ -276,6 +288,8 @@ async def _dismiss(run: Run) -> bool:
     """
     if run.voice.audience is None or run.result is None:
         return False
+    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss  # loaded when the run began
+
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())

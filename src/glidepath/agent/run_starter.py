@@ -18,7 +18,6 @@ from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.run_lifecycle import (
     Begin,
     RunRequest,
@@ -34,14 +33,16 @@ from glidepath.agent.run_lifecycle import (
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.outcome import NOT_CARRIED, RunResult
-from glidepath.run import CancelToken, Decision, Place, Plan, Resumption, Run, restore_meter
-from glidepath.run.inside import Post, outside
+from glidepath.run import CancelToken, Place, Plan, Resumption, Run, restore_meter
+from glidepath.run.inside import Post, come_back, go_outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
+    from glidepath.agent.resuming import Target
+    from glidepath.run import Decision
     from glidepath.sessions.scribe import Scribe
 
 __all__ = ["RunStarter"]
@@ -77,9 +78,12 @@ class RunStarter(Equipped):
                 return await finish_run(begin, asked, fitted=self._fitted)
             from glidepath.agent.durable import claimed
 
-            with outside():
+            before = go_outside()
+            try:
                 async with claimed(self.config, home) as opening:
                     return await finish_run(begin, asked, opening=opening, fitted=self._fitted)
+            finally:
+                come_back(before)
 
     def _home_of(self, asked: RunRequest) -> Session:
         """The session of a root, once everything about it has been checked."""
@@ -137,6 +141,8 @@ class RunStarter(Equipped):
     async def _fly_on(
         self, asked: RunRequest, target: Target, decisions: Mapping[str, Decision] | None, *, accept_repair: bool
     ) -> RunResult:
+        from glidepath.agent.resuming import check_decisions, find, nothing_to_decide, run_of
+
         if self.config.store is None:
             found = find(target)
             if isinstance(found, RunResult):
