@@ -26,7 +26,7 @@ from glidepath.events import (
     RunStarted,
 )
 from glidepath.otel.background import Background
-from glidepath.otel.content import clean
+from glidepath.otel.span_content import clean
 
 __all__ = ["SCOPE", "Measures", "instruments_of"]
 

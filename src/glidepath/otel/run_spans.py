@@ -43,10 +43,10 @@ from glidepath.messages import AssistantMessage, Message
 from glidepath.observe import UNCHECKED_NAMES
 from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
-from glidepath.otel.content import Writer, clean
 from glidepath.otel.current_span import context_with, enter
 from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
+from glidepath.otel.span_content import Writer, clean
 from glidepath.otel.vocabulary import provider_name
 from glidepath.outcome import AgentState
 

@@ -11,10 +11,10 @@ from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 
 from glidepath.events import Event
 from glidepath.otel.background import Background
-from glidepath.otel.content import Writer, clean
 from glidepath.otel.full_span import NANO, Ending, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.run_spans import traceparent
+from glidepath.otel.span_content import Writer, clean
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]

@@ -26,10 +26,10 @@ from glidepath.run.interrupting import uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
+from glidepath.workspace.file_survey import MOST_ENTRIES, Survey, compare, survey
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
-from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
 NO_SANDBOX = "no sandbox: the command runs as you"
 """What a person is told about a command without a sandbox."""

@@ -15,9 +15,9 @@ from opentelemetry.trace import Tracer, TracerProvider
 from glidepath.errors import ConfigurationError, told
 from glidepath.events import Event
 from glidepath.otel.background import Background
-from glidepath.otel.content import Redact, Writer
 from glidepath.otel.measures import SCOPE, Measures, instruments_of
 from glidepath.otel.run_spans import RunSpans
+from glidepath.otel.span_content import Redact, Writer
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
