@@ -161,11 +161,13 @@ def public_parameters_of_any() -> list[str]:
 
 
 def repeated_names() -> tuple[list[str], list[str]]:
-    """Public class names of the first wave, and module names of the whole house, that occur more than once."""
+    """Public class names and module names that occur more than once, in the whole house."""
     classes: Counter[str] = Counter()
-    every = [path.stem for path in PACKAGE.rglob("*.py")]
-    modules = Counter(stem for stem in every if stem not in ("__init__", "__main__"))
-    for _, tree in trees():
+    modules: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            modules[path.stem] += 1
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         classes.update(node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")
     return sorted(n for n, c in classes.items() if c > 1), sorted(n for n, c in modules.items() if c > 1)
 

@@ -189,6 +189,7 @@ def test_nesting_is_counted_as_documented(body, depth):
 
 MOST_FIELDS_OF_RUN = 20
 MOST_MODULES_OF_A_TURN = 12
+MOST_MODULE_NAMES_TWICE = 5
 MOST_BARE_ANY = 0.02
 """The share of parameters whose type is a bare `Any`."""
 MOST_PUBLIC_NAMES = 260
@@ -207,6 +208,12 @@ def test_a_run_is_a_few_parts():
 
 def test_an_ordinary_tool_turn_reads_in_a_few_modules():
     assert len(house["modules_of_a_turn"]()) <= MOST_MODULES_OF_A_TURN
+
+
+def test_a_public_class_name_is_unique_and_so_is_nearly_every_module_name():
+    classes, modules = house["repeated_names"]()
+    assert classes == []
+    assert len(modules) <= MOST_MODULE_NAMES_TWICE, modules
 
 
 def test_few_parameters_are_of_any_type():

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, consult
-from glidepath.cli.chat.input_history import History
+from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import last_answer
@@ -115,7 +115,7 @@ class ChatApp(App[int]):
         yield VerticalScroll(id="log")
         yield _StatusLine("status")
         kept = data_folder() if self.talk.kept else None
-        history = History(None if kept is None else kept / "chat_history.jsonl")
+        history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         yield Prompt(history, self.talk.completions, "Message, or /help")
 
     async def on_mount(self) -> None:
