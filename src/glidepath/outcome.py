@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.burndown import BurnPoint, Use
-from glidepath.errors import RunNotCompleted
+from glidepath.errors import RunNotCompleted, no_attribute
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
@@ -468,6 +468,23 @@ def _head(text: str) -> str:
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
 
+_ELSEWHERE = {  # what other frameworks call it
+    "all_messages": "messages",
+    "answer": "text",
+    "content": "text",
+    "data": "output",
+    "error": "cause",
+    "exception": "cause",
+    "final_output": "text, or output with an output_type",
+    "history": "messages",
+    "output_text": "text",
+    "status": "outcome",
+    "success": "ok",
+    "tokens": "usage.total",
+    "turns": "iterations",
+}
+
+
 class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     """How a run ended, what it produced, and what it cost. Returned on every path.
 
@@ -547,6 +564,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     def ok(self) -> bool:
         """True when the run delivered: it is DONE, or was asked to wrap up and did."""
         return self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __getattr__(self, name: str) -> None:
+            raise no_attribute(RunResult, name, _ELSEWHERE, self.__struct_fields__)
 
     def _repr_html_(self) -> str:
         """State, outcome, spend and text at a glance, in a notebook."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from glidepath.errors import StoreError
 
 __all__ = ["CANNOT_OPEN", "explained"]
@@ -30,4 +32,6 @@ def explained(error: BaseException, path: str, *, fixed: bool = False) -> StoreE
     kind, what = _KINDS.get(code, ("unavailable", "failed"))
     if code == CANNOT_OPEN and fixed:
         kind, what = "read_only", "cannot be opened: its folder is read-only"
+    elif code == CANNOT_OPEN and not (folder := Path(path).parent).is_dir():
+        what = f"cannot be opened: there is no folder {folder}"
     return StoreError(f"the session store {path} {what} ({error})", kind=kind)
