@@ -469,19 +469,11 @@ def _head(text: str) -> str:
 
 
 _ELSEWHERE = {  # what other frameworks call it
-    "all_messages": "messages",
-    "answer": "text",
-    "content": "text",
-    "data": "output",
-    "error": "cause",
-    "exception": "cause",
-    "final_output": "text, or output with an output_type",
-    "history": "messages",
-    "output_text": "text",
-    "status": "outcome",
-    "success": "ok",
-    "tokens": "usage.total",
-    "turns": "iterations",
+    **dict.fromkeys(("answer", "content", "output_text"), "text"),
+    **dict.fromkeys(("all_messages", "history"), "messages"),
+    **dict.fromkeys(("error", "exception"), "cause"),
+    **{"data": "output", "final_output": "text, or output with an output_type", "status": "outcome"},
+    **{"success": "ok", "tokens": "usage.total", "turns": "iterations"},
 }
 
 
