@@ -472,8 +472,8 @@ _ELSEWHERE = {  # what other frameworks call it
     **dict.fromkeys(("answer", "content", "output_text"), "text"),
     **dict.fromkeys(("all_messages", "history"), "messages"),
     **dict.fromkeys(("error", "exception"), "cause"),
-    **{"data": "output", "final_output": "text, or output with an output_type", "status": "outcome"},
-    **{"success": "ok", "tokens": "usage.total", "turns": "iterations"},
+    "final_output": "text, or output with an output_type",
+    **dict(data="output", status="outcome", success="ok", tokens="usage.total", turns="iterations"),  # noqa: C408 - one row
 }
 
 
