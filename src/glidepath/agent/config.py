@@ -221,6 +221,8 @@ def _unknown(name: str) -> str:
         hint = f"; it belongs to the limits: limits=Limits({close}=...)"
     elif close in guardrails:
         hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
+    elif name in _OF_A_RUN:
+        hint = f"; it belongs to a run: agent.run(..., {_OF_A_RUN[name]}=...)"
     return f"there is no setting {name!r}{hint}"
 
 
@@ -254,6 +256,10 @@ _NOT_SETTINGS = {  # what is passed elsewhere, and where
     "session": _FOR_A_RUN.format("session"),
     "stream": "a model has a stream method: pass it as model=; to stream a run, use agent.stream(prompt)",
     "verbose": "plugins=[glidepath.observe.LogObserver()] logs every event",
+}
+
+_OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
+    name: name for name in ("session", "cancel", "deps")
 }
 
 

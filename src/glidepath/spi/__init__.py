@@ -24,24 +24,9 @@ from glidepath.spi.hooks import (
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import (
-    Catalog,
-    Commit,
-    Entry,
-    Excerpts,
-    Grant,
-    Hold,
-    Lease,
-    OverdueHold,
-    SessionPage,
-    SessionQuery,
-    SessionStore,
-    Sign,
-    Wallet,
-    WalletDraw,
-    WalletStore,
-    WalletTerms,
-)
+from glidepath.spi.session_catalog import Catalog, Excerpts, SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
 from glidepath.stability import withdrawn
 
 __all__ = [
