@@ -176,8 +176,7 @@ class RunStarter(Equipped):
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan, limits = self.config, self._plan, asked.limits
         if limits is not None:
-            if not isinstance(limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+            _check_limits(limits)
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
             resumed.snapshot = replace(
@@ -221,8 +220,7 @@ class RunStarter(Equipped):
         if asked.limits is None:
             plan = self._heir(parent.plan)
         else:
-            if not isinstance(asked.limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(asked.limits).__name__}")
+            _check_limits(asked.limits)
             plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
         asked.given = inherited(parent, plan, asked.given)
         home: Any = asked.session
@@ -308,6 +306,13 @@ class RunStarter(Equipped):
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
+
+
+def _check_limits(limits: object) -> None:
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(
+            f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+        )
 
 
 def _check_cancel(cancel: object) -> None:
