@@ -13,8 +13,6 @@ from glidepath.spi.hooks import as_message
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["poll"]
-
 MOST_MESSAGES = 10_000  # messages that one hook may put in at once
 
 

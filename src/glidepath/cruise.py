@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from glidepath.run import Plan, Run
     from glidepath.run.run_transcript import Transcript
 
-__all__ = ["DELIVERED", "cruise"]
-
 DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run, or wait for a person."""
 

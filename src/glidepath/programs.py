@@ -30,8 +30,6 @@ from glidepath.tools.results import trim_result
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
 
-__all__ = ["run_programs"]
-
 MOST_KEPT = 256_000  # characters of one result that a program gets
 MOST_REFUSED = 3  # times a program may ask for calls after it was told that none are made any more
 LANDING = ResultKind.LANDING

@@ -9,8 +9,6 @@ from types import MappingProxyType
 from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to
 
-__all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
-
 LONGEST_TEXT = 4_000  # characters: a text must fit where little is left
 
 

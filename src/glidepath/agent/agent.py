@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from glidepath.agent.sync_stream import SyncStream
     from glidepath.run import Decision
 
-__all__ = ["Agent"]
-
 _ELSEWHERE = {  # what other frameworks call it
     **dict.fromkeys(
         ("invoke", "chat", "ask", "kickoff", "execute", "call"), "agent.run_sync(prompt), or await agent.run(prompt)"

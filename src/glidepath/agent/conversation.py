@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glidepath.run import Plan
     from glidepath.sessions import Session
 
-__all__ = ["begun", "bounded_conversation", "is_conversation"]
-
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["Opening", "claimed", "reopened", "session_of"]
-
 
 def session_of(target: object) -> str:
     """The session to resume."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from glidepath.run import CancelToken, Plan
     from glidepath.tools import Tool
 
-__all__ = ["Equipped", "supplied"]
-
 _log = logging.getLogger("glidepath")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
 

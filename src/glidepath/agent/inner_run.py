@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.run_lifecycle import RunRequest
 
-__all__ = ["DELEGATES", "call_of", "place_of", "run_inside", "stream_inside"]
-
 DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
 """The agents that were made tools, and their limits, by the function of the tool."""
 

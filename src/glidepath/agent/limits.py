@@ -20,8 +20,6 @@ from glidepath.spi import Remaining
 if TYPE_CHECKING:
     from glidepath.spi import Wallet, WalletStore, WalletTerms
 
-__all__ = ["Budget", "Limits"]
-
 _TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold

@@ -24,18 +24,6 @@ from glidepath.tools import Tool
 if TYPE_CHECKING:
     from glidepath.agent.keywords import RunKeywords
 
-__all__ = [
-    "NOTHING",
-    "Given",
-    "altered",
-    "check_metadata",
-    "check_user",
-    "checked_per_run",
-    "continued",
-    "deps_for",
-    "inherited",
-]
-
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16
 LONGEST_KEY = 64

@@ -36,21 +36,6 @@ if TYPE_CHECKING:
     from glidepath.outcome import Carried
     from glidepath.patrol import Patrol
 
-__all__ = [
-    "Begin",
-    "RunRequest",
-    "announce_child",
-    "finish_run",
-    "new_id",
-    "open_run",
-    "partial_line",
-    "paused_line",
-    "priced_under",
-    "report_child",
-    "revived",
-    "watch_over",
-]
-
 
 class RunRequest(Record, eq=False):
     """What a run is started with, by whoever starts it; made for one run."""

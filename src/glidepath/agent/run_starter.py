@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from glidepath.run import Decision
     from glidepath.sessions.scribe import Scribe
 
-__all__ = ["RunStarter"]
-
 _log = logging.getLogger("glidepath")
 
 

@@ -16,8 +16,6 @@ from glidepath.spi import OverflowContext, TransformContext
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["COMPACTED", "own_items", "recovered", "transformed"]
-
 COMPACTED = "the context was compacted"
 MOST_SHOWN = 1_000_000  # messages of a view that a plugin makes
 

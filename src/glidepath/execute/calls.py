@@ -23,8 +23,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
 
-__all__ = ["cap_calls", "clear", "decided", "judge_call", "keep_to_programs", "misfits", "prepare"]
-
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
 

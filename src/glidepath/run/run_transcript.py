@@ -14,8 +14,6 @@ from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
 from glidepath.spi.models import ModelRequest
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
-__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT", "AnswerSoFar", "CurrentTurn", "Transcript"]
-
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
 _NOTHING: Final[Any] = MappingProxyType({})  # for all, until there is something to be kept

@@ -30,8 +30,6 @@ from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
 
-__all__ = ["Run"]
-
 _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
 

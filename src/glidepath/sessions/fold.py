@@ -25,24 +25,6 @@ from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session, copied
 from glidepath.spi.sessions import Commit
 
-__all__ = [
-    "HOOK",
-    "KINDS",
-    "Began",
-    "Child",
-    "Effect",
-    "Folded",
-    "Forked",
-    "Imported",
-    "Intent",
-    "Opened",
-    "Quarantine",
-    "Quarantined",
-    "Reserved",
-    "Used",
-    "fold",
-]
-
 HOOK = "hook:"  # prefix of a hook's name, used instead of a call id for its children
 _BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # kinds that are written while a hook runs
 

@@ -30,8 +30,6 @@ from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SqliteStore"]
-
 LAYOUT = 1  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
