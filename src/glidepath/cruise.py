@@ -262,7 +262,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 await judge_call(run, job)
             if meter.short_of_calls(1):
                 cap_calls(run, [job])
-            if job.waits_for is not None:
+            if job.waits_for is not None and job.result is None:
                 await end_specially(run, job, Step((call,), tools))  # raises when it may not wait
                 turn.end_tools(AFTER_MODEL)
                 return DELIVERED
