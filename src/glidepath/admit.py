@@ -20,22 +20,25 @@ MOST_MESSAGES = 10_000  # messages that one hook may put in at once
 
 async def poll(run: Run, hook: str) -> bool:
     """Ask the `steering` or `follow_up` hooks for messages; True when there were any. They wait for the next turn."""
-    pairs = getattr(run.hooks, hook)
+    pairs = run.hooks.steering if hook == "steering" else run.hooks.follow_up
     if not pairs:
         return False
-    before = len(run.transcript.waiting)
     context = PollContext(
         **about(run),
         messages=to_read(run, run.transcript.messages),
     )
     voices = iter(pairs)
-    said = await opinion(run, hook, voices, context)
+    heard = opinion(run, hook, voices, context)
+    if heard is None:
+        return False
+    before, said = len(run.transcript.waiting), await heard
     while said is not None:
         if said.fault is not None:
             report(run, hook, said.name, said.fault, "skipped")
         else:
             _keep(run, hook, said.name, said.answer)
-        said = await opinion(run, hook, voices, context)
+        heard = opinion(run, hook, voices, context)
+        said = None if heard is None else await heard
     return len(run.transcript.waiting) > before
 
 

@@ -133,9 +133,11 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
         tools=tools,
         messages=to_read(run, run.transcript.messages),
     )
-    gates = []
     voices = iter(run.hooks.tool_gate)
-    said = await opinion(run, "tool_gate", voices, context)
+    heard = opinion(run, "tool_gate", voices, context)
+    if heard is None:
+        return []
+    gates, said = [], await heard
     while said is not None:
         try:
             if said.fault is not None:
@@ -145,7 +147,8 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        said = await opinion(run, "tool_gate", voices, context)
+        heard = opinion(run, "tool_gate", voices, context)
+        said = None if heard is None else await heard
     return gates
 
 

@@ -56,7 +56,8 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
         model_id=run.plan.model_id,
         estimator=run.plan.estimator,
     )
-    said = await opinion(run, "context_transform", voices, context)
+    heard = opinion(run, "context_transform", voices, context)
+    said = None if heard is None else await heard
     while said is not None:
         try:
             if said.fault is not None:
@@ -65,7 +66,8 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
             context = replace(context, messages=ToRead(view))
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
-        said = await opinion(run, "context_transform", voices, context)
+        heard = opinion(run, "context_transform", voices, context)
+        said = None if heard is None else await heard
     transcript = run.transcript
     before: Sequence[Message] = transcript.sent_view
     if view is transcript.view:
@@ -87,7 +89,8 @@ async def recovered(run: Run) -> bool:
         messages=to_read(run, run.transcript.view),
         estimated_tokens=run.transcript.input_tokens(),
     )
-    said = await opinion(run, hook, voices, context)
+    heard = opinion(run, hook, voices, context)
+    said = None if heard is None else await heard
     while said is not None:
         try:
             if said.fault is not None:
@@ -101,7 +104,8 @@ async def recovered(run: Run) -> bool:
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
-        said = await opinion(run, hook, voices, context)
+        heard = opinion(run, hook, voices, context)
+        said = None if heard is None else await heard
     return False
 
 

@@ -476,7 +476,8 @@ async def _after(run: Run, job: Job) -> None:
         result=_shown(run, job),
     )
     try:
-        said = await opinion(run, "after_tool_call", voices, context)
+        heard = opinion(run, "after_tool_call", voices, context)
+        said = None if heard is None else await heard
         while said is not None:
             try:
                 if said.fault is not None:
@@ -485,7 +486,8 @@ async def _after(run: Run, job: Job) -> None:
                 context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
-            said = await opinion(run, "after_tool_call", voices, context)
+            heard = opinion(run, "after_tool_call", voices, context)
+            said = None if heard is None else await heard
     except Touchdown:
         return  # the run is being stopped: what the tool answered stays as it is
 

@@ -247,7 +247,8 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         replaceable=replaceable,
         approved=approved,
     )
-    said = await opinion(run, "before_tool_call", voices, context)
+    heard = opinion(run, "before_tool_call", voices, context)
+    said = None if heard is None else await heard
     while said is not None:
         try:
             decision = _as_decision(said)
@@ -266,7 +267,8 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
             context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
-        said = await opinion(run, "before_tool_call", voices, context)
+        heard = opinion(run, "before_tool_call", voices, context)
+        said = None if heard is None else await heard
     if not bound.intact():
         # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
         changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
