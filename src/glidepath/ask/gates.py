@@ -31,6 +31,9 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
     gates = await _ask_gates(run, every) if run.hooks.tool_gate else ()
     if gates:
         allowed = _gated(run, gates, every, denials)
+    elif not run.descent.begun and not plan.behind:
+        run.turn.allow(every, denials)
+        return plan.specs
     if run.descent.withdrawn:
         allowed -= run.descent.withdrawn
         denials.update(dict.fromkeys(run.descent.withdrawn, plan.config.texts.fill("tool_withdrawn")))

@@ -108,10 +108,9 @@ async def text_of(run: Run, job: Job) -> str | None:
         if job.result is not None:
             await _after(run, job)
     result = job.result
-    if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
+    if result is None or (content := result.content).__class__ is not str or len(content) > ALWAYS_KEPT:
         return None
-    plain = not result.terminate and job.fatal is None and job.trial is None
-    return result.content if plain else None
+    return content if not result.terminate and job.fatal is None and job.trial is None else None
 
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
@@ -493,7 +492,8 @@ async def _after(run: Run, job: Job) -> None:
 
 
 def _shown(run: Run, job: Job) -> ToolResultMessage:
-    call, result, origins = job.call, job.result, job.origins(run)
+    call, result = job.call, job.result
+    origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
     return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 

@@ -10,7 +10,7 @@ from glidepath._wire import Record
 from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
-from glidepath.run.inside import Place, recall
+from glidepath.run.inside import ASKED, Place, recall
 from glidepath.run.interrupting import interruptible_within
 from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
@@ -66,19 +66,20 @@ class ToRead(Sequence[Message]):
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages for a hook to read; one object represents the transcript for the whole run."""
-    if messages is not run.transcript.messages:
+    transcript = run.transcript
+    if messages is not transcript.messages:
         return ToRead(messages)
-    shown = run.transcript.shown
-    return shown if shown is not None else run.transcript.show_hooks(ToRead(messages))
+    if transcript.shown is not None:
+        return transcript.shown
+    return run.transcript.show_hooks(ToRead(messages))
 
 
 def about(run: Run) -> Mapping[str, Any]:
     """What every hook's context says about the run; made once between two replies."""
     turn = run.turn
-    known = turn.about
-    if known is not None and known["iteration"] == turn.iterations:
-        return known
-    config, terms = run.plan.config, run.terms
+    if turn.about is not None and turn.about["iteration"] == turn.iterations:
+        return turn.about
+    config = run.plan.config
     return turn.describe(
         {
             "run_id": run.run_id,
@@ -87,7 +88,7 @@ def about(run: Run) -> Mapping[str, Any]:
             "conversation_id": config.conversation_id,
             "user": run.user,
             "metadata": run.metadata,
-            "deps": terms.deps,
+            "deps": run.terms.deps,
         }
     )
 
@@ -108,7 +109,7 @@ def opinion(
     One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
     child while they are asked.
     """
-    place, name = Place.of_hook(run, hook), ""
+    place, name = Place(run, hook, ASKED), ""
     INSIDE.set(place)
     try:
         for name, method in voices:
