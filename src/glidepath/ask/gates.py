@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.messages import Message
     from glidepath.run import Run
 
@@ -28,7 +30,12 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
     plan = run.plan
     denials: dict[str, str] = {}
     every = allowed = plan.tool_names
-    gates = await _ask_gates(run, every) if run.hooks.tool_gate else ()
+    gates: list[tuple[str, Gate]] = []
+    if run.hooks.tool_gate:
+        context = GateContext(**about(run), tools=every, messages=to_read(run, run.transcript.messages))
+        voices = iter(run.hooks.tool_gate)
+        heard = opinion(run, "tool_gate", voices, context)
+        gates = gates if heard is None else await _all_gates(run, heard, voices, context)
     if gates:
         allowed = _gated(run, gates, every, denials)
     elif not run.descent.begun and not plan.behind:
@@ -129,17 +136,10 @@ def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> froze
     return start
 
 
-async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
-    """Every gate's answer. One that crashes, hangs or answers nonsense allows nothing."""
-    context = GateContext(
-        **about(run),
-        tools=tools,
-        messages=to_read(run, run.transcript.messages),
-    )
-    voices = iter(run.hooks.tool_gate)
-    heard = opinion(run, "tool_gate", voices, context)
-    if heard is None:
-        return []
+async def _all_gates(
+    run: Run, heard: Awaitable[Opinion | None], voices: Iterator[Any], context: GateContext
+) -> list[tuple[str, Gate]]:
+    """Every gate's answer, the first one `heard`. One that crashes, hangs or answers nonsense allows nothing."""
     gates, said = [], await heard
     while said is not None:
         try:
@@ -150,8 +150,8 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        heard = opinion(run, "tool_gate", voices, context)
-        said = None if heard is None else await heard
+        more = opinion(run, "tool_gate", voices, context)
+        said = None if more is None else await more
     return gates
 
 
