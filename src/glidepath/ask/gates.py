@@ -19,28 +19,38 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["choice_among", "offer", "request_for"]
+__all__ = ["choice_among", "offer", "request_for", "unopposed"]
 
 DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
 
 
+def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
+    """Ask the gates. None: nobody has anything to say, and every tool may be used; else await what `offer` returns."""
+    plan = run.plan
+    every = plan.tool_names
+    context = GateContext(**about(run), tools=every, messages=to_read(run, run.transcript.messages))
+    voices = iter(run.hooks.tool_gate)
+    heard = opinion(run, "tool_gate", voices, context)
+    if heard is None and not run.descent.begun and not plan.behind:
+        run.turn.allow(every, {})
+        return None
+    return _offered(run, _all_gates(run, heard, voices, context))
+
+
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
+    offered = unopposed(run) if run.hooks.tool_gate else _offered(run, None)
+    return run.plan.specs if offered is None else await offered
+
+
+async def _offered(run: Run, asked: Awaitable[list[tuple[str, Gate]]] | None) -> tuple[ToolSpec, ...]:
     plan = run.plan
     denials: dict[str, str] = {}
     every = allowed = plan.tool_names
-    gates: list[tuple[str, Gate]] = []
-    if run.hooks.tool_gate:
-        context = GateContext(**about(run), tools=every, messages=to_read(run, run.transcript.messages))
-        voices = iter(run.hooks.tool_gate)
-        heard = opinion(run, "tool_gate", voices, context)
-        gates = gates if heard is None else await _all_gates(run, heard, voices, context)
+    gates = None if asked is None else await asked
     if gates:
         allowed = _gated(run, gates, every, denials)
-    elif not run.descent.begun and not plan.behind:
-        run.turn.allow(every, denials)
-        return plan.specs
     if run.descent.withdrawn:
         allowed -= run.descent.withdrawn
         denials.update(dict.fromkeys(run.descent.withdrawn, plan.config.texts.fill("tool_withdrawn")))
@@ -137,11 +147,11 @@ def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> froze
 
 
 async def _all_gates(
-    run: Run, heard: Awaitable[Opinion | None], voices: Iterator[Any], context: GateContext
+    run: Run, heard: Awaitable[Opinion | None] | None, voices: Iterator[Any], context: GateContext
 ) -> list[tuple[str, Gate]]:
     """Every gate's answer, the first one `heard`. One that crashes, hangs or answers nonsense allows nothing."""
-    gates, said = [], await heard
-    while said is not None:
+    gates = []
+    while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
@@ -150,8 +160,7 @@ async def _all_gates(
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        more = opinion(run, "tool_gate", voices, context)
-        said = None if more is None else await more
+        heard = opinion(run, "tool_gate", voices, context)
     return gates
 
 
