@@ -221,13 +221,9 @@ class Meter:
                 money += self.ahead_money - self.money - self.aside_money - self.held_money
             turns = None if turns is None else max(0, turns - self.turns)
             calls = None if calls is None else max(0, calls - self.tool_calls)
-        return Remaining(
-            iterations=turns,
-            tokens=None if tokens is None else max(0, tokens),
-            cost=None if money is None else dollars(max(0, money)),
-            seconds=seconds,
-            tool_calls=calls,
-        )
+        tokens = None if tokens is None else max(0, tokens)
+        cost = None if money is None else dollars(max(0, money))
+        return Remaining(iterations=turns, tokens=tokens, cost=cost, seconds=seconds, tool_calls=calls)
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
