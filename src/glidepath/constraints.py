@@ -247,7 +247,7 @@ class KillSwitchConstraint(_BuiltIn):
         """Whether the file is there; raises `OSError` when that cannot be told."""
         path: Any = self._path
         try:
-            os.stat(path, follow_symlinks=True)  # noqa: PTH116 - asked often; os.stat is quicker
+            os.stat(path, follow_symlinks=True)  # noqa: PTH116 - called at every checkpoint; os.stat is quicker
         except FileNotFoundError:
             self._look_for_folder(os.path.dirname(path) or ".")  # noqa: PTH120
             return False

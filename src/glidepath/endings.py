@@ -37,7 +37,7 @@ def take(run: Run, reply: Reply) -> None:
     if run.answer.parts:
         run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
         if reply.calls:
-            run.answer.start_over()  # it went on to work: what it writes from now on is another text
+            run.answer.start_over()  # it kept working: what it writes from now on is a new text
     elif text[:1].isalnum() or visible(text):
         run.answer.replace_text(text)  # the best so far
     if run.plan.fallback is not None:

@@ -79,7 +79,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                # Whoever heard of this attempt may have stopped the run.
+                # An observer of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
                 try:
@@ -170,7 +170,7 @@ async def noted(run: Run, booking: Booking) -> None:
     try:
         if run.meter.tree.source is not None:
             await pace(run, booking.reservation.tokens)
-        await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
+        await run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -207,7 +207,7 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
 
 async def _wait_for_consumer(run: Run) -> None:
     """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
+    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:

@@ -212,7 +212,7 @@ class RepetitionGuard:
             return False
         try:
             signature = f"{call.name} {_canonical(_loads(stored_arguments(call))).decode()}"
-        except Exception:  # `call_signature` tells it apart all the same
+        except Exception:  # `call_signature` still tells it apart
             return False
         if len(signature) > SHORT or not signature.isascii() or signature in self._calls:
             return False

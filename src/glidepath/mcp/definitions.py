@@ -83,7 +83,7 @@ def offered_schema(schema: object) -> tuple[dict[str, Any], str | None]:
             break
         shown = {**_followed(shown, reference), **shown}
     shown["type"] = "object"
-    for word in _COMBINATORS:  # at the top no vendor takes them; arguments are checked against them all the same
+    for word in _COMBINATORS:  # no vendor accepts them at the top level; arguments are still checked against them
         shown.pop(word, None)
     return shown, _unusable_names(shown)
 

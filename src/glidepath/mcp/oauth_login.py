@@ -166,6 +166,6 @@ class Login:
             )
             await writer.drain()
         except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # whatever it was, it was no browser with an answer
+            pass  # not a browser with an answer
         finally:
             writer.close()

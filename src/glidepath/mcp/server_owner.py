@@ -155,7 +155,7 @@ class ServerOwner:
         try:
             await done
         except BaseException as error:
-            # A call may end its own wait to ask a person, and its request goes on; any other end cancels it there.
+            # A call may end its own wait to ask a person while its request continues; any other end cancels it.
             if call is None or error is not call.interrupted_by:
                 task.cancel()
             raise
@@ -249,7 +249,7 @@ class ServerOwner:
                 async with asyncio.timeout(self.link.connect_timeout):
                     await stack.enter_async_context(client)
                 self._client = client
-                # The tools first: whoever waits for the connection wants to call one of them.
+                # The tools first: callers waiting for the connection want to call one of them.
                 self.listing = await self._listed(client)
                 self._changed(self.listing)
                 if up is not None and not up.done():
@@ -282,7 +282,7 @@ class ServerOwner:
                     self._stale, listed_at = False, self._loop.time()
                     await self._look_again(client)
                     continue
-                # Not awaited itself: whoever cancels such an await cancels the bell with it.
+                # Not awaited itself: cancelling such an await would cancel the bell with it.
                 await asyncio.wait([self._bell])
                 if self._bell.done():
                     self._bell = self._loop.create_future()

@@ -230,7 +230,7 @@ class StdioTransport:
             why = f"its output could not be read: {error}"
         if not self._leaving:
             await asyncio.sleep(LAST_WORDS)  # what it says on stderr may come a moment later
-            self._lost(why)  # first, so that whoever hears of the end can say why
+            self._lost(why)  # first, so that the error at the end can say why
         inbox.end()
 
     async def _lines(self, stdout: asyncio.StreamReader, inbox: _Inbox) -> str:

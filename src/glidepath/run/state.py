@@ -191,7 +191,7 @@ class Run(Record, eq=False, kw_only=True):
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
-        else:  # nothing is said after the last event
+        else:  # nothing is emitted after the last event
             _log.warning("%s: %s of %r failed after the end: %s; %s", self.run_id, hook, name, error, effect)
 
     def past_deadline(self) -> bool:

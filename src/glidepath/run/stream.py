@@ -80,7 +80,7 @@ class RunStream(Generic[OutputT]):
         ended = task is not None and task.done()
         result = self.run.result if self.run is not None and ended else None
         if self.run is None and task is not None and ended and not task.cancelled() and task.exception() is None:
-            result = task.result()  # there was nothing to fly: it was done before
+            result = task.result()  # there was nothing to run: it was done before
         if result is None:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
         return result

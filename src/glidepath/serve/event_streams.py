@@ -174,7 +174,7 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                 counted = waiting
                 yield told("approvals", {"count": waiting})
             seen = hub.changes
-            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
+            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - once per interval
                 await asyncio.sleep(TICK)
             if hub.closing:
                 return

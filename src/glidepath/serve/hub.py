@@ -345,7 +345,7 @@ class Hub:
             _log.exception("a run could not be started", exc_info=error)
             refusal = Refused(503, "not_started", f"the run could not be started: {told(error)}")
         flight.started.set_exception(refusal)
-        flight.started.exception()  # whoever asked may be gone
+        flight.started.exception()  # the caller may be gone
 
     def _landed(self, flight: Flight) -> None:
         feed = flight.feed

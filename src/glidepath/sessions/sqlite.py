@@ -245,7 +245,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
-            what = told(error)  # of another type, or text that is none: we wrote no such thing
+            what = told(error)  # another type, or bytes that are not text: we never wrote that
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
 
     def _explained(self, error: BaseException) -> StoreError:
@@ -370,7 +370,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 )
             )
         except StoreError:
-            give_up(lease.owner)  # a full disk, perhaps: whoever asks in this process may have it
+            give_up(lease.owner)  # a full disk, perhaps: another run of this process may have it
             raise
         finally:
             self._leases = max(0, self._leases - 1)
