@@ -130,7 +130,7 @@ def code_texts(path: Path) -> Iterator[Text]:
 
 def comments(path: Path) -> Iterator[Text]:
     """Every comment of a program; those on successive lines are one text. What tools read (`# noqa`) is left out."""
-    first, last, lines = 0, 0, []
+    first, last, lines = 0, 0, []  # `last` is the line that the next one may continue
     with path.open("rb") as file:
         found = [token for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
     for token in found:
@@ -138,7 +138,7 @@ def comments(path: Path) -> Iterator[Text]:
         if lines and (not alone or number != last + 1):
             yield first, INLINE.sub("`x`", " ".join(lines))
             lines = []
-        first, last = (first if lines else number), number
+        first, last = (first if lines else number), (number if alone else 0)
         lines.append(DIRECTIVE.sub("", token.string.lstrip("#! ")))
     if lines:
         yield first, INLINE.sub("`x`", " ".join(lines))

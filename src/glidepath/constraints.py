@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
-from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    from glidepath.run import Lookout
 
 __all__ = [
     "CostLimitConstraint",
@@ -241,6 +242,8 @@ class KillSwitchConstraint(_BuiltIn):
             raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
         self.may_block = self._path is not None
         self._folder_seen = False
+        from glidepath.run import Lookouts
+
         self._lookouts = Lookouts()
 
     def _file_exists(self) -> bool:

@@ -123,6 +123,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     failed, at = None, 0.0
     job: Any
     bound: Any
+    reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
     if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None:
@@ -178,7 +179,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
             elif tell is not None and not shapes:
                 number()  # nobody wants it, and the others have the numbers they always have
-            await noted(run, booking)
+            later = noted(run, booking)
+            if later is not None:
+                await later
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
@@ -224,15 +227,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
-        if ordinary is None:
+        reply = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
+        if reply is None:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
-        reply, text, call, call_id, name, tool, tokens = ordinary
+        reply, text, call, call_id, name, tool, tokens = reply
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
@@ -279,7 +282,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), call_id, name, f"{run_id}:{call_id}")
             if journal is not None:
-                await written_down(run, job)
+                later = written_down(run, job)
+                if later is not None:
+                    await later
                 at = now()
             began = time()
             if tell is not None:

@@ -58,7 +58,7 @@ PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
 _OK = ResourceValidation.ok()
 MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
-_FIGURES = re.compile(r"\d+(?:[.,]\d+)*")
+_FIGURES = r"\d+(?:[.,]\d+)*"
 MOST_FIGURES = 1_000  # metrics of one validation that are kept
 _SCALARS = (int, float, bool, type(None), Decimal)
 _ALL = object()  # all constraints hold
@@ -347,7 +347,7 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 
 def _is_news(run: Run, record: ValidationRecord) -> bool:
     """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
-    said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
+    said = (re.sub(_FIGURES, "#", record.validation.reason), record.validation.notice)
     if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False
     run.audit.warn(record.constraint, said)

@@ -17,7 +17,6 @@ from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
 from glidepath.agent.run_lifecycle import (
     partial_line,
     paused_line,
@@ -27,21 +26,16 @@ from glidepath.errors import ConfigurationError, no_attribute
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import (
-    INHERIT,
-    CancelToken,
-    Decision,
-    Inherit,
-    Plan,
-    RunStream,
-)
+from glidepath.run import INHERIT, CancelToken, Inherit, Plan, RunStream
 from glidepath.sessions import Session
 from glidepath.spi import Model
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.resuming import Target
     from glidepath.agent.sync_stream import SyncStream
+    from glidepath.run import Decision
 
 __all__ = ["Agent"]
 
@@ -269,6 +263,8 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
+            from glidepath.agent.resuming import check_decisions, find, nothing_to_decide
+
             found = find(resume)
             if isinstance(found, RunResult):
                 nothing_to_decide(decisions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -13,9 +13,7 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
-from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
@@ -32,17 +30,7 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import (
-    HIGH_WATER,
-    HookFault,
-    LetGo,
-    Stopped,
-    Why,
-    cleared,
-    interruptible,
-    interruptible_within,
-    report,
-)
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -165,12 +153,27 @@ async def shaped(run: Run) -> _Call | None:
     return None
 
 
-async def noted(run: Run, booking: Booking) -> None:
-    """With a journal: what the call may cost is on disk before it is made."""
+def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
+    """With a journal: what the call may cost is on disk before it is made. None when it is there already."""
+    if run.meter.tree.source is not None:
+        return _noted(run, booking, None)
     try:
-        if run.meter.tree.source is not None:
+        later = run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
+    except BaseException:
+        booking.reservation.cancel()
+        raise
+    return None if later is None else _noted(run, booking, later)
+
+
+async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
+    try:
+        if later is None:
+            from glidepath.ask.source import pace  # only a wallet is a source
+
             await pace(run, booking.reservation.tokens)
-        await run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
+            later = run.journal.asking(booking)  # type: ignore[union-attr]
+        if later is not None:
+            await later
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -202,6 +205,8 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     elif budget is not None:
         await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
+        from glidepath.ask.pictures import shed_pictures  # few runs have any
+
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
@@ -259,6 +264,8 @@ class _Call(Record, eq=False, gc=False):
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
+            from glidepath.run import cleared
+
             await cleared(run)
         if run.hooks.context_transform:
             booking, view = await self._book_transformed()
@@ -269,7 +276,9 @@ class _Call(Record, eq=False, gc=False):
             booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
             view = run.transcript.view  # after the booking, which may have compacted it
         if run.journal is not None:
-            await noted(run, booking)
+            later = noted(run, booking)
+            if later is not None:
+                await later
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
@@ -500,7 +509,11 @@ class _Call(Record, eq=False, gc=False):
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
+        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
+            return False
+        from glidepath.ask.pictures import shed_pictures
+
+        return shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""

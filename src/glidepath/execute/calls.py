@@ -13,7 +13,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
-from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run import HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult
@@ -21,7 +21,7 @@ from glidepath.tools.advice import malformed_arguments_message, unknown_tool_mes
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Decision, Run
 
 __all__ = ["cap_calls", "clear", "decided", "judge_call", "keep_to_programs", "misfits", "prepare"]
 

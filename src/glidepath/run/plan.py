@@ -11,7 +11,6 @@ from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
-from glidepath.run.switches import Switch
 from glidepath.run.watch import Patience
 from glidepath.spi import (
     CallGuard,
@@ -24,10 +23,11 @@ from glidepath.spi import (
     ToolSpec,
 )
 from glidepath.tools import Tool
-from glidepath.tools.output import Output
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig  # a row above: only a type checker follows it
+    from glidepath.run.switches import Switch
+    from glidepath.tools.output import Output
 
 __all__ = ["Ending", "Fallback", "Plan", "SoftLimit", "Touchdown", "Verdict"]
 

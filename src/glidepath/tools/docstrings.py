@@ -34,7 +34,9 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
         else:
             body.append(line.rstrip())
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(body)).strip()
+    description = "\n".join(body).strip()
+    if "\n\n\n" in description:
+        description = re.sub(r"\n{3,}", "\n\n", description)
     return description, {name: said for name, said in found.items() if said}
 
 
