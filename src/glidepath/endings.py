@@ -15,6 +15,7 @@ from glidepath.execute import answer_open_calls
 from glidepath.landing import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
+from glidepath.plurals import how_many
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
 from glidepath.tools.output import OutputError
@@ -158,7 +159,9 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
         speak(run, spoken[0])
         return delivered(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
-        return failure(run, "empty_outcome", f"no tool was called {run.answer.empty_outcomes + 1} times in a row")
+        return failure(
+            run, "empty_outcome", f"no tool was called {how_many(run.answer.empty_outcomes + 1, 'time')} in a row"
+        )
     return None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from glidepath._wire import Record, Value
 from glidepath.money import Price, pico
 from glidepath.outcome import dollars
+from glidepath.plurals import how_many
 from glidepath.spi.constraints import Remaining
 
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
@@ -178,7 +179,8 @@ class Meter:
         self.set_wires()
 
     def __repr__(self) -> str:
-        return f"<Meter: {self.tokens} tokens, {self.turns} turns, {self.tool_calls} tool calls>"
+        turns, calls = how_many(self.turns, "turn"), how_many(self.tool_calls, "tool call")
+        return f"<Meter: {how_many(self.tokens, 'token')}, {turns}, {calls}>"
 
     @property
     def lineage(self) -> tuple[Meter, ...]:

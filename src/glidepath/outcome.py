@@ -13,6 +13,7 @@ from glidepath._wire import Value, field
 from glidepath.burndown import BurnPoint, Use
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
+from glidepath.plurals import how_many
 
 __all__ = [
     "PROTOCOL_STOPS",
@@ -462,7 +463,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         ended = "" if self.outcome is None else f", {self.outcome.name}"
-        return f"<Snapshot of {self.run_id}: {self.iterations} turns, {len(self.pending)} pending{ended}>"
+        return f"<Snapshot of {self.run_id}: {how_many(self.iterations, 'turn')}, {len(self.pending)} pending{ended}>"
 
 
 def _head(text: str) -> str:
@@ -518,7 +519,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
             parts.append(f"cause={self.cause.source:.60}: {_head(self.cause.reason)}")
         if self.pending:
             parts.append(f"{len(self.pending)} pending")
-        parts.append(f"{self.iterations} turns, {self.usage.total} tokens")
+        parts.append(f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}")
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
@@ -563,7 +564,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
-        head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
+        used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}{cost}"
+        head = f"{self.state.name} / {self.outcome.name}, {used}"
         text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
         return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
 

@@ -29,6 +29,7 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
+from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
@@ -360,7 +361,7 @@ class _Call(Record, eq=False, gc=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {short} tokens more than the budget allows")
+            fault = HookFault(f"its view takes {how_many(short, 'token')} more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source

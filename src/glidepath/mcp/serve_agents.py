@@ -12,6 +12,7 @@ from glidepath.agent import Agent, Budget, Limits
 from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class _Progress:
             return None
         most = self._limits.max_iterations
         of = f" of {most}" if most is not None else ""
-        used = f"{self._tokens:,} tokens" + (
+        used = how_many(self._tokens, "token", f"{self._tokens:,}") + (
             f" of {self._limits.max_tokens:,}" if self._limits.max_tokens is not None else ""
         )
         return f"{self._phase}, turn {self.turn}{of}, {used}"

@@ -23,6 +23,7 @@ from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.plugins.lineup import Hooks
+from glidepath.plurals import how_many
 from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
@@ -90,7 +91,7 @@ class Run(Record, eq=False, kw_only=True):
     shows = True  # what streams for it is shown: the landing window waits for its end
 
     def __repr__(self) -> str:
-        return f"<Run {self.run_id}: {self.state.name}, {self.turn.iterations} turns>"
+        return f"<Run {self.run_id}: {self.state.name}, {how_many(self.turn.iterations, 'turn')}>"
 
     @property
     def state(self) -> AgentState:

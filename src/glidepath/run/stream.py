@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
 from glidepath.outcome import AgentState, OutputT, RunResult
+from glidepath.plurals import how_many
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class RunStream(Generic[OutputT]):
         if run is None:
             return self.state.name
         ended = "" if run.result is None else f"/{run.result.outcome.name}"
-        return f"{run.run_id}: {run.state.name}{ended}, {run.turn.iterations} turns, {run.meter.tokens} tokens"
+        used = f"{how_many(run.turn.iterations, 'turn')}, {how_many(run.meter.tokens, 'token')}"
+        return f"{run.run_id}: {run.state.name}{ended}, {used}"
 
     async def __aenter__(self) -> Self:
         if self._entered:

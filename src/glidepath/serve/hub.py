@@ -19,6 +19,7 @@ from glidepath.agent import Agent, Limits
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision, RunStream
 from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
@@ -259,7 +260,10 @@ class Hub:
             raise Refused(409, "killed", f"{held}; release it first")
         if self.room < 1:
             raise Refused(
-                429, "full", f"{self.max_runs} runs are in flight, the most at once; try again later", RETRY_AFTER
+                429,
+                "full",
+                f"the server runs at most {how_many(self.max_runs, 'run')} at once; try again later",
+                RETRY_AFTER,
             )
         if session is not None and (session in self._busy or self.flight_in(session) is not None):
             raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
