@@ -53,7 +53,7 @@ def plain_definition(tool: Definition) -> dict[str, Any]:
 
 
 def digest_of(definition: Mapping[str, Any]) -> str:
-    """One figure for a definition: SHA-256 over its JSON with sorted keys."""
+    """The digest of a definition: SHA-256 over its JSON with sorted keys."""
     return sha256(_canonical(definition)).hexdigest()
 
 

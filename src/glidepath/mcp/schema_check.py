@@ -180,7 +180,7 @@ def _type_name(value: object) -> str:
 
 
 def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Iterator[str]:
-    """Words that look at the value alone."""
+    """Keywords that concern the value alone."""
     values = schema.get("enum")
     if isinstance(values, list) and not any(_same(value, other) for other in values):
         yield f"must be one of {shorten(', '.join(map(repr, values)), 200)} - at `{where}`"

@@ -145,7 +145,7 @@ def _description(agent: Agent) -> str:
 
 
 def _lowered(turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None) -> Budget | None:
-    """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
+    """The caller's lower limits, as a budget around the run; higher ones change nothing."""
     if turns is None and tokens is None and cost is None and timeout is None:
         return None
     asked = Limits(max_iterations=turns, max_tokens=tokens, max_cost=cost, timeout=timeout)

@@ -61,7 +61,7 @@ class Listing:
 
 
 class Asked:
-    """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
+    """Answers what a server asks for during a call; both methods return an `ErrorData` to refuse."""
 
     async def sample(self, params: CreateMessageRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """A `sampling/createMessage` request."""
@@ -91,7 +91,7 @@ class ServerOwner:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
-        self._up: asyncio.Future[None] | None = None  # of those who wait for the connection that is being made
+        self._up: asyncio.Future[None] | None = None  # of callers waiting for the connection being made
         self._bell: asyncio.Future[None] = self._loop.create_future()
         self._lost: str | None = None
         self._stale = False
@@ -184,7 +184,7 @@ class ServerOwner:
         return SourceError(f"MCP server {name!r}: {told(error)}")
 
     def _refused(self, error: Any, *, closed: bool) -> SourceError:
-        """What an error of the protocol means: the end of the connection, of the session, of HTTP, or just a no."""
+        """What an error of the protocol means: the end of connection, session or HTTP, or a plain refusal."""
         name = self.link.name
         if closed:
             self.lost(self._lost or "the connection was closed")

@@ -228,7 +228,7 @@ class LightSpan(Span):
             self.end(at)
 
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """As the SDK's; so are the others."""
+        """Like the SDK's, as are the methods below."""
         self._unfold()
         super().set_attributes(attributes)
 

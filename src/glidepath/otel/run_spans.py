@@ -293,7 +293,7 @@ class RunSpans:
             self._measures.reserved(event, beside=bool(self._tools))
 
     def stream_started(self, event: StreamStarted) -> None:
-        """It is the turn's call, or the landing's, and no checkpoint."""
+        """It is the turn's call, or the landing's, not a checkpoint."""
         self._attempt, self._landing = event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:

@@ -136,7 +136,7 @@ class Hub:
     # --- life -------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Be ready on the running loop; the second time nothing happens."""
+        """Get ready on the running loop; calling it again does nothing."""
         if self._loop is None:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             self._pumping = self._loop.create_task(self._pump(), name="glidepath-serve-children")
@@ -170,7 +170,7 @@ class Hub:
         await self.log.close()
 
     def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside the requests, until it is done or the server ends."""
+        """Run something beside the requests until it is done or the server ends."""
         task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
