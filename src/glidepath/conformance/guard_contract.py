@@ -79,7 +79,7 @@ class CallGuardContract(Contract):
             state: dict[str, Any] = {}
             first = self._provoked(state, range(cut))
             if [verdict.action for verdict in first] == whole:
-                break  # it has said all it has to say
+                break  # it is finished
             restored = json.loads(json.dumps(state))
             withdrawn = frozenset(tool for verdict in first for tool in verdict.tools if verdict.action == "withdraw")
             second = self._provoked(restored, range(cut, LONG), withdrawn)

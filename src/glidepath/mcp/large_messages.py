@@ -25,7 +25,7 @@ def is_large(line: bytes | bytearray) -> bool:
 
 
 def slimmed(line: bytes) -> Any:
-    """The message, with as many parts as anybody reads; raises `ValueError` for what is not JSON."""
+    """The message with no more parts than are ever read; raises `ValueError` for what is not JSON."""
     data = _wire.loads(line)
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):

@@ -211,7 +211,7 @@ class McpServer(ToolSource):
         return self._view(chosen=tuple(dict.fromkeys(kept)), prefix=self.prefix)
 
     def prefixed(self, prefix: str) -> McpServer:
-        """The same server, its tools named with this in front."""
+        """The same server, with this in front of its tools' names."""
         check_name(prefix)
         return self._view(chosen=self.chosen, prefix=prefix + self.prefix)
 

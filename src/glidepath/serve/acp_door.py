@@ -1,7 +1,7 @@
 """The door for editors: an agent on stdin and stdout, in the Agent Client Protocol.
 
 A session of the editor is a session of the agent. A call that needs a decision becomes a permission request; tokens and
-money are told after every prompt. How a run ended is in the answer's `_meta.glidepath`.
+cost are reported after every prompt. How a run ended is in the answer's `_meta.glidepath`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.plurals import how_many
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
@@ -133,7 +134,7 @@ class EventChannel:
         try:
             farewell = await dismiss(self._audience.observers, FAREWELL)
             if farewell.missed:
-                self._warn(f"observers were too slow and have missed {farewell.missed} events")
+                self._warn(f"observers were too slow and have missed {how_many(farewell.missed, 'event')}")
             for name in farewell.stubborn:
                 self._warn(f"observer {name} did not stop after the end and was abandoned")
         finally:
