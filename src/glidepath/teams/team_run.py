@@ -225,9 +225,9 @@ class TeamRun:
         try:
             await self.events.close()
         finally:
+            self._on_close()
             if self._purse is not None:
                 await self._purse.close()
-            self._on_close()
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
