@@ -21,7 +21,7 @@ from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, called, heard
 from glidepath.sessions.owner import LEASE, this_owner
 from glidepath.sessions.scribe import ON_DISK
-from glidepath.spi.sessions import Grant, Hold, WalletDraw, WalletTerms
+from glidepath.spi.wallets import Grant, Hold, WalletDraw, WalletTerms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,8 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
-from glidepath.spi.sessions import Commit, SessionQuery
+from glidepath.spi.session_catalog import SessionQuery
+from glidepath.spi.sessions import Commit
 
 if TYPE_CHECKING:
     from glidepath.sessions.fold import Began
