@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -222,12 +223,11 @@ class TeamRun:
         await uninterrupted(self._close(), name="team closing")  # the journal is released before a cancellation counts
 
     async def _close(self) -> None:
-        try:
-            await self.events.close()
-        finally:
-            self._on_close()
+        async with AsyncExitStack() as at_last:
+            at_last.callback(self._on_close)
             if self._purse is not None:
-                await self._purse.close()
+                at_last.push_async_callback(self._purse.close)
+            await self.events.close()
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
