@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = [
-    "MARGIN",
-    "Booking",
-    "admit_to_budget",
-    "amount",
-    "book",
-    "booked",
-    "fit",
-    "fit_window",
-    "least_output",
-    "overfull",
-    "shape_view",
-    "source",
-]
-
 BYTES_PER_TOKEN = 4  # how output is metered while it streams
 SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
 PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
