@@ -77,7 +77,7 @@ class OwnStopGuard:
         return _checked("recover", self._guard.recover(stop), Recovery)
 
     def reset(self) -> None:
-        """Progress was made. What goes wrong here counts at the end, where the guard has a say."""
+        """Progress was made. What goes wrong here counts at the end, when the guard is asked."""
         try:
             self._guard.reset()
         except Exception as error:
@@ -105,8 +105,8 @@ def check_guard(guard: object) -> None:
 def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: type[G], taken: frozenset[str]) -> list[G]:
     """The guards of this kind that serve one run: what `for_run(state)` makes of each, or the guard itself.
 
-    `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Nothing keeps two guards
-    from having the same name, even one of those that are `taken`; each has its own state all the same.
+    `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Two guards may have the
+    same name, even one that is `taken`; each still has its own state.
     """
     made: list[G] = []
     names: list[str] = []

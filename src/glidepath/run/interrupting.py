@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T], name: str | None = None) -> T:
-    """Await something to its end, in a task of its own; a cancellation takes effect afterwards."""
+    """Await something to its end, in its own task; a cancellation takes effect afterwards."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
