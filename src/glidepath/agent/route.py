@@ -62,7 +62,7 @@ def _sure(price: Price | None) -> Price | None:
 
 
 def joined(plans: list[Plan]) -> Plan:
-    """The first of these plans, with all of them as its route."""
+    """The first of these plans, on one route with the others."""
     route = Route()
     route.plans = tuple([replace(plan, route=route, position=place) for place, plan in enumerate(plans)])
     return route.plans[0]
