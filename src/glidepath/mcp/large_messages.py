@@ -9,8 +9,6 @@ from typing import Any
 
 from glidepath import _wire
 
-__all__ = ["MOST_PARTS", "is_large", "slimmed", "slimmed_bytes"]
-
 OFF_THE_LOOP = 256 << 10  # bytes of a message that are read on a thread
 SMALL = 8 << 10
 MOST_BRACES = 1_000

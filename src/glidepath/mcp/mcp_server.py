@@ -19,8 +19,6 @@ from glidepath.tools.sources import SourceError, ToolSource
 if TYPE_CHECKING:
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["McpServer", "PinPolicy", "Sampling", "ServerLink"]
-
 PinPolicy = Literal["auto", "block", "ask", "warn", "off"]
 PIN_POLICIES = ("auto", "block", "ask", "warn", "off")
 MODES = ("auto", "legacy", "2026-07-28")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Retreat"]
-
 FIRST = 0.25  # seconds after the second failure; doubled with each
 LONGEST = 30.0
 OPENS_AT = 3  # failures in a row

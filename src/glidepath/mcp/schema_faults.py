@@ -7,8 +7,6 @@ from typing import Any
 
 from glidepath.errors import shown
 
-__all__ = ["schema_fault"]
-
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

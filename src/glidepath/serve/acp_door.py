@@ -26,8 +26,6 @@ from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
 from glidepath.spi.session_catalog import SessionQuery
 
-__all__ = ["EditorAgent"]
-
 _FAILED = -32000
 _OPTIONS = [
     schema.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-__all__ = ["in_trace_of_caller"]
-
 
 @contextmanager
 def in_trace_of_caller(headers: Mapping[str, Sequence[str]]) -> Iterator[None]:

@@ -17,8 +17,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.refusals import Refused
 
-__all__ = ["CSP", "Gatekeeper", "Visitor", "allowed_hosts", "checked_tokens", "is_loopback"]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

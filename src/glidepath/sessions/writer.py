@@ -10,8 +10,6 @@ from contextlib import suppress
 
 from glidepath.errors import StoreError
 
-__all__ = ["Writer"]
-
 Job = tuple[str, Callable[[], None], Callable[[BaseException | None], None] | None]
 
 
