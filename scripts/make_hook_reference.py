@@ -61,7 +61,7 @@ def reference() -> str:
         lines += [f"- {part.lower()}: {text}" for part, text in parts.items()]
         if mark is not None:
             lines.append(f"- stability: {mark.level}" + (f" since {mark.since}" if mark.since else ""))
-    contexts = [name for name in hooks.__all__ if name.endswith("Context")]
+    contexts = [name for name in sorted(vars(hooks)) if name.endswith("Context") and not name.startswith("_")]
     lines += ["", "### Contexts", "All are read-only values.", "", "| context | what it is | fields |", "|---|---|---|"]
     lines += [_row(name) for name in contexts]
     lines += [
