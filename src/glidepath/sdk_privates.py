@@ -15,25 +15,6 @@ from operator import attrgetter
 from time import sleep
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = [
-    "SHARED_PARTS",
-    "SPAN_PARTS",
-    "GoogleConnection",
-    "below_sampled",
-    "context_variable",
-    "counts_spans",
-    "dbos_instance",
-    "google_connection",
-    "is_launched",
-    "processors_of",
-    "put_back",
-    "queue_of",
-    "span_limits",
-    "span_processor",
-    "stop_events",
-    "with_platform",
-]
-
 C = TypeVar("C")
 
 # --- model providers ------------------------------------------------------------------------------------------
