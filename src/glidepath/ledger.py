@@ -219,12 +219,8 @@ class Meter:
         """What is left of each limit, reserves apart."""
         caps = self.caps
         if self.above:
-            tokens, money, turns, calls = (
-                self.room_tokens(),
-                self.room_money(),
-                self.room_turns(),
-                self.room_tool_calls(),
-            )
+            tokens, money = self.room_tokens(), self.room_money()
+            turns, calls = self.room_turns(), self.room_tool_calls()
         else:  # the same without a list of one for each
             tokens, money, turns, calls = caps.tokens, caps.money, caps.turns, caps.tool_calls
             if tokens is not None:

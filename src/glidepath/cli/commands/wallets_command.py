@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -56,8 +57,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    keeps_wallets = isinstance(store, WalletStore)
-    if not keeps_wallets:
+    if not offers(store, WalletStore):
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
     code: int = on_store(store, lambda kept: _ACTIONS[options.action](options, kept, world))
