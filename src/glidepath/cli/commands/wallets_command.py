@@ -57,7 +57,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    if not offers(store, WalletStore):
+    keeps_wallets = offers(store, WalletStore)
+    if not keeps_wallets:
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
     code: int = on_store(store, lambda kept: _ACTIONS[options.action](options, kept, world))
