@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from glidepath.agent import Agent, Budget
     from glidepath.spi.sessions import SessionStore
 
+T = TypeVar("T")
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"
@@ -35,6 +38,18 @@ def make_store(name: str, world: World) -> Any:
         raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
     kind, path = _place(name, world.folder)
     return SqliteStore(path) if kind == _SQLITE else SegmentStore(path)
+
+
+def on_store(store: SessionStore, act: Callable[[Any], Awaitable[T]]) -> T:
+    """Do something with a store in its own event loop, and close the store."""
+
+    async def whole() -> T:
+        try:
+            return await act(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
 
 
 def store_path(name: str, world: World) -> Path | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from glidepath.cli.stores import make_store, store_path
+from glidepath.cli.stores import make_store, on_store, store_path
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plurals import how_many
@@ -20,15 +19,8 @@ def show_tuning(named: str, subject: Any, world: World) -> int:
     store = make_store(named, world)
     config = getattr(subject, "config", subject)
     tools = {} if config is None else {one.name: one for one in config.tools}
-
-    async def load() -> Any:
-        try:
-            return await stored_runs(store)
-        finally:
-            await store.close()
-
     try:
-        runs, unreadable = asyncio.run(load())
+        runs, unreadable = on_store(store, stored_runs)
     except StoreError as error:
         raise ConfigurationError(f"--tune {named}: {error}") from None
     if not runs:

@@ -17,7 +17,6 @@ from glidepath.plurals import how_many
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath config` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print the current settings")
     show.add_argument("--origin", action="store_true", help="also show where each setting comes from")

@@ -24,7 +24,6 @@ _DAY = 86_400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath fleet` takes."""
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("status", help="its workers, queued and running runs, budgets")

@@ -33,7 +33,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath mcp` takes."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     listed = actions.add_parser("list", help="the configured servers, without starting them")

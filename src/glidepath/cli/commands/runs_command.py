@@ -28,7 +28,6 @@ _STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath runs` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="list the runs in the store, newest first")
     listed.add_argument("--children", action="store_true", help="include the runs of child agents")

@@ -26,7 +26,6 @@ _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STOR
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath sessions` takes."""
     from glidepath.cli.shelved import add_filters
 
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -117,24 +116,19 @@ def act_on_store(
     settings: LoadedSettings | None = None,
 ) -> int:
     """Do something with the store that the settings name."""
-    import asyncio
-
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store, redacting
+    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
     settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)
 
-    async def whole() -> int:
-        try:
-            if getattr(options, "session", None):
-                options.session = await session_named(store, options.session)
-            return await act(store)
-        finally:
-            await store.close()
+    async def found(kept: Any) -> int:
+        if getattr(options, "session", None):
+            options.session = await session_named(kept, options.session)
+        return await act(kept)
 
-    return asyncio.run(whole())
+    return on_store(store, found)
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:

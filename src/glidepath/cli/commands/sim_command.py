@@ -24,7 +24,6 @@ _WIDE = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath sim` takes."""
     parser.add_argument("--agent", metavar="MODULE:NAME", help="use this Agent or LoopConfig, not a configuration file")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="run every scenario N times (default: 1)")
     parser.add_argument(

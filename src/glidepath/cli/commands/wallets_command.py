@@ -26,7 +26,6 @@ _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath wallets` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
     _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
@@ -51,30 +50,20 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
-    import asyncio
-
     from glidepath.cli.layers import gather
-    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store
-    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store, on_store
+    from glidepath.errors import ConfigurationError
     from glidepath.spi.wallets import WalletStore
 
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    if not offers(store, WalletStore):
+    keeps_wallets = offers(store, WalletStore)
+    if not keeps_wallets:
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
-    async def act(kept: Any) -> int:
-        try:
-            code: int = await _ACTIONS[options.action](options, kept, world)
-            return code
-        finally:
-            await kept.close()
-
-    try:
-        return asyncio.run(act(store))
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    code: int = on_store(store, lambda kept: _ACTIONS[options.action](options, kept, world))
+    return code
 
 
 async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:

@@ -23,7 +23,6 @@ _SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath whatif` takes."""
     from glidepath.cli.commands.sessions_command import add_store_flags
     from glidepath.cli.shelved import add_filters
 
@@ -55,11 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Fold the runs, and print what would have been."""
-    import asyncio
-
     from glidepath.cli.shelved import query_of
-    from glidepath.cli.stores import make_store
-    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.cli.stores import make_store, on_store
+    from glidepath.errors import ConfigurationError
     from glidepath.sim.whatif import flown_runs, what_if
 
     limits, prices, guards = _limits(options.limits), _prices(options.prices), _guards(options.guards)
@@ -69,17 +66,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if not (options.limits or options.prices or options.guards or plot):
         raise ConfigurationError("tell it what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
     store = make_store(_place(options, world), world)
-
-    async def look() -> tuple[list[Flown], list[str]]:
-        try:
-            return await flown_runs(store, query_of(options))
-        finally:
-            await store.close()
-
-    try:
-        runs, unreadable = asyncio.run(look())
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    runs, unreadable = on_store(store, lambda kept: flown_runs(kept, query_of(options)))
     for problem in unreadable:
         world.note(f"left out: {problem}")
     fates = what_if(runs, limits, prices=prices, guards=guards)
