@@ -92,7 +92,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
     settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
-    seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
+    seen, nested = transcript.call_ids, watch.above is not None
     starts = turns and journal is None  # else it is told before the call is written down
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
@@ -191,7 +191,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply
-        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
+        spend.burnt.extend((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
