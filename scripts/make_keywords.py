@@ -101,8 +101,6 @@ from __future__ import annotations
 
 from glidepath.setting import Setting
 
-__all__ = ["PYTHON_ONLY", "ROWS"]
-
 # fmt: off
 ROWS = (
 '''

@@ -64,6 +64,16 @@ class FunctionConstraint(ResourceConstraint):
     def __init__(self, function: Callable[[ResourceContext], Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
+        try:
+            given = inspect.signature(function)
+        except (TypeError, ValueError):  # of a function in C: the run will tell
+            return
+        try:
+            given.bind(ResourceContext())
+        except TypeError:
+            raise ConfigurationError(
+                f"constraints: {self.name} must take one argument, the ResourceContext; it takes {given}"
+            ) from None
 
     def validate(self, context: ResourceContext) -> Any:
         """What the function answers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -49,6 +50,7 @@ _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
 
 
+@lru_cache(maxsize=256)  # constraints ask three times a turn for what changes once
 def dollars(amount: int) -> Decimal:
     """Pico-dollars, as money is counted inside, as dollars."""
     return Decimal(amount) / _PICO

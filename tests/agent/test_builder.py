@@ -192,6 +192,8 @@ def test_an_agent_takes_exactly_the_fields_of_the_configuration_and_keeps_them()
         ("max_iterations", "it belongs to the limits: limits=Limits(max_iterations=...)"),
         ("max_turns", "it belongs to the limits: limits=Limits(max_iterations=...)"),
         ("timeout", "it belongs to the limits: limits=Limits(timeout=...)"),
+        ("budget", "it belongs to a run: agent.run(..., parent=...)"),
+        ("session", "it belongs to a run: agent.run(..., session=...)"),
         *[(field, f"guardrails=GuardrailsConfig({field}=...)") for field in GuardrailsConfig.__struct_fields__],
         ("instructions", "did you mean 'system_prompt'?"),
         ("name", "did you mean 'agent_name'?"),

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import shutil
+import sqlite3
+import threading
 import time
 
 import pytest
 
-from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
+from glidepath import Agent, AgentState, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.owner import this_owner
@@ -29,6 +31,17 @@ def test_processes_that_open_a_new_file_together_all_succeed(tmp_path):
             asyncio.run(store.claim(f"s{os.getpid()}", this_owner()))
 
         assert [status(child) for child in [in_a_child(open_it) for _ in range(8)]] == [0] * 8
+
+
+def test_a_wallet_waits_for_whoever_is_making_the_file(tmp_path):
+    path = tmp_path / "s.db"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    finished = threading.Timer(0.2, maker.execute, ["COMMIT"])
+    finished.start()
+    wallet = Budget(Limits(max_tokens=10_000), name="shared", store=SqliteStore(path))
+    assert asyncio.run(Agent(model=ScriptedModel([say("done")])).run("go", parent=wallet)).ok
+    finished.join()
 
 
 def taken_away(path):

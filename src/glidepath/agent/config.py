@@ -215,6 +215,8 @@ def _unknown(name: str) -> str:
         hint = f"; it belongs to the limits: limits=Limits({close}=...)"
     elif close in guardrails:
         hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
+    elif name in _OF_A_RUN:
+        hint = f"; it belongs to a run: agent.run(..., {_OF_A_RUN[name]}=...)"
     return f"there is no setting {name!r}{hint}"
 
 
@@ -224,6 +226,10 @@ _OTHER_NAMES = {  # what the same is called elsewhere
     "provider_extras": "extras",
     "stream": "model",
     **OTHER_LIMIT_NAMES,
+}
+
+_OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
+    name: name for name in ("session", "cancel", "deps")
 }
 
 

@@ -9,10 +9,11 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
-from glidepath.spi.sessions import SessionStore, Wallet, WalletStore
+from glidepath.spi.sessions import SessionStore
+from glidepath.spi.wallets import Wallet, WalletStore
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import OverdueHold, WalletTerms
+    from glidepath.spi.wallets import OverdueHold, WalletTerms
 
 __all__ = ["account_of", "known_wallet", "sweep"]
 

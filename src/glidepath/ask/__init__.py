@@ -36,7 +36,10 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
+__all__ = [
+    "Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "handed_over", "noted", "request_for", "shaped",
+    "spoiled", "unsent",
+]  # fmt: skip
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -53,7 +56,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
     watch, recovering = run.watch, begun is not None and begun.error is not None
     call = begun or await _called(run, landing)
     try:
-        if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
+        if (begun is None or begun.fresh) and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
             admit(call)
         while True:
             try:
@@ -126,6 +129,28 @@ def gave_up(
         return None
     call.settle(attempt, booking, view)
     return call
+
+
+def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Message], int] | None = None) -> _Call:
+    """A call that `ask` continues with; `shape`: its view and the size of that, when the transforms were asked."""
+    run.plan.health.calls += 1
+    return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
+
+
+async def shaped(run: Run) -> _Call | None:
+    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is."""
+    plan, transcript, voice = run.plan, run.transcript, run.voice
+    tools = await offer(run) if run.hooks.tool_gate else plan.specs
+    if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    if tools is not plan.specs or plan.health.alert:
+        return handed_over(run, tools)
+    if run.hooks.context_transform:
+        source = transcript.view
+        shape = await transformed(run, source, transcript.view_tokens)
+        if shape[0] is not source:
+            return handed_over(run, tools, shape)
+    return None
 
 
 async def noted(run: Run, booking: Booking) -> None:
@@ -212,6 +237,10 @@ class _Call(Record, eq=False, gc=False):
     """It finds out for everybody whether the model works again."""
     spoiled: ModelError | None = None
     """What was wrong with a reply that had come to its end."""
+    fresh: bool = False
+    """It was handed over before its first attempt."""
+    shape: tuple[Sequence[Message], int] | None = None
+    """What the transforms have made of its view, for its first booking, and the size of that."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
@@ -283,7 +312,8 @@ class _Call(Record, eq=False, gc=False):
         if self.landing is not None:
             return await self._book_landing_transformed(self.landing)
         run, source = self.run, self.run.transcript.view
-        view, tokens = await transformed(run, source, run.transcript.view_tokens)
+        shape, self.shape = self.shape, None
+        view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.transcript.view_tokens
         count = max(1, run.transcript.input_tokens() + more) if count is None else count

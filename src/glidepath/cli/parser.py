@@ -11,8 +11,6 @@ from glidepath._version import VERSION
 from glidepath.cli.commands import COMMANDS
 from glidepath.cli.world import World
 
-__all__ = ["make_parser", "parse"]
-
 Execute = Callable[[argparse.Namespace, World], int]
 
 _EPILOG = """\

@@ -13,8 +13,6 @@ from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Inbox, Note, SessionStore
 
-__all__ = ["InboxContract"]
-
 
 class StoreWithInbox(SessionStore, Inbox, Protocol):
     """A session store with an inbox."""

@@ -10,9 +10,7 @@ import pytest
 from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
-
-__all__ = ["WalletStoreContract"]
+from glidepath.spi.wallets import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 TEAM = WalletTerms(name="team", max_tokens=1_000, max_money=10_000)
 USER = WalletTerms(name="user \u00e9'\"%", per="month", parent="team", max_tokens=400)

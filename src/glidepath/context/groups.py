@@ -15,8 +15,6 @@ from glidepath.context.measure import Estimate, message_size
 from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import Shaped
 
-__all__ = ["Selection", "has_calls", "is_marker", "marker", "marker_size", "select", "view"]
-
 MARKER_REASON = "compacted"
 
 _LOOK_BACK = 256  # how many user messages after an open batch still leave it open; bounds the search for it

@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
-from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
+from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "admitted",
     "answer_open_calls",
+    "cap_calls",
     "clear",
     "close_batch",
     "end_specially",
@@ -40,12 +41,14 @@ __all__ = [
     "fly_jobs",
     "follow_up",
     "heeded",
+    "judge_call",
     "kept_back",
     "misfits",
     "objection",
     "pend",
     "put_off",
     "settle",
+    "step_looked_at",
     "stuck",
     "text_of",
     "waiting_job",
@@ -99,6 +102,11 @@ async def text_of(run: Run, job: Job) -> str | None:
     """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
     if job.waits is not None:
         await _end_alone(run, job)
+    if run.hooks.after_tool_call:
+        if run.work.spawned:
+            await recall(run, job.call.id)
+        if job.result is not None:
+            await _after(run, job)
     result = job.result
     if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
@@ -108,7 +116,7 @@ async def text_of(run: Run, job: Job) -> str | None:
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
     """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
-    if run.work.spawned:
+    if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
         await follow_up(run, [job])
     votes = _finish(run, [job])
     _learn(run, step)
@@ -356,6 +364,14 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     inside.run = inside.work = None
     INSIDE.reset(before)
     return value  # type: ignore[no-any-return]
+
+
+def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> None:
+    """`first_step` where hooks will look at the result, which is always in `job` then."""
+    job.started_at = run.watch.time()
+    text = first_step(run, job, call_id, tool, bound)
+    if text is not None:
+        job.result = ToolResult(text)
 
 
 async def _end_alone(run: Run, job: Job) -> None:

@@ -7,8 +7,6 @@ from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Declared, Setting, check_fields, with_settings
 
-__all__ = ["GuardrailsConfig"]
-
 if TYPE_CHECKING:
     Fraction = Decimal | str | float
 else:  # a decoder allows only one type that is written as a string

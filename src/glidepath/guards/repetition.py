@@ -16,8 +16,6 @@ from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
-__all__ = ["RepetitionGuard"]
-
 _log = logging.getLogger("glidepath")
 PERIODS = (1, 2, 3, 4)
 _LONGEST = PERIODS[-1]

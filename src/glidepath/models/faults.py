@@ -20,8 +20,6 @@ from glidepath.errors import (
     TransientError,
 )
 
-__all__ = ["Faults", "retry_after"]
-
 _SHOWN = 500
 _RATE_LIMITED, _TOO_LARGE = 429, 413
 _PASSING = frozenset({408, 409, 425, 499})

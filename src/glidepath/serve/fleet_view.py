@@ -14,7 +14,7 @@ from glidepath.serve.hub import Hub
 from glidepath.serve.shapes import BudgetNode, Gauge
 from glidepath.serve.store_reader import StoreReader
 from glidepath.serve.stored_card import budget_node
-from glidepath.spi.sessions import Wallet, WalletStore
+from glidepath.spi.wallets import Wallet, WalletStore
 
 __all__ = ["FleetView"]
 

@@ -14,7 +14,8 @@ from glidepath.sessions.owner import this_owner
 from glidepath.sessions.redaction import redactor_of
 from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
-from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore, WalletStore
+from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore
+from glidepath.spi.wallets import WalletStore
 
 __all__ = ["Migrated", "migrate"]
 

@@ -22,7 +22,7 @@ from glidepath.sessions.owner import GONE, LEASE, SHORT, free, give_up
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in
-from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_says import explained, write_ahead
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.sessions.writer import Writer
 from glidepath.spi.sessions import Commit, Entry, Lease, Sign
@@ -222,7 +222,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise other_layout(f"{self.path} has", layout, LAYOUT)
         if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
-        connection.execute("PRAGMA journal_mode = WAL")
+        write_ahead(connection, self._busy)
         connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";"):
             connection.execute(statement)

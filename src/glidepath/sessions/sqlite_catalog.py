@@ -26,7 +26,8 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.owner import free
 from glidepath.sessions.sqlite_rows import blob
-from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry
 
 if TYPE_CHECKING:
     import sqlite3

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 from glidepath.errors import StoreError
 
-__all__ = ["CANNOT_OPEN", "explained"]
+if TYPE_CHECKING:
+    import sqlite3
 
-CANNOT_OPEN = 14
+__all__ = ["CANNOT_OPEN", "explained", "write_ahead"]
+
+BUSY, CANNOT_OPEN = 5, 14
+_WAIT = 0.005  # seconds between two tries
 _KINDS = {  # SQLite's primary result codes
-    5: ("locked", "is locked by another process"),
+    BUSY: ("locked", "is locked by another process"),
     6: ("locked", "is locked"),
     8: ("read_only", "is read-only"),
     10: ("unavailable", "cannot be read or written"),
@@ -31,3 +38,19 @@ def explained(error: BaseException, path: str, *, fixed: bool = False) -> StoreE
     if code == CANNOT_OPEN and fixed:
         kind, what = "read_only", "cannot be opened: its folder is read-only"
     return StoreError(f"the session store {path} {what} ({error})", kind=kind)
+
+
+def write_ahead(connection: sqlite3.Connection, seconds: float) -> None:
+    """Turn the write-ahead log on, and wait up to `seconds` for another connection that is making the same file.
+
+    SQLite's own busy timeout does not cover this: a switch that finds the file locked for writing fails at once.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except Exception as error:
+            if code_of(error) != BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(_WAIT)

@@ -28,24 +28,9 @@ from glidepath.spi.policy import ProtocolPolicy
 from glidepath.stability import withdrawn
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import (
-        Catalog,
-        Commit,
-        Entry,
-        Excerpts,
-        Grant,
-        Hold,
-        Lease,
-        OverdueHold,
-        SessionPage,
-        SessionQuery,
-        SessionStore,
-        Sign,
-        Wallet,
-        WalletDraw,
-        WalletStore,
-        WalletTerms,
-    )
+    from glidepath.spi.session_catalog import Catalog, Excerpts, SessionPage, SessionQuery
+    from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+    from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 __all__ = [
     "AfterDecision",
@@ -107,22 +92,7 @@ if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = late(
         __name__,
         _withdrawn,
-        sessions=(
-            "Catalog",
-            "Commit",
-            "Entry",
-            "Excerpts",
-            "Grant",
-            "Hold",
-            "Lease",
-            "OverdueHold",
-            "SessionPage",
-            "SessionQuery",
-            "SessionStore",
-            "Sign",
-            "Wallet",
-            "WalletDraw",
-            "WalletStore",
-            "WalletTerms",
-        ),
+        session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
+        sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
+        wallets=("Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
     )

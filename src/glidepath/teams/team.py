@@ -28,14 +28,13 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamResult,
     TeamStatus,
+    check_fields,
     check_kind,
     check_name,
 )
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
-
-__all__ = ["Member", "Team"]
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -46,8 +45,7 @@ class Member(Value, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        check_name("Member.name", self.name)
-        check_kind("Member.agent", self.agent, Agent)
+        check_fields(self, name=check_name, agent=Agent)
         if isinstance(self.capabilities, str) or not isinstance(self.capabilities, Iterable):
             raise ConfigurationError(f"Member.capabilities must be a set of names, not {self.capabilities!r:.80}")
         settle_field(self, "capabilities", frozenset(self.capabilities))
@@ -98,6 +96,9 @@ class Team:
         if "_in_flight" in self.__dict__:  # which is set last
             raise AttributeError(f"a Team is immutable: make another one with another {name}")
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Team is immutable: make another one without its {name}")
 
     def member(self, name: str) -> Member:
         """The member with this name; raises KeyError."""

@@ -17,8 +17,6 @@ from glidepath.tools.text import clean, trim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
-
 MOST_ITEMS = 100_000  # items read of a collection: a custom one may be endless
 DEEPEST = 60
 LONGEST = 100_000  # characters of a value shown as text

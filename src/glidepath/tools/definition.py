@@ -21,8 +21,6 @@ from glidepath.tools.threads import run_in_thread
 if TYPE_CHECKING:
     from glidepath.sandbox.policy import Sandbox
 
-__all__ = ["Tool", "tool"]
-
 Runner = Callable[[dict[str, Any], ToolContext | None], Awaitable[Any]]
 
 

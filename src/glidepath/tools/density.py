@@ -12,16 +12,6 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = [
-    "MESSAGE_TOKENS",
-    "ORDINARY_ID",
-    "dense_tokens",
-    "opaque_tokens",
-    "result_tokens",
-    "short_tokens",
-    "text_tokens",
-]
-
 MESSAGE_TOKENS = 8  # overhead of a message
 ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 
-__all__ = ["read_docstring"]
-
 # Compiled when a docstring has more than one line: most have not.
 _GOOGLE = r"(?i:(args|arguments|parameters|params)\s*:\s*$)"
 _GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$"

@@ -10,8 +10,6 @@ from glidepath.tools.text import shorten
 if TYPE_CHECKING:
     from glidepath.sandbox.policy import Sandbox
 
-__all__ = ["Isolation", "RunOptions", "ToolOptions", "check_name", "checked_options"]
-
 Isolation = Literal["inline", "thread", "process"]
 
 FOREVER = 1e300  # seconds or characters that count as infinite

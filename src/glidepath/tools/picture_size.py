@@ -10,8 +10,6 @@ from typing import Any
 
 from glidepath.messages import FileBlock, ImageBlock, TextBlock
 
-__all__ = ["LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes", "picture_tokens", "pixels", "small_enough"]
-
 LEAST_PICTURE_TOKENS = 258
 _FIXED = 85
 _PIXELS_PER_TOKEN = 500

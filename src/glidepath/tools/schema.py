@@ -10,15 +10,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.tools import bridge
 from glidepath.tools.signature import REQUIRED, Parameter
 
-__all__ = [
-    "accepts_null",
-    "hoist",
-    "nests_defaults",
-    "parameters_schema",
-    "scalar_type",
-    "usage",
-]
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 _MAX_FIELDS = 20
 _MAX_VALUES = 8

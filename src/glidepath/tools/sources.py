@@ -10,8 +10,6 @@ from glidepath.events import Event
 from glidepath.stability import UNPROVEN, experimental
 from glidepath.tools.definition import Tool
 
-__all__ = ["SourceError", "SuppliedRun", "ToolSource", "ToolSupply", "split_tools"]
-
 
 class SourceError(ToolError):
     """A source cannot offer its tools; the message names the source and the fix."""
@@ -22,7 +20,6 @@ class SuppliedRun(Protocol):
 
     def emit(self, kind: type[Event], /, *fields: object) -> None:
         """Emit an event: its kind, then its own fields in order."""
-        ...
 
 
 @experimental(reason=UNPROVEN)

@@ -16,7 +16,8 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
+from glidepath.cli.approval import sandboxed
+from glidepath.cli.approval_dialog import ApprovalAsked, consult
 from glidepath.cli.chat.input_history import History
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
@@ -31,8 +32,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision
-
-__all__ = ["ChatApp"]
 
 _TICK = 0.25
 _LANDING = 3.0
@@ -276,8 +275,8 @@ class ChatApp(App[int]):
 
     async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn and keep its text; unsent messages go back into the line."""
-        if self.query_one(Prompt).searching:
-            self.query_one(Prompt).leave_search()
+        if self.query_one(Prompt).search.active:
+            self.query_one(Prompt).search.leave()
             return
         if self._command_run is not None and not self._command_run.done():
             self._command_run.cancel()

@@ -13,8 +13,6 @@ from textual.widgets import Static
 
 from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
 
-__all__ = ["ChatReply"]
-
 _SOONEST = 0.05
 _LATEST = 1.0
 _SHARE = 5  # drawing takes at most a fifth of the time

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from glidepath.agent.overdue import WalletKeeper
     from glidepath.cli.world import World
-    from glidepath.spi.sessions import Wallet
-
-__all__ = ["add_arguments", "execute"]
+    from glidepath.spi.wallets import Wallet
 
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
@@ -53,10 +51,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.agent_maker import DEFAULT_STORE, assume_store, make_store
     from glidepath.cli.layers import gather
+    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store
     from glidepath.errors import ConfigurationError, StoreError
-    from glidepath.spi.sessions import WalletStore
+    from glidepath.spi.wallets import WalletStore
 
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))

@@ -19,8 +19,6 @@ from glidepath.models.local.weights import DEFAULT, KNOWN, locate
 from glidepath.models.sse import Events
 from glidepath.spi import ModelRequest
 
-__all__ = ["LocalModel"]
-
 _CHAT = "/v1/chat/completions"
 _MAGIC = b"GGUF"
 _MOST_THREADS = 8
