@@ -63,6 +63,9 @@ class _Suggesting(msgspec.StructMeta):
             for name in fields:
                 if name not in self.__struct_fields__:
                     raise self.no_such_setting(name) from None  # type: ignore[attr-defined]
+            if args:
+                first = f"{self.__name__}({next(iter(self.__struct_fields__))}=...)"
+                raise TypeError(f"{self.__name__} takes keywords, such as {first}, not {args[0]!r:.80}") from None
             raise
 
 

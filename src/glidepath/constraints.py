@@ -302,7 +302,9 @@ class DefaultResourceConstraint(_BuiltIn):
 
     def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):
-            raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+            raise ConfigurationError(
+                f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+            )
         self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:

@@ -179,7 +179,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
             elif tell is not None and not shapes:
                 number()  # nobody wants it, and the others have the numbers they always have
-            await noted(run, booking)
+            later = noted(run, booking)
+            if later is not None:
+                await later
         health.calls = count = health.calls + 1
         if not count % MARK_EVERY:
             health.mark(time())
@@ -280,7 +282,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             if tool.wants_context or not tool.plain:
                 job.context = ToolContext(Host(run), call_id, name, f"{run_id}:{call_id}")
             if journal is not None:
-                await written_down(run, job)
+                later = written_down(run, job)
+                if later is not None:
+                    await later
                 at = now()
             began = time()
             if tell is not None:

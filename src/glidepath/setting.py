@@ -188,7 +188,8 @@ def checked_seconds(field: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0, or None for no limit; got {shown(value, 100)}"
+            f"{field} must be a number of seconds greater than 0 such as 30, or None for no limit; "
+            f"got {shown(value, 100)}"
         )
 
 

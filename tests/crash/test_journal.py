@@ -84,18 +84,21 @@ def plain(snapshot):
 def watched(monkeypatch):
     """Compare the fold of the journal with the live run after every commit; how many there were."""
     counted = []
-    write = Scribe._write
 
-    async def checked(self, *args, **keywords):
-        await write(self, *args, **keywords)
+    async def checked(self, later):
+        if later is not None:
+            await later
         run = self._run
         entry, commits = await self.store.load(self.lease.session_id)
         folded = fold(verified(commits, head=entry.head))
         assert folded.messages == run.transcript.messages
         assert plain(folded.snapshot) == plain(take_snapshot(run))
-        counted.append(entry.head)
+        if entry.head not in counted:  # the short form has not handed it to the other
+            counted.append(entry.head)
 
-    monkeypatch.setattr(Scribe, "_write", checked)
+    for name in ("_write", "_write_one"):
+        write = getattr(Scribe, name)
+        monkeypatch.setattr(Scribe, name, lambda self, *a, write=write, **k: checked(self, write(self, *a, **k)))
     return counted
 
 

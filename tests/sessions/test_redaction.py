@@ -55,7 +55,9 @@ def test_g13_the_fold_is_the_live_run_in_its_redacted_form(scene, hook, monkeypa
     write, checked = Scribe._write, []
 
     async def watched(self, *args, **keywords):
-        await write(self, *args, **keywords)
+        later = write(self, *args, **keywords)
+        if later is not None:
+            await later
         entry, commits = await self.store.load(self.lease.session_id)
         folded = fold(verified(commits, head=entry.head))
         live = [

@@ -22,7 +22,7 @@ from glidepath.agent.run_lifecycle import (
     paused_line,
 )
 from glidepath.agent.run_starter import RunStarter
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, no_attribute
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from glidepath.run import Decision
 
 __all__ = ["Agent"]
+
+_ELSEWHERE = {  # what other frameworks call it
+    **dict.fromkeys(
+        ("invoke", "chat", "ask", "kickoff", "execute", "call"), "agent.run_sync(prompt), or await agent.run(prompt)"
+    ),
+    **dict.fromkeys(("ainvoke", "arun", "run_async", "akickoff"), "await agent.run(prompt)"),
+    **dict.fromkeys(("run_stream", "run_streamed", "astream", "iter"), "async with agent.stream(prompt) as stream"),
+}
 
 
 class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
@@ -279,6 +287,11 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __getattr__(self, name: str) -> None:
+            raise no_attribute(Agent, name, _ELSEWHERE, ("run", "run_sync", "stream", "stream_sync", "resume"))
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"

@@ -211,7 +211,9 @@ def _unknown(name: str) -> str:
     meant = _OTHER_NAMES.get(name, name)
     close = meant if meant in (*FIELDS, *limits, *guardrails) else close_to(name, FIELDS)
     hint = f"; did you mean {close!r}?" if close else ""
-    if close in limits:
+    if name in _NOT_SETTINGS:
+        hint = f"; {_NOT_SETTINGS[name]}"
+    elif close in limits:
         hint = f"; it belongs to the limits: limits=Limits({close}=...)"
     elif close in guardrails:
         hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
@@ -221,11 +223,35 @@ def _unknown(name: str) -> str:
 
 
 _OTHER_NAMES = {  # what the same is called elsewhere
+    "callbacks": "plugins",
+    "checkpointer": "store",
+    "hooks": "plugins",
     "instructions": "system_prompt",
+    "llm": "model",
+    "mcp_servers": "tools",
+    "memory": "store",
+    "middleware": "plugins",
     "name": "agent_name",
     "provider_extras": "extras",
-    "stream": "model",
+    "response_format": "output_type",
+    "response_model": "output_type",
+    "result_type": "output_type",
+    "role": "system_prompt",
     **OTHER_LIMIT_NAMES,
+}
+_FOR_A_RUN = "it belongs to a run: agent.run(prompt, {}=...)"
+_FOR_THE_MODEL = "it belongs to the model: model=glidepath.models.OpenAIModel(name, {}=...)"
+_NOT_SETTINGS = {  # what is passed elsewhere, and where
+    "api_key": _FOR_THE_MODEL.format("api_key"),
+    "base_url": _FOR_THE_MODEL.format("base_url"),
+    "deps": _FOR_A_RUN.format("deps"),
+    "handoffs": "pass other agents as tools: tools=[other.as_tool(name, description)]",
+    "history": _FOR_A_RUN.format("session"),
+    "messages": _FOR_A_RUN.format("session"),
+    "model_settings": "temperature, max_output_tokens and the rest are settings of their own",
+    "session": _FOR_A_RUN.format("session"),
+    "stream": "a model has a stream method: pass it as model=; to stream a run, use agent.stream(prompt)",
+    "verbose": "plugins=[glidepath.observe.LogObserver()] logs every event",
 }
 
 _OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
@@ -235,7 +261,7 @@ _OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
 
 def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
+        raise ConfigurationError(f"{name} must be a list or tuple, such as {name}=[...], not {value!r:.100}")
     items = tuple(islice(value, MOST_ITEMS + 1))
     if len(items) > MOST_ITEMS:
         raise ConfigurationError(f"{name} has more than {MOST_ITEMS} items, or never ends; pass a list or tuple")
@@ -252,11 +278,11 @@ def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _as_tool(item: object) -> Tool:
+    if not isinstance(item, Tool) and callable(item) and not isinstance(item, type):
+        item = tool(item)
     if isinstance(item, Tool):
+        item._check_bound()  # noqa: SLF001 - said here, where a person reads it
         return item
-    if callable(item) and not isinstance(item, type):
-        made: Tool = tool(item)
-        return made
     raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
 
 
@@ -356,7 +382,8 @@ def _check_objects(config: LoopConfig) -> None:
         value = getattr(config, field)
         if not isinstance(value, kind) and not (value is None and kind is ProtocolPolicy):
             article = "an" if kind is ExecutionMode else "a"
-            raise ConfigurationError(f"{field} must be {article} {kind.__name__}, not {value!r:.100}")
+            example = " such as Limits(max_iterations=10)" if kind is Limits else ""
+            raise ConfigurationError(f"{field} must be {article} {kind.__name__}{example}, not {value!r:.100}")
     for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
         value = getattr(config, field)
         if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):

@@ -26,13 +26,27 @@ _TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
+    "budget": "max_cost",
     "cost_limit": "max_cost",
     "deadline": "timeout",
     "max_budget": "max_cost",
     "max_budget_usd": "max_cost",
+    "max_requests": "max_iterations",
+    "max_seconds": "timeout",
     "max_steps": "max_iterations",
+    "max_time": "timeout",
     "max_turns": "max_iterations",
+    "max_usd": "max_cost",
+    "recursion_limit": "max_iterations",
+    "request_limit": "max_iterations",
+    "seconds": "timeout",
+    "steps": "max_iterations",
+    "time_limit": "timeout",
     "token_budget": "max_tokens",
+    "tool_calls_limit": "max_tool_calls",
+    "total_tokens_limit": "max_tokens",
+    "turns": "max_iterations",
+    "usd": "max_cost",
 }
 
 
@@ -84,6 +98,8 @@ class Limits(Settings, frozen=True, kw_only=True):
         for field in _money_fields():
             if isinstance(given := getattr(self, field), float):
                 settle_field(self, field, Decimal(repr(given)))  # 0.1 is ten cents, as in a file
+            elif isinstance(given, str) and given.startswith("$"):
+                settle_field(self, field, given[1:])  # as in a file
         check_fields(self, "Limits.")
         for field in _money_fields():
             amount = getattr(self, field)

@@ -157,7 +157,7 @@ def _fits(deps: object, kind: object) -> bool:
 
 def _limits(limits: object) -> dict[str, Any]:
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits, not {shown(limits, 100)}")
+        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
     return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
 

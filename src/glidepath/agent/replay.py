@@ -9,7 +9,7 @@ of a call did is taken from their journals, which are replayed by themselves whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -220,7 +220,7 @@ class _Copyist(Scribe):
             figures[place : place + 1] = recorded[place : place + 1]
         return now, tuple(figures)
 
-    async def _write(self, *args: Any, **keywords: Any) -> None:
+    def _write(self, *args: Any, **keywords: Any) -> Awaitable[None] | None:
         number = self.number + 1
         taken = self.leg.taken.get(number)
         if taken is not None:
@@ -230,7 +230,10 @@ class _Copyist(Scribe):
             self._run.turn.correct_states(states)
         if number in self.leg.charged:
             self.kin = dict(self.leg.charged[number])
-        await super()._write(*args, **keywords)
+        return super()._write(*args, **keywords)
+
+    def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
+        return self._write([(kind, payload)], guards=guards, begins=True)
 
     async def end(self, result: RunResult) -> RunResult:
         """The end, at its recorded time."""

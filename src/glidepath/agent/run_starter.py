@@ -227,7 +227,9 @@ class RunStarter(Equipped):
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+                raise ConfigurationError(
+                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+                )
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
@@ -295,7 +297,9 @@ class RunStarter(Equipped):
             plan = self._heir(parent.plan)
         else:
             if not isinstance(limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+                raise ConfigurationError(
+                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+                )
             plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
         above = parent.meter if budget is None else budget.meter
         plan = priced_under(plan, self.config, above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -153,14 +153,27 @@ async def shaped(run: Run) -> _Call | None:
     return None
 
 
-async def noted(run: Run, booking: Booking) -> None:
-    """With a journal: what the call may cost is on disk before it is made."""
+def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
+    """With a journal: what the call may cost is on disk before it is made. None when it is there already."""
+    if run.meter.tree.source is not None:
+        return _noted(run, booking, None)
     try:
-        if run.meter.tree.source is not None:
+        later = run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
+    except BaseException:
+        booking.reservation.cancel()
+        raise
+    return None if later is None else _noted(run, booking, later)
+
+
+async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
+    try:
+        if later is None:
             from glidepath.ask.source import pace  # only a wallet is a source
 
             await pace(run, booking.reservation.tokens)
-        await run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
+            later = run.journal.asking(booking)  # type: ignore[union-attr]
+        if later is not None:
+            await later
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -263,7 +276,9 @@ class _Call(Record, eq=False, gc=False):
             booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
             view = run.transcript.view  # after the booking, which may have compacted it
         if run.journal is not None:
-            await noted(run, booking)
+            later = noted(run, booking)
+            if later is not None:
+                await later
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:

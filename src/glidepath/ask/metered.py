@@ -68,7 +68,9 @@ class MeteredCall:
         """With a journal: what it may cost is on disk before it goes out."""
         if self.run.journal is not None:
             try:
-                await self.run.journal.asking(self.booking)
+                later = self.run.journal.asking(self.booking)
+                if later is not None:
+                    await later
             except BaseException:
                 self.booking.reservation.cancel()
                 raise

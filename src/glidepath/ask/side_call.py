@@ -82,7 +82,9 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
         if run.journal is not None:
             # Before it goes out, as for a turn: after a crash its worst case is charged.
             with suppress(Touchdown):  # the run is coming down, which is seen below
-                await run.journal.asking(call.booking)
+                later = run.journal.asking(call.booking)
+                if later is not None:
+                    await later
         if run.watch.halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
         call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)

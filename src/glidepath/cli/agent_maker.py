@@ -137,7 +137,10 @@ def make_model(name: str, world: World) -> Any:
     from glidepath.models import resolve
 
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
-    return resolve(name, api_key=key)
+    try:
+        return resolve(name, api_key=key)
+    except ConfigurationError as error:
+        raise ConfigurationError(str(error).replace(", or pass api_key=", "")) from error
 
 
 def _called(factory: object, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -313,10 +313,22 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-async def written_down(run: Run, job: Job) -> None:
-    """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count."""
+def written_down(run: Run, job: Job) -> Awaitable[None] | None:
+    """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count.
+
+    None when it is on disk already.
+    """
     try:
-        await run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
+        later = run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
+    except Touchdown:
+        job.not_started(run)
+        raise
+    return None if later is None else _written_down(run, job, later)
+
+
+async def _written_down(run: Run, job: Job, later: Awaitable[None]) -> None:
+    try:
+        await later
     except Touchdown:
         job.not_started(run)
         raise
@@ -326,7 +338,9 @@ async def _run_alone(run: Run, job: Job) -> None:
     """Run a single inline call inside the run's own task."""
     watch, voice, call = run.watch, run.voice, job.call
     if run.journal is not None:
-        await written_down(run, job)
+        later = written_down(run, job)
+        if later is not None:
+            await later
     job.started_at = watch.time()
     if voice.tell_all is not None:
         number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]

@@ -91,7 +91,9 @@ class _Batch:
         # Once: they count against the limit on tool calls from the first commit on, also after a crash.
         queued, self.noted = () if self.noted else tuple(self.queue), True
         try:
-            await run.journal.starting(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
+            later = run.journal.starting(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
+            if later is not None:
+                await later
         except Touchdown as touchdown:
             if run.watch.interrupt is None:  # the store has failed: what runs is stopped, and its results are kept
                 run.descent.condemn(touchdown.verdict)

@@ -27,6 +27,7 @@ _NOBODY: list[str] = []  # what nobody was told; never changed, as the next two
 _NO_RUNS = [0] * len(PERIODS)
 _NONE_SAME: list[Any] = ["", 0]
 _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
+_NONE_OR_ONE = (0, 1)
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = "[A-Za-z]{2,}"
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
@@ -235,6 +236,36 @@ class RepetitionGuard:
         if len(calls) > self._span:
             del calls[0], past[0], tools[0]
         return True
+
+    def patches_since(self, known: dict[str, Any]) -> dict[str, Any] | None:
+        """What a journal must add to this earlier state, which is brought up to date; None when it must compare.
+
+        In short for no step, or for one that repeated nothing. The last call of either state tells: there is another
+        text object for each step, even where their content is the same, and a step joins all lists at once.
+        """
+        calls, were = self._calls, known["calls"]
+        if not calls or not were or self._parts or self._runs is not _NO_RUNS:
+            return None
+        last, left = were[-1], len(were) + 1 - len(calls)  # how many steps have left the window if one joined it
+        if calls[-1] is last:
+            return {} if left == 1 else None
+        if left not in _NONE_OR_ONE or len(calls) == 1 or calls[-2] is not last:
+            return None
+        call, answer, tools, past = calls[-1], self._results[-1], self._tools, known["results"]
+        if left and past[-1] == answer:  # the window may look as before
+            return None
+        del were[:left], past[:left]
+        were.append(call)
+        past.append(answer)
+        patches: dict[str, Any] = {"calls": ("[", left, (call,)), "results": ("[", left, (answer,))}
+        used = known["tools"]
+        if not left or tools != used:
+            same = used and used[-1] == tools[-1]
+            added = used[-1] if same else [*tools[-1]]  # one list for all of them: nobody changes it
+            del used[:left]
+            used.append(added)
+            patches["tools"] = ("[", left, (added,))
+        return patches
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what it returned; the verdict on it, if any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from glidepath.ledger import Reservation
@@ -56,18 +56,18 @@ class RunJournal(Protocol):
         """The run begins, or continues: its first commit, with the task in it."""
         ...
 
-    async def asking(self, booking: BookedCall) -> None:
-        """A model call is about to start."""
+    def asking(self, booking: BookedCall) -> Awaitable[None] | None:
+        """A model call is about to start. None when that is written; otherwise it is when this was awaited."""
         ...
 
     async def grown(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         ...
 
-    async def starting(
+    def starting(
         self, jobs: Sequence[JournaledCall], queued: Sequence[JournaledCall] = (), done: Sequence[JournaledCall] = ()
-    ) -> None:
-        """These calls are about to start; `queued` will later, `done` have just got their results."""
+    ) -> Awaitable[None] | None:
+        """These calls are about to start; `queued` will later, `done` have just got their results. As `asking`."""
         ...
 
     def unfile(self, call_id: str) -> None:

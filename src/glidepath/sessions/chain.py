@@ -7,7 +7,7 @@ a kind that this version does not know are kept as they were read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "other_layout",
     "plain_payload",
     "read",
+    "sealed",
     "verified",
 ]
 
@@ -66,10 +67,11 @@ def chained(before: bytes, number: int, body: bytes) -> bytes:
 
 def link(before: bytes, number: int, first: int, time: float, items: Iterable[tuple[str, Any]]) -> Commit:
     """The next commit: these kinds and payloads, numbered from `first`."""
-    records, sequence = [], first
-    for kind, payload in items:  # quicker than a comprehension: twice a turn
-        records.append((sequence, time, kind, payload))
-        sequence += 1
+    return sealed(before, number, [(place, time, *item) for place, item in enumerate(items, first)])
+
+
+def sealed(before: bytes, number: int, records: Sequence[tuple[int, float, str, Any]]) -> Commit:
+    """The next commit: these records."""
     body = _encode(records)
     # as `chained`, twice a turn: a call less
     digest = blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()

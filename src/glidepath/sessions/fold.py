@@ -76,7 +76,7 @@ class Began(Value, frozen=True, kw_only=True):
     """The digest of the agent; the last `config` record has the details."""
 
 
-class Intent(Value, frozen=True, kw_only=True, omit_defaults=True):
+class Intent(Value, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A call is about to start, under this idempotency key. From here on it may have taken effect.
 
     `arguments` are the ones actually used; None if they are what the model wrote.
@@ -144,7 +144,7 @@ class Quarantine(Value, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
 
 
-class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True):
+class Reserved(Value, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A model call is about to start: what it may use at worst. `model` is set when it is not the configured one."""
 
     input: int

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
-from glidepath.sessions.chain import link
+from glidepath.sessions.chain import sealed
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
@@ -90,15 +90,19 @@ class JournalWriter:
         """
         if self.redactor is not None:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
-        number, sequence = self.number + 1, self.sequence
+        sequence = self.sequence
+        commit = self.sealed([(number, now, *item) for number, item in enumerate(items, sequence + 1)])
+        later = self._append(commit, summary, last)
+        self.number, self.hash, self.sequence = commit.number, commit.hash, sequence + len(items)
+        return later
+
+    def sealed(self, records: list[tuple[int, float, str, Any]]) -> Commit:
+        """The next commit of the chain; raises `StoreError` when something in it cannot be written."""
         try:
-            commit = link(self.hash, number, sequence + 1, now, items)
+            return sealed(self.hash, self.number + 1, records)
         except Exception as error:
             what = f"the run has something that cannot be written: {told(error)}"
             raise StoreError(what, kind="unavailable") from error
-        later = self._append(commit, summary, last)
-        self.number, self.hash, self.sequence = number, commit.hash, sequence + len(items)
-        return later
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)

@@ -50,6 +50,7 @@ class Intrusion(NamedTuple):
 
     fences: list[Frame]
     rubbish: bool
+    at: int
 
 
 class OwnSegment:
@@ -83,11 +84,13 @@ class OwnSegment:
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end
             raise disk_error(error, self.folder) from error
-        start, before = end - written, self.end
+        before, self.end = self.end, end
+        start = end - written
+        if start == before and written == len(frames):  # as nearly always
+            return start, None
         if written != len(frames):
-            self.torn = True
+            self.torn, self.end = True, before
             raise disk_error(OSError(errno.ENOSPC, "only a part of it could be written"), self.folder)
-        self.end = end
         return start, None if start == before else self._between(before, start)
 
     def _between(self, before: int, start: int) -> Intrusion:
@@ -100,7 +103,7 @@ class OwnSegment:
         found, end = scan(data, self.salt, before)
         fences = [item for item in found if type(item) is Frame and item.kind == Kind.FENCE]
         rubbish = end != before + len(data) or any(type(item) is Gap or not item.sound for item in found)  # type: ignore[union-attr]
-        return Intrusion(fences, rubbish)
+        return Intrusion(fences, rubbish, before)
 
     def mend(self, start: int, end: int) -> None:
         """Mark this range, left by others, as void."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from glidepath._version import VERSION
-from glidepath._wire import Raw, replace
+from glidepath._wire import Raw, loads, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import AssistantMessage, ToolResultMessage, UnknownMessage, stored_arguments
@@ -45,6 +45,7 @@ class Scribe(JournalWriter):
         "_charged",
         "_filed",
         "_flying",
+        "_plain",
         "_run",
         "ahead",
         "base",
@@ -78,6 +79,8 @@ class Scribe(JournalWriter):
     ) -> None:
         super().__init__(store, lease, sequence=sequence)
         self.durability = durability
+        # Commits go to the store one by one and as they are.
+        self._plain = durability in ON_DISK and self.redactor is None
         self.config: Fingerprint | None = None
         """The agent's configuration when the journal was last written."""
         self.parent = parent
@@ -148,7 +151,7 @@ class Scribe(JournalWriter):
             items.append(("config", now))
         if run.terms.resumed is not None:
             run.terms.note_changes(self._changes(now))
-        await self._write(items, [], summary=self._summary(run.state.value, None))
+        await _written(self._write([], items, summary=self._summary(run.state.value, None)))
         if run.terms.changes:
             run.emit(ConfigurationChanged, run.terms.changes)
 
@@ -161,27 +164,29 @@ class Scribe(JournalWriter):
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    def asking(self, booking: BookedCall) -> Coroutine[Any, Any, None]:
-        """A model call is about to start."""
+    def asking(self, booking: BookedCall) -> Awaitable[None] | None:
+        """A model call is about to start; None when that is written already."""
         run, reservation, given = self._run, booking.reservation, booking.input
         tokens = reservation.tokens
         output = tokens - given if tokens > given else 0
         name = run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else ""
         reserved = Reserved(input=given, output=output, tokens=tokens, money=reservation.money, model=name)
-        return self._write([], [("reserved", reserved)], begins=True)
+        return self._write_one("reserved", reserved, guards=True)
 
     async def grown(self, booking: BookedCall) -> bool:
         """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
         try:
-            await self.asking(booking)
+            later = self.asking(booking)
+            if later is not None:
+                await later
         except Touchdown:
             return False
         return True
 
     def starting(
         self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()
-    ) -> Coroutine[Any, Any, None]:
-        """These calls are about to start; `queued` will later, `done` have just got their results."""
+    ) -> Awaitable[None] | None:
+        """These calls are about to start; `queued` will later, `done` have just got their results. None: written."""
         run = self._run
         items: Items = []
         # A result is written when it is known, in any order; where it stands in the transcript follows as `placed`.
@@ -195,7 +200,8 @@ class Scribe(JournalWriter):
         for job in jobs:
             call, bound = job.call, job.bound
             call_id, name, written = call.id, call.name, stored_arguments(call)
-            as_written = written.__class__ is Raw and written == Raw(bound.data)  # else in another form, or others
+            data = bound.data
+            as_written = written.__class__ is Raw and (written == Raw(data) or loads(written) == loads(data))
             intent = Intent(
                 call_id=call_id,
                 key=f"{run.run_id}:{call_id}",
@@ -204,7 +210,9 @@ class Scribe(JournalWriter):
                 tool=name if behind and name in behind else "",
             )
             items.append(("intent", intent))
-        return self._write([], items, guards=False, begins=bool(jobs))
+        if len(items) == 1:
+            return self._write_one(*items[0], guards=False)
+        return self._write(items, guards=False, begins=bool(jobs))
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -213,7 +221,7 @@ class Scribe(JournalWriter):
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
         # Written before the child does anything: after a crash, its effects must be traceable.
-        await self._write([], [("child", Child(call_id=call_id, session_id=session_id, agent=agent))])
+        await _written(self._write([("child", Child(call_id=call_id, session_id=session_id, agent=agent))]))
         self.born.add(session_id)
 
     def follow(self, session_id: str, meter: Meter) -> None:
@@ -233,7 +241,8 @@ class Scribe(JournalWriter):
         kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:
             if self.broken is None:
-                await self._write([], [("ended", kept)], summary=self._summary(result.state.value, result), last=True)
+                summary = self._summary(result.state.value, result)
+                await _written(self._write([("ended", kept)], summary=summary, last=True))
         except Touchdown:
             pass
         if self.broken is None:
@@ -276,65 +285,147 @@ class Scribe(JournalWriter):
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    async def _write(
+    def _write(
         self,
-        first: Items,
         last_items: Items,
+        first: Items | None = None,
         *,
         summary: Mapping[str, Any] | None = None,
         last: bool = False,
         guards: bool = True,
         begins: bool = False,
-    ) -> None:
+    ) -> Awaitable[None] | None:
         """One commit: `first`, the new messages, the changed state, `last_items`. Raises `Touchdown` when it fails.
 
-        With `begins` also when the run was stopped meanwhile: what was to begin does not.
+        With `begins` also when the run was stopped meanwhile: what was to begin does not. None when it is written;
+        otherwise it is when this was awaited.
         """
-        while self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
-            await self._see_through(self._flying)
+        if self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
+            return self._write_after(last_items, first, summary, last, guards, begins)
         if self.broken is not None:
             raise _down(self.broken)
         run = self._run
         try:
-            # In the order in which a reader applies them: messages, the state after them, then what is about to begin.
-            items, messages = first, run.transcript.messages  # the first is a list made for this commit
-            if self.tail is None and not self._filed:
-                for message in messages[self.written :]:
-                    items.append(("message", message if message.__class__ is not UnknownMessage else Raw(message.raw)))
-            else:
-                items += self._new_messages()
-            changed = self.capture.changes(run, guards)
-            if changed is not None:
-                items.append(("state", changed))
-            now, figures = self._moment(run)
-            items.append(("tick", figures))
-            if self.mailbox.stirred:
-                items += self.mailbox.news()
-            if self.kin:
-                self._charge(items)
-            items += last_items
-            self.time = now
-            later = self.add(items, now, summary, last)
-        except KeyboardInterrupt as error:
-            # Nothing may follow a commit that may or may not be written: the chain would fork.
-            self._break(error)  # nobody knows whether it was written
-            raise run.interrupted_by_hand() from None
-        except BaseException as error:  # SystemExit, CancelledError: nobody has cancelled the run
-            self._break(error)
-        else:
-            self.written = len(messages)
-            if later is not None:
-                self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
-                await self._see_through(task)
-        if self.broken is not None:
-            raise _down(self.broken)
-        # Not before it is on disk: a listener may rely on it.
-        voice = run.voice
-        if voice.listening and not last and self.durability in ON_DISK:  # as `Run.emit`, twice a turn
-            number, at, name = voice.next_number(), voice.now(), run.terms.session_id
-            voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))
+            later = self._commit(run, last_items, first or [], summary, last, guards)
+        except BaseException as error:
+            later = self._not_written(run, error)
+        if later is not None:
+            return self._waited(run, later, last, begins)
+        if run.voice.listening and not last:
+            self._tell_saved(run)
         if begins and run.watch.interrupt is not None:
             raise run.interrupted()
+        return None
+
+    def _not_written(self, run: Run, error: BaseException) -> NoReturn:
+        """Nothing may follow a commit that may or may not be written: the chain would fork."""
+        self._break(error)
+        if isinstance(error, KeyboardInterrupt):
+            raise run.interrupted_by_hand() from None
+        # SystemExit and CancelledError, too: nobody has cancelled the run.
+        raise _down(self.broken) from None  # type: ignore[arg-type]
+
+    def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:
+        self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
+        return self._landed(task, last, begins)
+
+    async def _write_after(self, last_items: Items, first: Items | None, *how: Any) -> None:
+        """The same, after the commit that is on its way."""
+        while self._flying is not None and self._run is not None:
+            await self._see_through(self._flying)
+        summary, last, guards, begins = how
+        await _written(Scribe._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins))
+
+    async def _landed(self, task: asyncio.Task[None], last: bool, begins: bool) -> None:
+        """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
+        run = self._run
+        await self._see_through(task)
+        if self.broken is not None:
+            raise _down(self.broken)
+        if run.voice.listening and not last:
+            self._tell_saved(run)
+        if begins and run.watch.interrupt is not None:
+            raise run.interrupted()
+
+    def _tell_saved(self, run: Run) -> None:
+        """Not before it is on disk: a listener may rely on it."""
+        if self.durability in ON_DISK:  # as `Run.emit`, twice a turn
+            voice = run.voice
+            number, at, name = voice.next_number(), voice.now(), run.terms.session_id
+            voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))  # type: ignore[misc]
+
+    def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
+        """`_write` in short, for what nearly every commit has: a message, perhaps a changed state, and what begins."""
+        messages, written, sequence = self._run.transcript.messages, self.written, self.sequence
+        if (
+            len(messages) != written + 1
+            or not self._plain
+            or self._flying is not None
+            or self.broken is not None
+            or self.tail is not None
+            or self.kin
+            or self._filed
+            or self.mailbox.stirred
+            or (message := messages[written]).__class__ is UnknownMessage
+        ):
+            return self._write([(kind, payload)], guards=guards, begins=True)
+        run = self._run
+        try:
+            changed = self.capture.changes(run, guards)
+            now, figures = self._moment(run)
+            self.time = now
+            records: list[tuple[int, float, str, Any]]
+            if changed is None:
+                records = [(sequence + 1, now, "message", message), (sequence + 2, now, "tick", figures)]
+                sequence += 3
+            else:
+                records = [
+                    (sequence + 1, now, "message", message),
+                    (sequence + 2, now, "state", changed),
+                    (sequence + 3, now, "tick", figures),
+                ]
+                sequence += 4
+            records.append((sequence, now, kind, payload))
+            commit = self.sealed(records)
+            later = self.store.append(self.lease, commit, summary=None, durability=self.durability)
+            # The chain advances only after the store has accepted the commit: a failed write leaves no gap.
+            self.number, self.hash, self.sequence, self.written = commit.number, commit.hash, sequence, written + 1
+        except BaseException as error:
+            later = self._not_written(run, error)
+        if later is not None:
+            return self._waited(run, later, last=False, begins=True)
+        if run.voice.listening:
+            self._tell_saved(run)
+        if run.watch.interrupt is not None:
+            raise run.interrupted()
+        return None
+
+    def _commit(
+        self,
+        run: Run,
+        last_items: Items,
+        items: Items,
+        summary: Mapping[str, Any] | None,
+        last: bool,
+        guards: bool,
+    ) -> Awaitable[None] | None:
+        """Gather what is new, in the order in which a reader applies it, and give it to the store."""
+        # The messages, the state after them, then what is about to begin.
+        messages = run.transcript.messages
+        items += self._new_messages()
+        changed = self.capture.changes(run, guards)
+        if changed is not None:
+            items.append(("state", changed))
+        self.time, figures = self._moment(run)
+        items.append(("tick", figures))
+        if self.mailbox.stirred:
+            items += self.mailbox.news()
+        if self.kin:
+            self._charge(items)
+        items += last_items
+        later = self.add(items, self.time, summary, last)
+        self.written = len(messages)
+        return later
 
     def _charge(self, items: Items) -> None:
         """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
@@ -460,6 +551,12 @@ class Scribe(JournalWriter):
                 self.mailbox.take(run, notes)
         if sign.stop is not None:
             self.stop(sign.stop)
+
+
+async def _written(later: Awaitable[None] | None) -> None:
+    """Wait for a commit that is not written at once."""
+    if later is not None:
+        await later
 
 
 def _used(meter: Meter) -> Used:

@@ -145,19 +145,17 @@ class SegmentDesk:
 
         Raises `StoreError`. A session that somebody else has fenced is not held any more after this.
         """
-        before = own.end
         try:
             start, others = own.append(frames)
         except StoreError as error:
             if error.kind != "full" or not own.torn:
                 raise
             frames, own = resealed(frames, own.salt, (other := self.segment()).salt), other
-            before = own.end  # a file may be full where its disk is not
-            start, others = own.append(frames)
+            start, others = own.append(frames)  # a file may be full where its disk is not
         if others is not None:
             self.heed(others)
             if others.rubbish:
-                own.mend(before, start)
+                own.mend(others.at, start)
         return own.number, start
 
     def heed(self, others: Intrusion) -> None:

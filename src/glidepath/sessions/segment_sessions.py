@@ -10,11 +10,11 @@ from glidepath._wire import Record
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import checked_query, paged, summary_in
 from glidepath.sessions.families import IMPORTING
-from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed
+from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed, packed_commit
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.own_segment import OwnSegment
 from glidepath.sessions.owner import GONE, free
-from glidepath.sessions.segment_desk import Held, SegmentDesk, overlaid
+from glidepath.sessions.segment_desk import SEGMENT, Held, SegmentDesk, overlaid
 from glidepath.sessions.segment_index import FIELDS, MARK, Row, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
@@ -43,7 +43,6 @@ __all__ = [
     "write_commit",
 ]
 
-_COMMIT = int(Kind.COMMIT)  # asked for twice a turn
 _MARKS = 1000  # more than are written between two flushes
 _EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
 
@@ -192,25 +191,37 @@ def write_commit(
     first = b"" if summary is None else _wire.encode(summary)
     if len(digest) > HASH_SIZE or len(body) + len(first) > MAX_PAYLOAD:
         raise StoreError(f"commit {number} is too large for a segment", kind="conflict")
-    own = desk.segment()
-    place = (held.segment, held.place)
+    own = desk.own
+    if own is None or own.end >= SEGMENT or own.torn:
+        own = desk.segment()
+    if summary is None:
+        frame = packed_commit(own.salt, key, held.token, number, held.segment, held.place, digest, now, body)
+    else:
+        place = (held.segment, held.place)
+        frame = packed(own.salt, Kind.COMMIT, key, held.token, number, place, digest, now, first, body)
     # The write itself tells whether somebody has fenced us: asking before it would leave a gap between the two.
-    segment, at = desk.write(own, packed(own.salt, _COMMIT, key, held.token, number, place, digest, now, first, body))
+    segment, at = desk.write(own, frame)
     if desk.held.get(key) is not held:
         desk.strays.add((segment, key))
         raise taken_over(held)
     held.head, held.hash, held.segment, held.place, held.updated = number, digest, segment, at, now
-    marked = not number % MARK
-    if summary is not None:
-        held.summary, held.told = first, False
-        marked = marked or summary.get("base") == number  # whoever reads the session next asks for it by its number
-    if marked:
-        held.marks = (*held.marks[-_MARKS:], (number, segment, at))
+    if summary is not None or not number % MARK:
+        _note_commit(held, number, summary, first)
     desk.dirty[key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
         held.renew = now + seconds / 4
         desk.flush_if_due()
+
+
+def _note_commit(held: Held, number: int, summary: Mapping[str, Any] | None, first: bytes) -> None:
+    """What the index is to learn about this commit besides its place as the last."""
+    marked = not number % MARK
+    if summary is not None:
+        held.summary, held.told = first, False
+        marked = marked or summary.get("base") == number  # whoever reads the session next asks for it by its number
+    if marked:
+        held.marks = (*held.marks[-_MARKS:], (number, held.segment, held.place))
 
 
 def keep_journal(desk: SegmentDesk, lease: Lease, entry: Entry, commits: Sequence[Commit], seconds: float) -> None:

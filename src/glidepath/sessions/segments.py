@@ -326,7 +326,17 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             self._forked()
         try:
             with self._lock:
-                self._append(self._desk, lease, commit, summary)
+                desk = self._desk
+                if (
+                    desk is None
+                    or summary is not None
+                    or self._gone is not None
+                    or (held := desk.held.get(lease.key)) is None
+                    or held.token != lease.token
+                ):
+                    self._append(desk, lease, commit, summary)
+                else:
+                    write_commit(desk, held, commit, None, self._clock(), self._lease)
         except Exception as error:
             self._must_be_locked(error)
             return self._append_later(lease, commit, summary, durability)

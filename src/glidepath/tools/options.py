@@ -84,7 +84,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     timeout, most = given["timeout"], given["max_result_chars"]
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # also rejects NaN
         raise ConfigurationError(
-            f"timeout: expected a finite number of seconds above 0, or None for no timeout, got {shown(timeout, 100)}"
+            "timeout: expected a finite number of seconds above 0 such as 30, or None for no timeout, "
+            f"got {shown(timeout, 100)}"
         )
     if most is not None and not (type(most) is int and 0 < most < FOREVER):
         raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {shown(most, 100)}")
