@@ -14,7 +14,6 @@ from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, ove
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -203,11 +202,20 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
-        await reshape(run, budget)
+        await _reshaped(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
         from glidepath.ask.pictures import shed_pictures  # few runs have any
 
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
+
+
+async def _reshaped(run: Run, budget: int) -> bool:
+    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
+    if run.plan.strategy.name != "summarize":
+        return shape_view(run, budget)
+    from glidepath.ask.summary import reshape
+
+    return await reshape(run, budget)
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -503,7 +511,7 @@ class _Call(Record, eq=False, gc=False):
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
+        if not await recovered(run) and not await _reshaped(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
