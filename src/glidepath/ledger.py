@@ -160,22 +160,18 @@ class Meter:
         self.held_money: int = 0
         self.near_tokens: int = 0
         self.near_money: int = 0
-        self.tokens_wire: float = inf
-        self.money_wire: float = inf
-        self.tokens_soft: float = inf
-        self.money_soft: float = inf
-        self.calls_wire: float = inf
-        self.turns_wire: float = inf
-        self.attention: bool = False
+        self.tokens_wire: float = inf if caps.tokens is None else caps.tokens
+        self.money_wire: float = inf if caps.money is None else caps.money
+        self.tokens_soft: float = self.tokens_wire
+        self.money_soft: float = self.money_wire
+        self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
+        self.turns_wire: float = inf if caps.turns is None else caps.turns
+        self.attention: bool
         if parent is not None:
             self.above = parent.lineage
             self.tree.shared = True
         self.limited = caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
-        if caps.tool_calls is not None:
-            self.calls_wire = caps.tool_calls
-        if caps.turns is not None:
-            self.turns_wire = caps.turns
-        self.set_wires()
+        self.look()
 
     def __repr__(self) -> str:
         return f"<Meter: {self.tokens} tokens, {self.turns} turns, {self.tool_calls} tool calls>"
@@ -219,12 +215,8 @@ class Meter:
         """What is left of each limit, reserves apart."""
         caps = self.caps
         if self.above:
-            tokens, money, turns, calls = (
-                self.room_tokens(),
-                self.room_money(),
-                self.room_turns(),
-                self.room_tool_calls(),
-            )
+            tokens, money = self.room_tokens(), self.room_money()
+            turns, calls = self.room_turns(), self.room_tool_calls()
         else:  # the same without a list of one for each
             tokens, money, turns, calls = caps.tokens, caps.money, caps.turns, caps.tool_calls
             if tokens is not None:
@@ -262,6 +254,11 @@ class Meter:
         if self.caps.money is not None:
             self.held_money = amount.money
         self.set_wires()
+
+    def prepare(self, landing: Amount, tokens: int, money: int) -> None:
+        """A run begins: keep back its landing reserve, and warn when this little is left above it."""
+        self.near_tokens, self.near_money = tokens, money
+        self.hold_landing(landing)
 
     def warn_near(self, tokens: int, money: int) -> None:
         """Warn when this little is left above the reserve."""

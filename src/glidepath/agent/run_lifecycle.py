@@ -123,8 +123,7 @@ def _opened(
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.warn_near(plan.config.guardrails.reserve_tokens, plan.near_money)
-    meter.hold_landing(reserve)
+    meter.prepare(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
     run = open_state(
         plan,
         run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
