@@ -13,6 +13,7 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
+from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
@@ -204,8 +205,6 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     elif budget is not None:
         await _reshaped(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
-        from glidepath.ask.pictures import shed_pictures  # few runs have any
-
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
@@ -517,11 +516,7 @@ class _Call(Record, eq=False, gc=False):
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
-            return False
-        from glidepath.ask.pictures import shed_pictures
-
-        return shed_pictures(run, 0)
+        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -538,9 +533,7 @@ class _Call(Record, eq=False, gc=False):
             raise error
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
-        from random import random  # only what failed waits
-
-        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random))
+        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", _chance))
         if (
             delay
             >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
@@ -591,6 +584,14 @@ def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> floa
         asked = float(min(asked, FOREVER))
         return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
     return grown / 2 + chance() * grown / 2
+
+
+def _chance() -> float:
+    try:
+        from random import random  # only what failed waits
+    except (ImportError, OSError):  # no file can be opened any more
+        return 0.5
+    return random()  # noqa: S311 - no secret
 
 
 def _short(error: BaseException) -> str:
