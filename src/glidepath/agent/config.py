@@ -400,8 +400,9 @@ def _check_objects(config: LoopConfig) -> None:
 
 def _is_store(store: object) -> bool:
     from glidepath.spi import SessionStore
+    from glidepath.spi.ports import offers
 
-    return isinstance(store, SessionStore) and not isinstance(store, type)
+    return offers(store, SessionStore)
 
 
 def _check_tools(config: LoopConfig) -> None:

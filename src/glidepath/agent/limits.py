@@ -285,8 +285,9 @@ def _line(
             )
         return ()
     from glidepath.spi import WalletStore, WalletTerms
+    from glidepath.spi.ports import offers
 
-    if isinstance(store, type) or not isinstance(store, WalletStore):
+    if not offers(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
         raise ConfigurationError(
             f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"

@@ -9,6 +9,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
+from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
 from glidepath.spi.wallets import Wallet, WalletStore
 
@@ -42,7 +43,7 @@ async def sweep(store: WalletKeeper) -> int:
 
 async def known_wallet(store: object, name: str) -> Wallet:
     """A wallet of this name; raises `ConfigurationError` when there is none."""
-    if isinstance(store, type) or not isinstance(store, WalletStore):
+    if not offers(store, WalletStore):
         raise ConfigurationError(f"{store!r:.80} keeps no wallets")
     try:
         found = await heard(called(store.wallets, name))

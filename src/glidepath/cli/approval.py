@@ -112,13 +112,13 @@ async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] =
         if single and data and data.decode(errors="replace").lower() in keys:
             world.note(data.decode(errors="replace"))
             return data.decode().lower()
-        if single and data and data not in (b"\n", b"\r"):
+        if single and data and data != b"\n":
             world.stderr.write(data.decode(errors="replace"))  # the first key of a line: the terminal did not echo it
             world.stderr.flush()
     if data is None:
         world.note("")  # the person left before pressing Enter
         return None
-    if single and data not in (b"\n", b"\r") and not data.endswith(b"\n"):
+    if single and data != b"\n" and not data.endswith(b"\n"):
         rest = await _typed("", world, caught, keep=True)
         data = None if rest is None else data + rest
     elif single:
@@ -174,5 +174,6 @@ async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = Fals
         with contextlib.suppress(ValueError):
             loop.remove_reader(fd)
         answer.cancel() if not answer.done() else None
-    data = b"" if answer.cancelled() else answer.result()
+    # Single keys of Python 3.12.0 and 3.12.1 leave Enter as the carriage return that the terminal sends.
+    data = b"" if answer.cancelled() else answer.result().replace(b"\r", b"\n")
     return data if data and data != b"\x04" else None

@@ -79,7 +79,7 @@ _PAGE = (
 )
 _FAMILY = (
     "SELECT s.key, s.id, s.owner, s.expires FROM sessions s LEFT JOIN catalog c ON c.key = s.key "
-    "WHERE s.id = ?1 OR (s.id > ?1 || '/' AND s.id < ?1 || '0' AND (s.head = 0 OR NOT c.root))"
+    "WHERE s.id = :id OR (s.id > :id || '/' AND s.id < :id || '0' AND (s.head = 0 OR NOT c.root))"
 )
 _BATCH = 200
 SHIFT = 32  # bits of a commit's place that are its number
@@ -190,7 +190,7 @@ class SqliteCatalog:
     def _remove(self, connection: sqlite3.Connection, names: Sequence[str]) -> list[str]:
         now, gone = self._clock(), []
         for name in names:
-            family = connection.execute(_FAMILY, (name,)).fetchall()
+            family = connection.execute(_FAMILY, {"id": name}).fetchall()
             if not all(free(owner, expires, now) for _, _, owner, expires in family):
                 continue
             for key, session_id, _, _ in family:

@@ -16,6 +16,7 @@ from glidepath.plugins.renamed import heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
+from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
 from glidepath.teams.events import TeamEvent
@@ -78,7 +79,7 @@ class Team:
         check_name("Team.name", name)
         if event_sink is not None and (not callable(event_sink) or asyncio.iscoroutinefunction(event_sink)):
             raise ConfigurationError("Team.event_sink must be a plain function; use a Plugin for an async observer")
-        if store is not None and not isinstance(store, SessionStore):
+        if store is not None and not offers(store, SessionStore):
             raise ConfigurationError(f"Team.store must be a session store, such as SqliteStore, not {store!r:.80}")
         self.name = name
         self.members = _members(members)

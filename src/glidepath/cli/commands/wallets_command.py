@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -59,7 +60,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    if not isinstance(store, WalletStore):
+    if not offers(store, WalletStore):
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
     async def act(kept: Any) -> int:
