@@ -19,8 +19,6 @@ from glidepath.run import LetGo, Why, interruptible
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["MOST_FUTILE", "recall", "reshape"]
-
 MOST_FUTILE = 2  # checkpoints in a row that did not help, before no more are asked for in this run
 HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, with what the journal takes along
 

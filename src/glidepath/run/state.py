@@ -11,19 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Record, frozen
-from glidepath.events import (
-    Event,
-    HookFailed,
-    MessageAdded,
-    NoticeSent,
-    RunStarted,
-    TurnEnded,
-    TurnStarted,
-)
+from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.plugins.lineup import Hooks
+from glidepath.plurals import how_many
 from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
@@ -40,8 +33,6 @@ from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
 
 if TYPE_CHECKING:
     from glidepath.run.seams import RunJournal
-
-__all__ = ["Run"]
 
 _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"
@@ -93,7 +84,7 @@ class Run(Record, eq=False, kw_only=True):
     shows = True  # what streams for it is shown: the landing window waits for its end
 
     def __repr__(self) -> str:
-        return f"<Run {self.run_id}: {self.state.name}, {self.turn.iterations} turns>"
+        return f"<Run {self.run_id}: {self.state.name}, {how_many(self.turn.iterations, 'turn')}>"
 
     @property
     def state(self) -> AgentState:
@@ -194,7 +185,7 @@ class Run(Record, eq=False, kw_only=True):
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
-        else:  # nothing is said after the last event
+        else:  # nothing is emitted after the last event
             _log.warning("%s: %s of %r failed after the end: %s; %s", self.run_id, hook, name, error, effect)
 
     def past_deadline(self) -> bool:
