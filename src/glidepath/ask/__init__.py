@@ -13,8 +13,8 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
+from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed, untransformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -222,11 +222,18 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
-        await reshape(run, budget)
+        await _reshaped(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
-        from glidepath.ask.pictures import shed_pictures  # few runs have any
-
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
+
+
+async def _reshaped(run: Run, budget: int) -> bool:
+    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
+    if run.plan.strategy.name != "summarize":
+        return shape_view(run, budget)
+    from glidepath.ask.summary import reshape
+
+    return await reshape(run, budget)
 
 
 async def _wait_for_consumer(run: Run) -> None:
@@ -522,17 +529,13 @@ class _Call(Record, eq=False, gc=False):
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
+        if not await recovered(run) and not await _reshaped(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
-            return False
-        from glidepath.ask.pictures import shed_pictures
-
-        return shed_pictures(run, 0)
+        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -549,9 +552,7 @@ class _Call(Record, eq=False, gc=False):
             raise error
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
-        from random import random  # only what failed waits
-
-        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random))
+        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", _chance))
         if (
             delay
             >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
@@ -602,6 +603,14 @@ def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> floa
         asked = float(min(asked, FOREVER))
         return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
     return grown / 2 + chance() * grown / 2
+
+
+def _chance() -> float:
+    try:
+        from random import random  # only what failed waits
+    except (ImportError, OSError):  # no file can be opened any more
+        return 0.5
+    return random()  # noqa: S311 - no secret
 
 
 def _short(error: BaseException) -> str:
