@@ -124,16 +124,21 @@ class RunStarter(Equipped):
         given: Given,
         stream: RunStream | None,
     ) -> RunResult:
-        def begin() -> tuple[Run, Session, tuple[Message, ...]]:
-            return self._open(messages, home, parent, cancel, given, stream), home, messages
-
+        # No closure: it would stay for as long as the run flies, in each of a thousand.
+        how = (messages, home, parent, cancel, given, stream)
         if self.config.store is None:
-            return await finish_run(begin, cancel, fitted=self._fitted)
+            return await finish_run(partial(self._ready, *how), cancel, fitted=self._fitted)
         from glidepath.agent.durable import claimed
 
         with outside():
             async with claimed(self.config, home) as opening:
-                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
+                return await finish_run(partial(self._ready, *how), cancel, opening=opening, fitted=self._fitted)
+
+    def _ready(
+        self, messages: tuple[Message, ...], home: Session, *how: Any
+    ) -> tuple[Run, Session, tuple[Message, ...]]:
+        """A run that is ready to start, with where it lives and what it is asked."""
+        return self._open(messages, home, *how), home, messages
 
     async def fly_alone(
         self,

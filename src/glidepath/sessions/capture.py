@@ -118,10 +118,12 @@ class Capture:
         snapshot = take_snapshot(run)
         known = self._known
         changed: dict[str, Any] = {}
-        for name, new in zip(_SLOW, _SLOWLY(snapshot), strict=True):
-            old = known[name]
-            if old is new:
-                continue
+        values = _SLOWLY(snapshot)
+        # Those that are not the same object; `known` has them in the same order.
+        others = [
+            (name, old, new) for name, old, new in zip(_SLOW, known.values(), values, strict=True) if old is not new
+        ]
+        for name, old, new in others:
             if name == "text":
                 self._text(run, new, changed)
                 continue

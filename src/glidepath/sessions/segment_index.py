@@ -232,12 +232,13 @@ class SegmentIndex:
         )
         return [Row(*row) for row in rows.fetchall()]
 
-    def made(self, session_id: str, now: float) -> Row:
-        """A new session; its key was never used before."""
+    def made(self, session_id: str, now: float, owner: str, writer: str, expires: float) -> Row:
+        """A new session with its first owner; its key was never used before."""
         done = self.db.execute(
-            "INSERT INTO sessions(id, updated, words) VALUES(?, ?, ?)", (session_id, now, session_id.casefold())
+            "INSERT INTO sessions(id, token, owner, writer, expires, updated, words) VALUES(?, 1, ?, ?, ?, ?, ?)",
+            (session_id, owner, writer, expires, now, session_id.casefold()),
         )
-        return Row(done.lastrowid or 0, session_id, updated=now)
+        return Row(done.lastrowid or 0, session_id, 1, owner, writer, expires, updated=now)
 
     def put(self, row: Row) -> None:
         """Write a session's row."""
