@@ -17,7 +17,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, Stop
 from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
-from glidepath.sessions.bases import folded_state, next_base
+from glidepath.sessions.bases import folded_state, next_base, with_measures
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.journal_writer import claim_session
@@ -110,6 +110,12 @@ class Opening(Record, kw_only=True):
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
                 self.written = len(run.transcript.messages)
+        elif scribe.base == scribe.number + 1 and self.home.survey is not None and scribe.redactor is None:
+            # The messages are those of the journal, in order, and now there is somebody who can measure them.
+            scribe.ahead = [
+                (kind, with_measures(one, run.transcript.messages, run.plan) if kind == "base" else one)
+                for kind, one in scribe.ahead
+            ]
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         # Only a person's: verdicts about a crash are worked out anew by whoever reads the journal next.
         scribe.decisions = dict(self.decided)
