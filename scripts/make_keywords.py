@@ -101,8 +101,6 @@ from __future__ import annotations
 
 from glidepath.setting import Setting
 
-__all__ = ["PYTHON_ONLY", "ROWS"]
-
 # fmt: off
 ROWS = (
 '''
@@ -121,7 +119,7 @@ def declarations(owner):
         if isinstance(node, ast.AnnAssign):
             setting = settings[node.target.id]
             default = None if node.value is None else ast.unparse(node.value)
-            yield node.target.id, ast.unparse(node.annotation.slice.elts[0]), setting, default
+            yield node.target.id, ast.unparse(node.annotation.slice.elts[0]).strip("'"), setting, default
 
 
 def _keywords_of(name, method, sync):

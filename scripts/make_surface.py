@@ -56,11 +56,12 @@ def shown(value: Any) -> str:
 
 
 def annotation(note: Any) -> str:
-    """An annotation as it is written; one that was resolved is shown by its name."""
+    """An annotation as it is written; one that was resolved is shown by its name, without its module."""
     if isinstance(note, str):
-        declared = re.fullmatch(r"Annotated\[(.*?), Setting\(.*\)\]", note, re.DOTALL)  # the tables have the rest
-        return declared[1] if declared else note
-    return str(note.__qualname__) if inspect.isclass(note) else str(note).replace("typing.", "")
+        return note
+    if inspect.isclass(note):
+        return str(note.__qualname__)
+    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", str(note))
 
 
 def signature(function: Any) -> str:

@@ -325,21 +325,84 @@ PRIVATE = frozenset(
 DOCUMENTED = {"_asyncio_future_blocking", "_get_running_loop", "_unregister_task"}  # on the pages of asyncio itself
 
 
+def lookups(tree: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
+    """Every attribute that is looked up or set, with its owner: `x.name`, `getattr(x, "name")`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, node.value, node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+            name = getattr(node.args[1], "value", None)
+            if node.func.id in ("getattr", "setattr", "hasattr", "delattr") and isinstance(name, str):
+                yield node.lineno, node.args[0], name
+
+
 def test_only_one_module_looks_at_private_parts_of_asyncio():
     found = []
     for path in sources():
         if label(path) == "run/asyncio_privates.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            name = node.attr if isinstance(node, ast.Attribute) else None
-            owner = node.value if isinstance(node, ast.Attribute) else None
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in ("getattr", "setattr")
-            ):
-                owner, name = node.args[0], getattr(node.args[1], "value", None)
+        for line, owner, name in lookups(ast.parse(path.read_text(encoding="utf-8"))):
             own = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
             if name in PRIVATE - DOCUMENTED and not own:
-                found.append(f"{label(path)}:{node.lineno}: {name}")
+                found.append(f"{label(path)}:{line}: {name}")
+    assert found == []
+
+
+PRIVATES = ("sdk_privates.py", "run/asyncio_privates.py")
+STANDARD = {"_getframe", "_value_"}  # documented
+STANDARD |= {"_SubParsersAction", "_actions", "_choices_actions"}  # argparse tells its commands and flags to nobody
+
+
+def ours(tree: ast.AST) -> set[str]:
+    """Names that our own code gives to attributes and module variables."""
+    named = {node.name for node in ast.walk(tree) if isinstance(node, (*FUNCTIONS, ast.ClassDef))}
+    stored = [node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    named |= {node.id for node in stored if isinstance(node, ast.Name)}
+    named |= {node.attr for node in stored if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
+    for node in ast.walk(tree):  # slots, and the bodies of classes made by `type`
+        body = isinstance(node, ast.Dict) and any(getattr(key, "value", None) == "__doc__" for key in node.keys)
+        if body or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__slots__"):
+            named |= {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+    return named
+
+
+def foreign_privates(texts: dict[str, str]) -> list[str]:
+    """Where a module looks at a private part that nothing of ours has, or imports a private module of others."""
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    known = set().union(*[ours(tree) for tree in trees.values()]) | DOCUMENTED | STANDARD
+    found = []
+    for name, tree in trees.items():
+        if name not in PRIVATES:
+            for line, owner, part in lookups(tree):
+                self = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+                if part.startswith("_") and not part.startswith("__") and part not in known and not self:
+                    found.append(f"{name}:{line}: {part}")
+            modules = {word for word in imported(tree) if not word.startswith(("glidepath", "_"))}
+            found += [f"{name}: {module}" for module in sorted(modules) if "._" in module]
+    return found
+
+
+def test_only_one_module_looks_at_private_parts_of_an_sdk():
+    assert foreign_privates({label(path): path.read_text(encoding="utf-8") for path in sources()}) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["client._api_client", 'getattr(client, "_api_client", 0)', "from sdk._base import x", "sdk._state = 1"]
+)
+def test_a_private_part_of_an_sdk_is_found(text):
+    own = "class Own:\n    def __init__(self):\n        self._mine = 1\n\nOwn()._mine\n"
+    assert foreign_privates({"own.py": own}) == []
+    assert len(foreign_privates({"own.py": own, "other.py": text})) == 1
+
+
+def test_a_private_part_that_is_known_is_looked_up_in_its_module_only():
+    mine = ast.parse((PACKAGE / "sdk_privates.py").read_text(encoding="utf-8"))
+    parts = {part for _, _, part in lookups(mine) if part.startswith("_") and not part.startswith("__")}
+    assert {"_platform", "_api_client", "_http_options", "_dbos_global_instance", "_launched", "_queue"} <= parts
+    taken = {"_launched", "_queue", "_shutdown"}  # also names of our own
+    found = []
+    for path in sources():
+        if label(path) != "sdk_privates.py":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found += [f"{label(path)}:{line}: {part}" for line, _, part in lookups(tree) if part in parts - taken]
     assert found == []

@@ -7,6 +7,7 @@ what a newer writer wrote.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, dataclass_transform
 
 import msgspec
@@ -62,6 +63,9 @@ class _Suggesting(msgspec.StructMeta):
             for name in fields:
                 if name not in self.__struct_fields__:
                     raise self.no_such_setting(name) from None  # type: ignore[attr-defined]
+            if args:
+                first = f"{self.__name__}({next(iter(self.__struct_fields__))}=...)"
+                raise TypeError(f"{self.__name__} takes keywords, such as {first}, not {args[0]!r:.80}") from None
             raise
 
 
@@ -215,17 +219,26 @@ class Codec(Generic[T, U]):
     def __init__(
         self, union: object, *, tag_field: str, tags: frozenset[str], unknown: Callable[[str, bytes], U]
     ) -> None:
-        self._decode = msgspec.json.Decoder(union).decode
-        self._tag = msgspec.defstruct("Tag", [("tag", str, msgspec.field(name=tag_field))])
+        self._union = union
+        self._tag_field = tag_field
         self._tags = tags
         self._unknown = unknown
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], T]:
+        """Made when something is read for the first time: it looks at every type of the union."""
+        return msgspec.json.Decoder(self._union).decode
+
+    @cached_property
+    def _tag(self) -> type[Any]:
+        return msgspec.defstruct("Tag", [("tag", str, msgspec.field(name=self._tag_field))])
 
     def decode(self, data: bytes) -> T | U:
         """Read one value; raises `WireError` when a known kind is malformed."""
         try:
-            return self._decode(data)  # type: ignore[no-any-return]
+            return self._decode(data)
         except msgspec.ValidationError:
-            tag: str = msgspec.json.decode(data, type=self._tag).tag  # type: ignore[attr-defined]
+            tag: str = msgspec.json.decode(data, type=self._tag).tag
             if tag in self._tags:
                 raise
             return self._unknown(tag, bytes(data))

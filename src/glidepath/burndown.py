@@ -1,11 +1,8 @@
 """How the limits of a run were used up, turn by turn: as text for a terminal, as SVG for a page or a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from glidepath._wire import Value
+from glidepath._wire import Record, Value
 
 __all__ = ["FIGURES", "Burn", "BurnPoint", "Use", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
 
@@ -26,7 +23,7 @@ class BurnPoint(Value, frozen=True, gc=False, array_like=True):
     seconds: float
 
 
-class Use(NamedTuple):
+class Use(Record):
     """What a run may use, and what it had used after each reply; points are made on demand."""
 
     limits: Mapping[str, float]
@@ -45,7 +42,7 @@ class Use(NamedTuple):
         )
 
 
-class Burn(NamedTuple):
+class Burn(Record):
     """One limit: what was used after each turn, and the limit or None."""
 
     name: str

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
-from glidepath.run import Lookout, Lookouts
 from glidepath.spi import ResourceConstraint, ResourceContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    from glidepath.run import Lookout
 
 __all__ = [
     "CostLimitConstraint",
@@ -63,6 +64,16 @@ class FunctionConstraint(ResourceConstraint):
     def __init__(self, function: Callable[[ResourceContext], Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
+        try:
+            given = inspect.signature(function)
+        except (TypeError, ValueError):  # of a function in C: the run will tell
+            return
+        try:
+            given.bind(ResourceContext())
+        except TypeError:
+            raise ConfigurationError(
+                f"constraints: {self.name} must take one argument, the ResourceContext; it takes {given}"
+            ) from None
 
     def validate(self, context: ResourceContext) -> Any:
         """What the function answers."""
@@ -231,6 +242,8 @@ class KillSwitchConstraint(_BuiltIn):
             raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
         self.may_block = self._path is not None
         self._folder_seen = False
+        from glidepath.run import Lookouts
+
         self._lookouts = Lookouts()
 
     def _file_exists(self) -> bool:
@@ -289,7 +302,9 @@ class DefaultResourceConstraint(_BuiltIn):
 
     def __init__(self, limits: object, *, landing_seconds: float = 0.0) -> None:
         if not hasattr(limits, "max_iterations"):
-            raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+            raise ConfigurationError(
+                f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+            )
         self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:

@@ -1,19 +1,23 @@
-"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and nothing else involved.
+"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and everybody content.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.
 Whatever is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not,
-and calls them itself where something unusual comes up in between. The architecture page lists the pairs; random flights
-with `Run.cruises` on and off must have the same events, results and journals: `tests/properties/test_straight_line.py`.
+and calls them itself where something unusual comes up in between. Constraints and hooks that have a say in a turn are
+such calls, too: while they have nothing to say, the turn stays on the line. The architecture page lists the pairs;
+random flights with `Run.cruises` on and off must have the same events, results and journals:
+`tests/properties/test_straight_line.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
-from glidepath.ask import answered_well, ask, gave_up, noted, request_for, spoiled, unsent
+from glidepath.admit import poll
+from glidepath.ask import answered_well, ask, gave_up, handed_over, noted, request_for, shaped, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.settlement import settle_ordinary
@@ -29,18 +33,22 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.execute import (
-    clear,
+    cap_calls,
     end_specially,
     first_step,
+    follow_up,
     heeded,
+    judge_call,
     kept_back,
     misfits,
+    step_looked_at,
     text_of,
     written_down,
 )
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
-from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, judge
+from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
+from glidepath.landing import wind_down
 from glidepath.ledger import Reservation
 from glidepath.messages import ToolResultMessage, stored_arguments, visible
 from glidepath.resilience import MARK_EVERY
@@ -50,12 +58,14 @@ from glidepath.tools import ArgumentsError, ToolContext, ToolResult
 from glidepath.tools.density import result_tokens
 
 if TYPE_CHECKING:
+    from glidepath.messages import Usage
     from glidepath.run import Plan, Run
+    from glidepath.run.run_transcript import Transcript
 
 __all__ = ["DELIVERED", "cruise"]
 
 DELIVERED: Final[Any] = object()
-"""What `cruise` returns when the tools of a turn have ended the run."""
+"""What `cruise` returns when the tools of a turn have ended the run, or wait for a person."""
 
 
 def _parts(run: Run) -> tuple[Any, ...]:
@@ -74,12 +84,22 @@ def _settings(plan: Plan) -> tuple[Any, ...]:
 def _listeners(run: Run) -> tuple[Any, ...]:
     """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
 
-    That is any listener, or anything while the journal writes it down.
+    That is any listener, hook or constraint, or anything while the journal writes it down.
     """
-    voice = run.voice
+    voice, plan = run.voice, run.plan
     told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
     heeds = (voice.audience is not None and not voice.audience.harmless) or run.journal is not None
+    heeds = heeds or plan.lineup.shapes_turns or bool(plan.custom)
     return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
+
+
+def _sayers(run: Run) -> tuple[Any, ...]:
+    """Who is asked in every turn. Three of them are for two: before the turn, about the call, before the tool."""
+    hooks, above = run.hooks, run.meter.parent is not None
+    custom, steers, befores = run.plan.custom, hooks.steering, hooks.before_tool_call
+    shapes = bool(hooks.tool_gate or hooks.context_transform)
+    step = step_looked_at if hooks.after_tool_call else first_step
+    return (custom, steers, befores, shapes, above or bool(custom or steers), above or bool(befores), step)
 
 
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
@@ -91,20 +111,34 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
     settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
+    if run.hooks.context_transform:
+        settled = partial(_no_less, settled, transcript, fixed)
     before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    custom, steers, befores, shapes, asks_first, asks_about, step = _sayers(run)
     seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
-    starts = turns and journal is None  # else it is told before the call is written down
+    opens = journal is None and not shapes  # else its start is told before the call is written down, or shaped
+    starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     failed, at = None, 0.0
     job: Any
     bound: Any
+    reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
-    if turn.allowed is not None or spend.first_call is not None:
+    if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None:
         return None  # `ask` does that
-    while run.cruises:
+    while True:
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
+        if asks_first:
+            if again and steers:
+                await poll(run, "steering")
+            again = True
+            if custom:
+                turn.reach(PRE_FLIGHT)
+                await judge(run, PRE_FLIGHT)
+            if above is not None and meter.near_budget():
+                break
         if (
             meter.attention
             or watch.interrupt is not None
@@ -117,23 +151,33 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             or health.alert
             or (outbox is not None and len(outbox) >= HIGH_WATER)
             or (window is not None and overfull(run, window) is not None)
-            or (above is not None and meter.near_budget())
         ):
-            return None
+            break
         # --- reserve: `book` in ask.booking
+        if shapes:  # plugins may change the call, and the turn has begun before they are asked
+            turn.begin()
+            if turns:
+                tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
+            elif tell is not None:
+                number()
+            begun = await shaped(run)
+            if begun is not None:
+                return await ask(run, begun=begun)
         view, weight = transcript.view, transcript.view_tokens
         count = transcript.anchor + weight
         held = meter.reserve(count + want, 0 if price is None else count * price.worst_input + want * price.output)
         if held.__class__ is not Reservation:
-            return None
+            if shapes:
+                return await ask(run, begun=handed_over(run, specs, (view, weight)))
+            break
         estimate = fixed + weight
         booking = Booking(held, count, want, cap, price, estimate, size)
         # --- the turn and its one attempt begin (Run.open_turn, _Call.begin)
         turn.begin()
         if journal is not None:
-            if turns:
+            if turns and not shapes:
                 tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
-            elif tell is not None:
+            elif tell is not None and not shapes:
                 number()  # nobody wants it, and the others have the numbers they always have
             later = noted(run, booking)
             if later is not None:
@@ -155,14 +199,14 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
             if starts:
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
-            elif journal is None:
+            elif passes:
                 number()
             money = None if price is None else held.money
             tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
             tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
         attempt = Attempt()
         # A listener that heard of the coming call may have stopped the run: then it is not made, and costs nothing.
-        if (heeds or nested or watch.called_off is not None) and watch.halted():
+        if (wary or watch.called_off is not None) and watch.halted():
             unsent(run, attempt, booking, view)
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
@@ -183,15 +227,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        ordinary = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
-        if ordinary is None:
+        reply = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
+        if reply is None:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
                 failed = spoiled(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
-        reply, text, call, call_id, name, tool, tokens = ordinary
+        reply, text, call, call_id, name, tool, tokens = reply
         burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
@@ -199,7 +243,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         transcript.join(reply, tokens)
         if tell is not None:
             tell(MessageAdded(run_id, parent_id, number(), at, reply))
-        if meter.attention or watch.interrupt is not None:
+        if custom or meter.attention or watch.interrupt is not None:
             # Constraints see the run as it is: after the reply, before its tools.
             turn.end_tools(AFTER_MODEL)  # they have not begun
             await judge(run, AFTER_MODEL)
@@ -216,9 +260,16 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             job.bound = bound = tool.bind(stored_arguments(call))
         except ArgumentsError as error:
             misfits(run, job, error)
-        if (meter.attention and meter.short_of_calls(1)) or (above is not None and meter.short_of_calls(1)):
-            await clear(run, [job])
-            at = now()
+        if asks_about or meter.attention:
+            if befores and job.result is None:
+                await judge_call(run, job)
+            if meter.short_of_calls(1):
+                cap_calls(run, [job])
+            if job.waits_for is not None:
+                await end_specially(run, job, Step((call,), tools))  # raises when it may not wait
+                turn.end_tools(AFTER_MODEL)
+                return DELIVERED
+            at, bound = now(), job.bound
         if (nested or watch.interrupt is not None or watch.called_off is not None) and watch.halted():
             content = began = None  # it does not begin: `end_specially` says why
         elif job.result is not None:
@@ -239,10 +290,12 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             if tell is not None:
                 tell(ToolStarted(run_id, parent_id, number(), at, call_id, name, loads(bound.data)))
             if heeds and watch.halted():
-                content = None
+                content, job.started_at = None, began
                 job.not_started(run)
+                if run.hooks.after_tool_call:
+                    await follow_up(run, [job])
             else:
-                content = first_step(run, job, call_id, tool, bound)
+                content = step(run, job, call_id, tool, bound)
                 if content is None:
                     content = await text_of(run, job)
         if content is None or work.spawned or work.heard:
@@ -285,7 +338,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 raise landing
         if watch.interrupt is not None:
             raise run.interrupted()
-        if meter.attention or descent.verdict is not None:
+        if custom or meter.attention or descent.verdict is not None:
             turn.end_tools(AFTER_TOOLS)
             await judge(run, AFTER_TOOLS)
             at = now()
@@ -296,13 +349,28 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             else:
                 number()
         job = bound = None  # not kept while the model is waited for, in each of a thousand runs
-    return None
+    return await _judged(run) if custom else None
+
+
+def _no_less(settled: Callable[..., Usage], transcript: Transcript, fixed: int, *call: Any) -> Usage:
+    """Settle a call that a transform may have made smaller: the next one may be larger again (`learn`)."""
+    usage = settled(*call)
+    if transcript.anchor < fixed:
+        transcript.learn(fixed)
+    return usage
+
+
+async def _judged(run: Run) -> Any:
+    """The constraints were asked before a turn, and it is not ordinary: as the loop asks for its reply after that."""
+    wind_down(run)
+    run.open_turn()
+    return await ask(run)
 
 
 async def _close(run: Run) -> None:
     """A turn whose only call did not run, or ended in a special way, is over."""
     turn = run.turn
     turn.end_tools(AFTER_TOOLS)
-    if run.meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None:
+    if not nothing_to_judge(run, AFTER_TOOLS):
         await judge(run, AFTER_TOOLS)
     run.close_turn()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, loads
@@ -27,7 +28,6 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
-from glidepath.run.hooks import as_coroutine
 from glidepath.run.inside import recall
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside_variable import INSIDE
@@ -58,9 +58,11 @@ PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
 _OK = ResourceValidation.ok()
 MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
-_FIGURES = re.compile(r"\d+(?:[.,]\d+)*")
+_FIGURES = r"\d+(?:[.,]\d+)*"
 MOST_FIGURES = 1_000  # metrics of one validation that are kept
 _SCALARS = (int, float, bool, type(None), Decimal)
+_ALL = object()  # all constraints hold
+Chain: TypeAlias = tuple[ResourceConstraint, ...]
 Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
 
@@ -102,30 +104,32 @@ async def judge(run: Run, checkpoint: str) -> None:
 
 def _completed(run: Run) -> int:
     """Turns that are over."""
-    return run.turn.iterations - (run.turn.is_open and run.turn.reply is not None)
+    turn = run.turn
+    return turn.iterations - 1 if turn.is_open and turn.reply is not None else turn.iterations
 
 
 def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
     """What constraints see."""
-    meter = run.meter
+    meter, turn, terms, config = run.meter, run.turn, run.terms, run.plan.config
+    per_run = terms.per_run
     return ResourceContext(
-        checkpoint=checkpoint or run.turn.checkpoint,
+        checkpoint=checkpoint or turn.checkpoint,
         iteration=_completed(run),
         tokens_used=meter.tokens,
         cost=dollars(meter.money),
-        elapsed=run.watch.time() - run.terms.started_at,
+        elapsed=run.watch.time() - terms.started_at,
         tool_calls=meter.tool_calls,
         depth=meter.depth,
-        agent_name=run.plan.config.agent_name,
-        agent_state=run.state,
-        last_stop_reason=run.turn.stop_reason,
+        agent_name=config.agent_name,
+        agent_state=turn.state,
+        last_stop_reason=turn.stop_reason,
         run_id=run.run_id,
-        session_id=run.session_id,
-        conversation_id=run.plan.config.conversation_id,
-        user=run.user,
-        metadata=run.metadata,
+        session_id=terms.session_id,
+        conversation_id=config.conversation_id,
+        user=None if per_run is None else per_run.user,
+        metadata=None if per_run is None else per_run.metadata,
         left=run.remaining(),
-        nearly_used_up=run.near_budget(),
+        nearly_used_up=meter.near_budget(),
     )
 
 
@@ -134,26 +138,24 @@ async def _walk(run: Run) -> Verdict | None:
 
     The built-ins are left out while the ledger knows that none of them can be violated.
     """
-    context = context_of(run)
+    context, meter, watch = context_of(run), run.meter, run.watch
     worst: tuple[ResourceAction, AgentState, str, ResourceValidation] | None = None
-    passing: list[tuple[str, ResourceValidation]] = []
-    quiet = (
-        not run.meter.attention and run.watch.time() < run.watch.window_at and run.meter.turns < run.meter.turns_wire
-    )
+    quiet = not meter.attention and watch.time() < watch.window_at and meter.turns < meter.turns_wire
     chain = run.plan.constraints[run.plan.built_in :] if quiet else run.plan.constraints
-    for position, constraint in enumerate(chain):
-        answer = _begin(constraint, context)
-        if answer.__class__ is ResourceValidation and answer.violated is False:
-            passing.append((constraint.name, answer))
-            if run.audit.warned:
-                _calm(run, constraint.name)
-            continue
+    left = iter(chain)
+    answers: list[ResourceValidation | None] = []  # None: violated
+    while True:
+        waited: list[bool] = []
+        answer = _begin(_passed(left, context, answers, waited))
+        if answer is _ALL:
+            break
+        waited.append(True)
+        constraint = chain[len(answers)]
         validation, action, state = await _conclude(run, constraint, answer)
         if not validation.violated:
-            passing.append((constraint.name, validation))
-            if run.audit.warned:
-                _calm(run, constraint.name)
+            answers.append(validation)
             continue
+        answers.append(None)
         record = record_of(constraint.name, context, action, validation)
         if action is not ResourceAction.WARN_CONTINUE or _is_news(run, record):
             note(run, record)
@@ -161,10 +163,12 @@ async def _walk(run: Run) -> Verdict | None:
             worst = (action, state, constraint.name, validation)
         # Nobody else is asked: a constraint that waits for a service must not delay an emergency.
         if action is ResourceAction.EMERGENCY_STOP:
-            for skipped in chain[position + 1 :]:
+            for skipped in left:
                 note(run, _skipped(skipped.name, record))
             break
-    run.audit.asked((context, quiet, passing))
+    if run.audit.warned:
+        _calm(run, chain, answers)
+    run.audit.asked((context, quiet, chain, answers))
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
     return verdict_of(*worst)
@@ -210,14 +214,30 @@ class _Begun(Record):
     error: BaseException | None = None
 
 
-def _begin(constraint: ResourceConstraint, context: ResourceContext) -> Any:
-    """A constraint's answer when it has one at once, as nearly all do; else a `_Begun`."""
+async def _passed(
+    left: Iterator[ResourceConstraint],
+    context: ResourceContext,
+    answers: list[ResourceValidation | None],
+    waited: list[bool],
+) -> Any:
+    """Ask until one does not simply hold, and return what it said: `answers` has those before it. `_ALL` if they hold.
+
+    One coroutine for all that answer at once, as nearly all do. When one waits, `waited` is no longer empty once it
+    continues, and it is the last: each has its own time.
+    """
+    for constraint in left:
+        answer: Any = constraint.validate(context)
+        if answer.__class__ is CoroutineType or hasattr(answer, "__await__"):
+            answer = await answer
+        if waited or answer.__class__ is not ResourceValidation or answer.violated is not False:
+            return answer
+        answers.append(answer)
+    return _ALL
+
+
+def _begin(work: Coroutine[Any, Any, Any]) -> Any:
+    """What the constraints said, when they did so at once; else a `_Begun`."""
     try:
-        work: Any = constraint.validate(context)
-        if not hasattr(work, "__await__"):
-            return work  # a plain function has answered
-        if not hasattr(work, "send"):
-            work = as_coroutine(work)
         return _Begun(work, work.send(None))
     except StopIteration as answered:
         return answered.value
@@ -327,7 +347,7 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 
 def _is_news(run: Run, record: ValidationRecord) -> bool:
     """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
-    said = (_FIGURES.sub("#", record.validation.reason), record.validation.notice)
+    said = (re.sub(_FIGURES, "#", record.validation.reason), record.validation.notice)
     if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False
     run.audit.warn(record.constraint, said)
@@ -336,11 +356,18 @@ def _is_news(run: Run, record: ValidationRecord) -> bool:
     return True
 
 
-def _calm(run: Run, name: str) -> None:
-    """A constraint that had warned holds again."""
-    if name in run.audit.warned:
-        run.audit.calm(name)
-        _log.info("%s: %s: holds again", run.run_id, name)
+def _calm(run: Run, chain: Chain, answers: Sequence[ResourceValidation | None]) -> None:
+    """Constraints that had warned hold again."""
+    for name, _ in _holding(chain, answers):
+        if name in run.audit.warned:
+            run.audit.calm(name)
+            _log.info("%s: %s: holds again", run.run_id, name)
+
+
+def _holding(chain: Chain, answers: Sequence[ResourceValidation | None]) -> list[tuple[str, ResourceValidation]]:
+    """The constraints that were asked and hold, by name."""
+    asked = zip(chain, answers, strict=False)
+    return [(constraint.name, answer) for constraint, answer in asked if answer is not None]
 
 
 def note(run: Run, record: ValidationRecord) -> None:
@@ -406,8 +433,9 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
                 for name in names
             ]
         )
-    context, quiet, passing = run.audit.passing or (context_of(run), True, [])
-    passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in passing]
+    context, quiet, chain, said = run.audit.passing or (context_of(run), True, (), ())
+    holding = _holding(chain, said)
+    passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in holding]
     if not quiet:
         return tuple([record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
     answers: list[tuple[str, ResourceValidation]] = []

@@ -217,30 +217,36 @@ class Meter:
 
     def remaining(self, seconds: float | None = None) -> Remaining:
         """What is left of each limit, reserves apart."""
-        tokens, money = self.room_tokens(), self.room_money()
+        caps = self.caps
+        if self.above:
+            tokens, money = self.room_tokens(), self.room_money()
+            turns, calls = self.room_turns(), self.room_tool_calls()
+        else:  # the same without a list of one for each
+            tokens, money, turns, calls = caps.tokens, caps.money, caps.turns, caps.tool_calls
+            if tokens is not None:
+                tokens += self.ahead_tokens - self.tokens - self.aside_tokens - self.held_tokens
+            if money is not None:
+                money += self.ahead_money - self.money - self.aside_money - self.held_money
+            turns = None if turns is None else max(0, turns - self.turns)
+            calls = None if calls is None else max(0, calls - self.tool_calls)
         return Remaining(
-            iterations=self.room_turns(),
+            iterations=turns,
             tokens=None if tokens is None else max(0, tokens),
             cost=None if money is None else dollars(max(0, money)),
             seconds=seconds,
-            tool_calls=self.room_tool_calls(),
+            tool_calls=calls,
         )
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
-        for node in self.lineage:
-            caps = node.caps
+        node: Meter | None = self
+        while node is not None:
             if (
-                caps.tokens is not None
-                and caps.tokens + node.ahead_tokens - node.tokens - node.held_tokens - node.aside_tokens
-                <= node.near_tokens
+                node.tokens + node.aside_tokens + node.near_tokens >= node.tokens_wire + node.ahead_tokens
+                or node.money + node.aside_money + node.near_money >= node.money_wire + node.ahead_money
             ):
                 return True
-            if (
-                caps.money is not None
-                and caps.money + node.ahead_money - node.money - node.held_money - node.aside_money <= node.near_money
-            ):
-                return True
+            node = node.parent
         return False
 
     # --- reserve, settle ------------------------------------------------------------------------------------

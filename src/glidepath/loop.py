@@ -31,7 +31,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 await poll(run, "steering")
             reply = (run.cruises and await cruise(run)) or await _asked(run)
             if reply is DELIVERED:
-                return delivered(run)
+                return paused(run) if run.turn.pending else delivered(run)
             take(run, reply)
             if not nothing_to_judge(run, AFTER_MODEL):
                 await judge(run, AFTER_MODEL)

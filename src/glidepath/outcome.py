@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.burndown import BurnPoint, Use
-from glidepath.errors import RunNotCompleted
+from glidepath.errors import RunNotCompleted, no_attribute
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 
 __all__ = [
@@ -49,6 +50,7 @@ _PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
 
 
+@lru_cache(maxsize=256)  # constraints ask three times a turn for what changes once
 def dollars(amount: int) -> Decimal:
     """Pico-dollars, as money is counted inside, as dollars."""
     return Decimal(amount) / _PICO
@@ -468,6 +470,15 @@ def _head(text: str) -> str:
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
 
+_ELSEWHERE = {  # what other frameworks call it
+    **dict.fromkeys(("answer", "content", "output_text"), "text"),
+    **dict.fromkeys(("all_messages", "history"), "messages"),
+    **dict.fromkeys(("error", "exception"), "cause"),
+    "final_output": "text, or output with an output_type",
+    **dict(data="output", status="outcome", success="ok", tokens="usage.total", turns="iterations"),  # noqa: C408 - one row
+}
+
+
 class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     """How a run ended, what it produced, and what it cost. Returned on every path.
 
@@ -547,6 +558,11 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     def ok(self) -> bool:
         """True when the run delivered: it is DONE, or was asked to wrap up and did."""
         return self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __getattr__(self, name: str) -> None:
+            raise no_attribute(RunResult, name, _ELSEWHERE, self.__struct_fields__)
 
     def _repr_html_(self) -> str:
         """State, outcome, spend and text at a glance, in a notebook."""

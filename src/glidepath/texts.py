@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from string import Formatter
 from types import MappingProxyType
 
-from glidepath._wire import Settings, asdict
+from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to
 
 __all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
@@ -181,4 +181,4 @@ def _check(name: str, text: object) -> None:
             )
 
 
-_DEFAULTS.update(asdict(Texts()))
+_DEFAULTS.update(zip(Texts.__struct_fields__, Texts.__struct_defaults__, strict=True))

@@ -131,10 +131,90 @@ async def test_a_stop_guard_that_crashes_stops_what_it_guards():
     assert (await agent(say("done"), guards=[Crashing()]).run("Go.")).outcome is LoopOutcome.FAILED
 
 
-@pytest.mark.parametrize("wrong", [7, Polite, "unheard_of"], ids=["number", "class", "name"])
+class Halfway:
+    name, before, after = "halfway", 3, None
+
+
+@pytest.mark.parametrize("wrong", [7, Polite, "unheard_of", Halfway()], ids=["number", "class", "name", "part"])
 def test_what_is_not_a_guard_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="guards"):
         agent(guards=[wrong])
+
+
+class Nonsense:
+    name = "nonsense"
+
+    def before(self, step):
+        return "land"
+
+    after = None
+
+
+class NonsenseAtTheEnd(Polite):
+    def for_run(self, state):
+        return self
+
+    def recover(self, stop):
+        return "again"
+
+
+class CannotForget(NonsenseAtTheEnd):
+    def recover(self, stop):
+        return Recovery(reason="polite", message="Look first.")
+
+    def reset(self):
+        raise RuntimeError("oops")
+
+
+@virtual
+async def test_a_call_guard_that_answers_nonsense_lands_the_run():
+    result = await agent(call("look"), say("so far"), guards=[Nonsense()]).run("Go.")
+    assert (result.cause.source, result.tool_calls) == ("nonsense", 0)
+    assert "must return a GuardVerdict or None, not 'land'" in result.cause.reason
+
+
+@virtual
+async def test_a_stop_guard_that_answers_nonsense_fails_the_run():
+    result = await agent(say("done"), guards=[NonsenseAtTheEnd()]).run("Go.")
+    assert (result.outcome, result.cause.source) == (LoopOutcome.FAILED, "polite")
+    assert "must return a Recovery or None, not 'again'" in result.cause.reason
+
+
+@virtual
+async def test_a_stop_guard_that_cannot_forget_fails_the_run_at_its_end():
+    result = await agent(say("done"), call("look"), say("done"), guards=[CannotForget()]).run("Go.")
+    assert (result.outcome, result.cause.source) == (LoopOutcome.FAILED, "polite")
+    assert "oops" in result.cause.reason
+
+
+@pytest.mark.parametrize("wrong", [lambda self, state: None, lambda self, state: 1 / 0], ids=["nothing", "crash"])
+@virtual
+async def test_for_run_of_a_guard_that_makes_nothing_is_refused_before_the_first_call(wrong):
+    kind = type("Odd", (Polite,), {"for_run": wrong})
+    with pytest.raises(ConfigurationError, match="for_run of guard 'polite'"):
+        await agent(say("done"), guards=[kind()]).run("Go.")
+
+
+class Counting:
+    before = None
+
+    def __init__(self, name, state=None):
+        self.name, self.state = name, state
+
+    def for_run(self, state):
+        return Counting(self.name, state)
+
+    def after(self, step, results):
+        self.state["steps"] = self.state.get("steps", 0) + 1
+        return GuardVerdict(action="land", reason="three") if self.state["steps"] == 3 else None
+
+
+@pytest.mark.parametrize("names", [["mine", "mine"], ["repetition"]], ids=["twice", "as a built-in one"])
+@virtual
+async def test_guards_of_the_same_name_share_no_state(names):
+    turns = [*[call("look")] * 3, say("so far")]
+    result = await agent(*turns, guards=[Counting(name) for name in names]).run("Go.")
+    assert (result.cause.reason, result.iterations) == ("three", 3)
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
@@ -154,6 +234,12 @@ async def test_a_function_is_a_constraint(function):
     result = await agent(call("look"), say("so far"), constraints=[function]).run("Go.")
     assert result.state is AgentState.BUDGET_EXCEEDED
     assert result.cause.source == function.__name__
+
+
+@pytest.mark.parametrize("wrong", [lambda: None, lambda context, other: None], ids=["none", "two"])
+def test_a_function_that_does_not_take_one_context_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="constraints: <lambda> must take one argument, the ResourceContext"):
+        agent(constraints=[wrong])
 
 
 @virtual

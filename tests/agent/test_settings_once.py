@@ -62,7 +62,7 @@ def test_the_configuration_itself_refuses():
         ("cost_limit", r"Limits\(max_cost=...\)"),
         ("token_budget", r"Limits\(max_tokens=...\)"),
         ("max_steps", r"Limits\(max_iterations=...\)"),
-        ("stream", "'model'"),
+        ("stream", "pass it as model="),
         ("provider_extras", "'extras'"),
         ("temprature", "'temperature'"),
         ("read_only_loop_threshold", r"GuardrailsConfig\(read_only_loop_threshold=...\)"),

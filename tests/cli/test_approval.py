@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.cli.approval import ApprovalAsked, consult, question
+from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import width_of
 from glidepath.messages import ToolCall

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.cli.narrow import beyond, wish
-from glidepath.cli.settings import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, SETTINGS, TRUST, Setting
+from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import folded, quoted, revealed
 from glidepath.cli.status import width_of
+from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
 
 from .shell_user import HERE
 

@@ -10,8 +10,9 @@ from glidepath import GuardrailsConfig, Limits, LoopConfig
 from glidepath.cli.commands import COMMANDS
 from glidepath.cli.layers import load
 from glidepath.cli.parser import make_parser
+from glidepath.cli.setting_rows import PYTHON_ONLY
 from glidepath.cli.setting_values import read_text
-from glidepath.cli.settings import BY_KEY, BY_SEED, PYTHON_ONLY, SECTIONS, SETTINGS, variable
+from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
 from glidepath.cli.settings_schema import defaults, json_schema, markdown_table
 
 from .shell_user import glidepath

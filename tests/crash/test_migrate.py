@@ -11,7 +11,8 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link
 from glidepath.sessions.migrate import migrate
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Hold, SessionQuery, WalletDraw, WalletTerms
+from glidepath.spi.session_catalog import SessionQuery
+from glidepath.spi.wallets import Hold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import flip_a_bit as hurt_sqlite

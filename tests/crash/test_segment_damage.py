@@ -16,7 +16,8 @@ from glidepath.sessions.archive import list_runs, read_journal, repair
 from glidepath.sessions.chain import link
 from glidepath.sessions.frames import Frame, Kind, packed, salt_of, scan
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Note, SessionQuery
+from glidepath.spi.session_catalog import SessionQuery
+from glidepath.spi.sessions import Note
 from glidepath.testing import ScriptedModel, call, say
 
 HOST = this_owner().partition("|")[0]

@@ -95,6 +95,7 @@ def opcodes(way, tracers):
 
     flown(way, tracers, lambda turn: None)  # warms up
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before
     sys.settrace(trace)
     try:
         flown(way, tracers, switch)

@@ -254,6 +254,7 @@ def opcodes_of(work):
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before
     sys.settrace(trace)
     try:
         work()

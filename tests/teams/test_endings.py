@@ -469,6 +469,8 @@ async def test_g14_a_team_is_immutable():
     for name in ("members", "name", "store", "coordinator", "new"):
         with pytest.raises(AttributeError, match=f"a Team is immutable: make another one with another {name}"):
             setattr(crew, name, None)
+        with pytest.raises(AttributeError, match="a Team is immutable"):
+            delattr(crew, name)
 
 
 # --- observers ----------------------------------------------------------------------------------------------------

@@ -76,6 +76,16 @@ async def test_every_event_is_on_record_in_order():
 
 
 @virtual
+async def test_a_team_without_a_plan_ends_with_a_result_when_its_end_cannot_be_written():
+    planner, seen = agent("no plan", name="planner"), Recorder()
+    crew = team(agent("ok"), recorder=seen, store=Frail(dies_at=2))
+    result = await crew.run(request(), coordinator=ExpertTeamCoordinator(planner=planner))
+    assert (result.status, seen.events[-1].kind) == (TeamStatus.FAILED, "TEAM_FAILED")
+    assert "no valid plan" in result.reason
+    assert "the journal cannot be written" in result.warnings[0]
+
+
+@virtual
 async def test_a_finished_team_is_returned_as_it_ended():
     store, asked = MemoryStore(), request(step("a"))
     crew = team(agent("ok"), store=store)

@@ -11,7 +11,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.postgres_pool import PassingError
-from glidepath.spi.sessions import Hold, OverdueHold, WalletDraw, WalletTerms
+from glidepath.spi.wallets import Hold, OverdueHold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 
 LINE = (WalletTerms(name="c", max_tokens=10_000),)

@@ -1,8 +1,16 @@
 """Agents: the only place that knows the defaults and introduces the parts to each other."""
 
+from typing import TYPE_CHECKING
+
 from glidepath.agent.agent import Agent
-from glidepath.agent.builder import AgentBuilder
 from glidepath.agent.config import ExecutionMode, LoopConfig
 from glidepath.agent.limits import Budget, Limits
+from glidepath.late import late
+
+if TYPE_CHECKING:
+    from glidepath.agent.builder import AgentBuilder
 
 __all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"]
+
+if not TYPE_CHECKING:
+    __getattr__ = late(__name__, builder=("AgentBuilder",))

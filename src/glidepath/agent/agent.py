@@ -17,33 +17,35 @@ from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide
 from glidepath.agent.run_lifecycle import (
     partial_line,
     paused_line,
 )
 from glidepath.agent.run_starter import RunStarter
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, no_attribute
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import (
-    INHERIT,
-    CancelToken,
-    Decision,
-    Inherit,
-    Plan,
-    RunStream,
-)
+from glidepath.run import INHERIT, CancelToken, Inherit, Plan, RunStream
 from glidepath.sessions import Session
 from glidepath.spi import Model
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.resuming import Target
     from glidepath.agent.sync_stream import SyncStream
+    from glidepath.run import Decision
 
 __all__ = ["Agent"]
+
+_ELSEWHERE = {  # what other frameworks call it
+    **dict.fromkeys(
+        ("invoke", "chat", "ask", "kickoff", "execute", "call"), "agent.run_sync(prompt), or await agent.run(prompt)"
+    ),
+    **dict.fromkeys(("ainvoke", "arun", "run_async", "akickoff"), "await agent.run(prompt)"),
+    **dict.fromkeys(("run_stream", "run_streamed", "astream", "iter"), "async with agent.stream(prompt) as stream"),
+}
 
 
 class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
@@ -261,6 +263,8 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
+            from glidepath.agent.resuming import check_decisions, find, nothing_to_decide
+
             found = find(resume)
             if isinstance(found, RunResult):
                 nothing_to_decide(decisions)
@@ -283,6 +287,11 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __getattr__(self, name: str) -> None:
+            raise no_attribute(Agent, name, _ELSEWHERE, ("run", "run_sync", "stream", "stream_sync", "resume"))
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"

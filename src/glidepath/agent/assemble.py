@@ -9,7 +9,6 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.agent.config import LoopConfig, terminal_tools
-from glidepath.agent.many_tools import FoundToolsPolicy
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
@@ -49,6 +48,8 @@ def assemble(
     estimate = guarded(estimator.estimate)
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
+        from glidepath.agent.many_tools import FoundToolsPolicy  # only where there are many
+
         policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
     hands = hands_of(config.tools)
     tools = (*config.tools, *behind, *hands)

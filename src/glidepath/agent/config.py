@@ -1,16 +1,12 @@
 """The configuration of an agent: every setting, its default and its checks."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, get_origin
+from typing import TYPE_CHECKING, Any, get_origin
 
 from glidepath._wire import Settings, settle_field
-from glidepath.agent.discovery import GROUPS, installed
-from glidepath.agent.equipment import split_tools
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.agent.prices import checked_prices
 from glidepath.constraints import FunctionConstraint
@@ -18,11 +14,10 @@ from glidepath.context import strategy
 from glidepath.errors import ConfigurationError, close_to, readable, shown
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.guards.own import check_guard
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
 from glidepath.plugins import PluginNames
 from glidepath.plugins.lineup import Lineup
-from glidepath.setting import FOREVER, LOWER, Passed, Setting, check_fields, check_text
+from glidepath.setting import FOREVER, LOWER, Declared, Passed, Setting, check_fields, check_text, with_settings
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -31,14 +26,12 @@ from glidepath.spi import (
     ProtocolPolicy,
     ResourceConstraint,
     RunInfo,
-    SessionStore,
     StopGuard,
     TokenEstimator,
 )
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
-from glidepath.tools.output import Output
-from glidepath.tools.sources import ToolSource
+from glidepath.tools.sources import ToolSource, split_tools
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -46,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionMode", "LoopConfig"]
 
 MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
+INSTALLED = ("plugins", "constraints", "guards", "tools")  # may be given by the name of what a package offers
 LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock
 TOOL_CHOICES = ("auto", "required", "none")
 
@@ -63,76 +57,78 @@ class ExecutionMode(str, Enum):
     AUTO = "auto"
 
 
+@with_settings
 class LoopConfig(Settings, frozen=True, kw_only=True):
     """An agent's configuration: frozen, checked at construction, shared by all its runs.
 
     Raises `ConfigurationError` naming the setting. Lists and mappings are copied: changing yours later changes nothing.
     """
 
-    # One line, one setting: everything about it is derived from that line.
+    # One line, one setting: everything about it is derived from that line. Annotations are evaluated here, not kept as
+    # text: reading them would mean compiling each line whenever a program starts.
     # fmt: off
-    model: Annotated[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
-    tools: Annotated[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
-    tool_sources: Annotated[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers go in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
-    system_prompt: Annotated[str, Setting("text", "what the model is told first", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO)] = ""
-    limits: Annotated[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
-    guardrails: Annotated[GuardrailsConfig, Setting("part", "safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
-    texts: Annotated[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="the exact words the runtime tells the model")] = Texts()
-    constraints: Annotated[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]", adds_up=True, in_python="your own constraints, functions, or names of installed ones, asked after the built-in ones")] = ()
-    guards: Annotated[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[your own guards](stuck-loops.md#your-own-guards)")] = ()
-    replace_defaults: Annotated[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
-    plugins: Annotated[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
-    store: Annotated[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept", wider="SessionStore | None")] = None
-    event_sink: Annotated[Callable[[Event], Any] | None, Setting("callable?", "a callable that sees every event first", python_only="a Python callable", inherited=Passed.NO)] = None
-    default_execution_mode: Annotated[ExecutionMode, Setting("choice", "whether the calls of one reply run in parallel", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
-    max_tool_calls_per_turn: Annotated[int | None, Setting("int?", "tool calls of one reply that are run", found=LOWER)] = None
-    max_parallel_tools: Annotated[int, Setting("int", "tool calls that run at the same time", found=LOWER)] = 16
-    max_image_bytes: Annotated[int, Setting("int", "maximum bytes of one picture", found=LOWER, see="[pictures](context.md#pictures)")] = 5_000_000
-    max_image_bytes_per_request: Annotated[int, Setting("int", "maximum bytes of all pictures of a request", found=LOWER, in_python="maximum bytes of all pictures and files of a request; older ones are left out")] = 20_000_000
-    max_file_bytes: Annotated[int, Setting("int", "maximum bytes of one document, recording or video", found=LOWER, see="[files](choosing-a-model.md#files)")] = 10_000_000
-    tool_timeout: Annotated[float | None, Setting("seconds?", "time for one tool call", flag="--tool-timeout", metavar="TIME", found=LOWER, in_python="seconds for one tool call")] = None
-    temperature: Annotated[float | None, Setting("number?", "passed to the model", flag="--temperature", metavar="X")] = None
-    max_output_tokens: Annotated[int | None, Setting("int?", "output cap of one model call", flag="--max-output-tokens", metavar="N")] = None
-    reasoning: Annotated[str | None, Setting("text?", "how hard the model should think; passed to the model", flag="--reasoning", metavar="LEVEL")] = None
-    tool_choice: Annotated[str, Setting("text", "auto, required, none, or the name of a tool")] = "auto"
-    strict_tools: Annotated[bool, Setting("bool", "hold the model to the tools' schemas, where the provider can", see="[strict tools](choosing-a-model.md#strict-tools)")] = False
-    stop_sequences: Annotated[tuple[str, ...], Setting("names", "texts at which a reply stops; passed to the model", wider="Iterable[str]")] = ()
-    seed: Annotated[int | None, Setting("count?", "passed to the model", most=2**63 - 1)] = None
-    logprobs: Annotated[int | None, Setting("count?", "alternatives to report with each token of a reply, with their probabilities", see="[provider settings](choosing-a-model.md#provider-specific-settings)", most=20)] = None
-    extras: Annotated[Mapping[str, Any] | None, Setting("table", "passed to the model's provider unchanged")] = None
-    max_output_tokens_recovery: Annotated[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
-    empty_outcome_retry_budget: Annotated[int | None, Setting("count?", "how many stops without a tool call may be answered in a row", inherited=Passed.NO)] = None
-    plain_text_terminal_fallback_tool: Annotated[str | None, Setting("text?", "the tool that a plain-text stop counts as calling", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
-    plain_text_terminal_fallback_eager: Annotated[bool, Setting("bool", "count it as a call of that tool at once", needs="plain_text_terminal_fallback_tool")] = False
-    plain_text_terminal_fallback_eager_nudge: Annotated[bool, Setting("bool", "nudge first, at most twice", needs="plain_text_terminal_fallback_eager")] = False
-    graceful_turn_limit_message_provider: Annotated[Callable[[], str] | None, Setting("callable?", "a function that returns the text of the wind-down notice", python_only="a Python callable")] = None
-    graceful_turn_limit_grace_provider: Annotated[Callable[[], int] | None, Setting("callable?", "a function that returns the grace, called at every turn", python_only="a Python callable", needs="max_iterations")] = None
-    landing: Annotated[str, Setting("choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", flag="--landing", choices=("withdraw", "steer", "force", "off"), see="[the landing](the-landing.md)")] = "withdraw"
-    conversation_id: Annotated[str | None, Setting("text?", "given to hooks and events", inherited=Passed.NO)] = None
-    model_id: Annotated[str | None, Setting("text?", "the model's name as hooks see it")] = None
-    token_estimator: Annotated[TokenEstimator | None, Setting("object?", "an object with estimate(text) -> int; None: by characters, over-estimating", python_only="a Python object")] = None
-    protocol_policy: Annotated[ProtocolPolicy | None, Setting("object?", "a ProtocolPolicy: terminal tool names, alias repair, words for hidden tools", python_only="a Python object")] = None
-    context_window: Annotated[int | None, Setting("int?", "tokens the model can read; 0 is off", flag="--context-window", seed="context_window", metavar="N", zero_is_off=True)] = None
-    context_strategy: Annotated[str | ContextStrategy, Setting("text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", flag="--context-strategy", seed="context_strategy", metavar="NAME", see="[context](context.md)", checked=False, in_python="how a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy")] = "compact"
-    prices: Annotated[Mapping[str, Any] | None, Setting("prices", "dollars per million tokens: {model name: [input, output]}", in_python="{model name: (input, output)} in dollars per million tokens")] = None
-    unpriced: Annotated[str | None, Setting("text?", "estimate:MODEL, the model whose price to use when none is known")] = None
-    unbounded: Annotated[bool, Setting("bool", "allow a run without any limit")] = False
-    min_output_tokens: Annotated[int, Setting("int", "an output cap is never lowered below this to make a call fit")] = 256
-    max_retries: Annotated[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
-    fallback_models: Annotated[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
-    durability: Annotated[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
-    output_type: Annotated[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer", wider="object")] = None
-    deps_type: Annotated[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
-    deps_factory: Annotated[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
-    agent_name: Annotated[str, Setting("text", "the agent's name in events and breakdowns")] = "agent"
-    connect_timeout: Annotated[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
-    first_chunk_timeout: Annotated[float | None, Setting("seconds?", "time to the first piece of a reply", in_python="seconds to the first piece of a reply")] = 120
-    stall_timeout: Annotated[float | None, Setting("seconds?", "time between two pieces of a reply", in_python="seconds between two pieces of a reply")] = 60
-    call_timeout: Annotated[float | None, Setting("seconds?", "time for one attempt at a model call", in_python="seconds for one attempt at a model call")] = None
-    hook_timeout: Annotated[float, Setting("seconds", "time for one answer of an async hook", in_python="seconds for one answer of an async hook")] = 5
-    constraint_timeout: Annotated[float, Setting("seconds", "time for one answer of a constraint", in_python="seconds for one answer of a constraint")] = 1
-    kill_switch_grace: Annotated[float, Setting("seconds", "how many seconds a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
-    thinking_tags: Annotated[bool, Setting("bool", "hide <think> and its synonyms from the visible text")] = False
+    model: Declared[Model | str, Setting("text", "which model, such as anthropic:claude-sonnet-4-5", flag="--model", metavar="NAME", see="[the README](../README.md#your-own-model)", checked=False, in_python="an object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5")]
+    tools: Declared[tuple[Tool, ...], Setting("names", "tools the model may call: read, list, grep, write, edit, shell, or installed ones", flag="--tools", metavar="NAMES", default=("read", "list", "grep"), found=("read", "list", "grep"), wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]", in_python="Tool objects, functions, sources such as McpServer, or names of installed tools")] = ()
+    tool_sources: Declared[tuple[ToolSource, ...], Setting("names", "where MCP servers and other sources in tools end up; what they offer is known when a run starts", python_only="Python objects; MCP servers go in [mcp.servers.NAME]", wider="Iterable[ToolSource]")] = ()
+    system_prompt: Declared[str, Setting("text", "what the model is told first", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO)] = ""
+    limits: Declared[Limits, Setting("part", "what one run may use, its descendants included", python_only="the section [limits]", inherited=Passed.IN_PART, see="[Limits](#limits)")] = Limits()
+    guardrails: Declared[GuardrailsConfig, Setting("part", "safety nets against loops, truncation and silence", python_only="the section [guardrails]", see="[GuardrailsConfig](#guardrailsconfig)")] = GuardrailsConfig()
+    texts: Declared[Texts, Setting("table", "what the runtime tells the model, such as wind_down, landing, repetition: {name: text}", see="[the texts](the-landing.md#the-texts)", checked=False, in_python="the exact words the runtime tells the model")] = Texts()
+    constraints: Declared[tuple[ResourceConstraint, ...], Setting("names", "constraints by their entry-point name, asked after the built-in ones", wider="Iterable[ResourceConstraint | Callable[[ResourceContext], Any] | str]", adds_up=True, in_python="your own constraints, functions, or names of installed ones, asked after the built-in ones")] = ()
+    guards: Declared[tuple[CallGuard | StopGuard, ...], Setting("names", "call and stop guards by their entry-point name, asked after the built-in ones", wider="Iterable[CallGuard | StopGuard | str]", adds_up=True, in_python="your own call and stop guards, or names of installed ones, asked after the built-in ones", see="[your own guards](stuck-loops.md#your-own-guards)")] = ()
+    replace_defaults: Declared[bool, Setting("bool", "drop the built-in constraints; needs constraints")] = False
+    plugins: Declared[tuple[Plugin, ...], Setting("names", "plugins by their entry-point name, in calling order", inherited=Passed.AS_EACH_SAYS, wider="Iterable[Plugin | str]", adds_up=True, in_python="plugins, or names of installed ones, in calling order")] = ()
+    store: Declared[Any, Setting("text?", "where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", see="[sessions](sessions.md)", checked=False, in_python="where sessions are kept", wider="SessionStore | None")] = None
+    event_sink: Declared[Callable[[Event], Any] | None, Setting("callable?", "a callable that sees every event first", python_only="a Python callable", inherited=Passed.NO)] = None
+    default_execution_mode: Declared[ExecutionMode, Setting("choice", "whether the calls of one reply run in parallel", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), see="[several calls at once](writing-a-tool.md#several-calls-at-once)", checked=False)] = ExecutionMode.AUTO
+    max_tool_calls_per_turn: Declared[int | None, Setting("int?", "tool calls of one reply that are run", found=LOWER)] = None
+    max_parallel_tools: Declared[int, Setting("int", "tool calls that run at the same time", found=LOWER)] = 16
+    max_image_bytes: Declared[int, Setting("int", "maximum bytes of one picture", found=LOWER, see="[pictures](context.md#pictures)")] = 5_000_000
+    max_image_bytes_per_request: Declared[int, Setting("int", "maximum bytes of all pictures of a request", found=LOWER, in_python="maximum bytes of all pictures and files of a request; older ones are left out")] = 20_000_000
+    max_file_bytes: Declared[int, Setting("int", "maximum bytes of one document, recording or video", found=LOWER, see="[files](choosing-a-model.md#files)")] = 10_000_000
+    tool_timeout: Declared[float | None, Setting("seconds?", "time for one tool call", flag="--tool-timeout", metavar="TIME", found=LOWER, in_python="seconds for one tool call")] = None
+    temperature: Declared[float | None, Setting("number?", "passed to the model", flag="--temperature", metavar="X")] = None
+    max_output_tokens: Declared[int | None, Setting("int?", "output cap of one model call", flag="--max-output-tokens", metavar="N")] = None
+    reasoning: Declared[str | None, Setting("text?", "how hard the model should think; passed to the model", flag="--reasoning", metavar="LEVEL")] = None
+    tool_choice: Declared[str, Setting("text", "auto, required, none, or the name of a tool")] = "auto"
+    strict_tools: Declared[bool, Setting("bool", "hold the model to the tools' schemas, where the provider can", see="[strict tools](choosing-a-model.md#strict-tools)")] = False
+    stop_sequences: Declared[tuple[str, ...], Setting("names", "texts at which a reply stops; passed to the model", wider="Iterable[str]")] = ()
+    seed: Declared[int | None, Setting("count?", "passed to the model", most=2**63 - 1)] = None
+    logprobs: Declared[int | None, Setting("count?", "alternatives to report with each token of a reply, with their probabilities", see="[provider settings](choosing-a-model.md#provider-specific-settings)", most=20)] = None
+    extras: Declared[Mapping[str, Any] | None, Setting("table", "passed to the model's provider unchanged")] = None
+    max_output_tokens_recovery: Declared[MaxTokensRecovery | None, Setting("recovery", "ask again for truncated replies with a larger cap: max_attempts, scaling, ceiling", needs="max_output_tokens", in_python="a MaxTokensRecovery: ask again for truncated replies with a larger cap")] = None
+    empty_outcome_retry_budget: Declared[int | None, Setting("count?", "how many stops without a tool call may be answered in a row", inherited=Passed.NO)] = None
+    plain_text_terminal_fallback_tool: Declared[str | None, Setting("text?", "the tool that a plain-text stop counts as calling", see="[the policy](protocol-policy.md#plain-text-where-a-delivery-was-expected)")] = None
+    plain_text_terminal_fallback_eager: Declared[bool, Setting("bool", "count it as a call of that tool at once", needs="plain_text_terminal_fallback_tool")] = False
+    plain_text_terminal_fallback_eager_nudge: Declared[bool, Setting("bool", "nudge first, at most twice", needs="plain_text_terminal_fallback_eager")] = False
+    graceful_turn_limit_message_provider: Declared[Callable[[], str] | None, Setting("callable?", "a function that returns the text of the wind-down notice", python_only="a Python callable")] = None
+    graceful_turn_limit_grace_provider: Declared[Callable[[], int] | None, Setting("callable?", "a function that returns the grace, called at every turn", python_only="a Python callable", needs="max_iterations")] = None
+    landing: Declared[str, Setting("choice", "what happens at a limit: withdraw the tools, steer, force the answer, or off", flag="--landing", choices=("withdraw", "steer", "force", "off"), see="[the landing](the-landing.md)")] = "withdraw"
+    conversation_id: Declared[str | None, Setting("text?", "given to hooks and events", inherited=Passed.NO)] = None
+    model_id: Declared[str | None, Setting("text?", "the model's name as hooks see it")] = None
+    token_estimator: Declared[TokenEstimator | None, Setting("object?", "an object with estimate(text) -> int; None: by characters, over-estimating", python_only="a Python object")] = None
+    protocol_policy: Declared[ProtocolPolicy | None, Setting("object?", "a ProtocolPolicy: terminal tool names, alias repair, words for hidden tools", python_only="a Python object")] = None
+    context_window: Declared[int | None, Setting("int?", "tokens the model can read; 0 is off", flag="--context-window", seed="context_window", metavar="N", zero_is_off=True)] = None
+    context_strategy: Declared[str | ContextStrategy, Setting("text", "how a long transcript is made to fit: compact, sliding_window, summarize or none", flag="--context-strategy", seed="context_strategy", metavar="NAME", see="[context](context.md)", checked=False, in_python="how a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy")] = "compact"
+    prices: Declared[Mapping[str, Any] | None, Setting("prices", "dollars per million tokens: {model name: [input, output]}", in_python="{model name: (input, output)} in dollars per million tokens")] = None
+    unpriced: Declared[str | None, Setting("text?", "estimate:MODEL, the model whose price to use when none is known")] = None
+    unbounded: Declared[bool, Setting("bool", "allow a run without any limit")] = False
+    min_output_tokens: Declared[int, Setting("int", "an output cap is never lowered below this to make a call fit")] = 256
+    max_retries: Declared[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
+    fallback_models: Declared[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
+    durability: Declared[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
+    output_type: Declared[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer", wider="object")] = None
+    deps_type: Declared[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
+    deps_factory: Declared[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
+    agent_name: Declared[str, Setting("text", "the agent's name in events and breakdowns")] = "agent"
+    connect_timeout: Declared[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
+    first_chunk_timeout: Declared[float | None, Setting("seconds?", "time to the first piece of a reply", in_python="seconds to the first piece of a reply")] = 120
+    stall_timeout: Declared[float | None, Setting("seconds?", "time between two pieces of a reply", in_python="seconds between two pieces of a reply")] = 60
+    call_timeout: Declared[float | None, Setting("seconds?", "time for one attempt at a model call", in_python="seconds for one attempt at a model call")] = None
+    hook_timeout: Declared[float, Setting("seconds", "time for one answer of an async hook", in_python="seconds for one answer of an async hook")] = 5
+    constraint_timeout: Declared[float, Setting("seconds", "time for one answer of a constraint", in_python="seconds for one answer of a constraint")] = 1
+    kill_switch_grace: Declared[float, Setting("seconds", "how many seconds a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
+    thinking_tags: Declared[bool, Setting("bool", "hide <think> and its synonyms from the visible text")] = False
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -149,7 +145,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
         """The plugins behind each hook, in calling order."""
         return Lineup(self.plugins).names()
 
-    def child_builder(self) -> AgentBuilder:
+    def child_builder(self) -> "AgentBuilder":
         """A builder for a child's configuration: everything a child inherits, as each setting declares."""
         from glidepath.agent.builder import child_builder
 
@@ -174,7 +170,7 @@ def _normalize(config: LoopConfig) -> None:
         name: _as_tuple(name, getattr(config, name))
         for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
     }
-    for name in GROUPS:
+    for name in INSTALLED:
         kept[name] = with_installed(name, kept[name])
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
@@ -215,7 +211,9 @@ def _unknown(name: str) -> str:
     meant = _OTHER_NAMES.get(name, name)
     close = meant if meant in (*FIELDS, *limits, *guardrails) else close_to(name, FIELDS)
     hint = f"; did you mean {close!r}?" if close else ""
-    if close in limits:
+    if name in _NOT_SETTINGS:
+        hint = f"; {_NOT_SETTINGS[name]}"
+    elif close in limits:
         hint = f"; it belongs to the limits: limits=Limits({close}=...)"
     elif close in guardrails:
         hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
@@ -225,11 +223,35 @@ def _unknown(name: str) -> str:
 
 
 _OTHER_NAMES = {  # what the same is called elsewhere
+    "callbacks": "plugins",
+    "checkpointer": "store",
+    "hooks": "plugins",
     "instructions": "system_prompt",
+    "llm": "model",
+    "mcp_servers": "tools",
+    "memory": "store",
+    "middleware": "plugins",
     "name": "agent_name",
     "provider_extras": "extras",
-    "stream": "model",
+    "response_format": "output_type",
+    "response_model": "output_type",
+    "result_type": "output_type",
+    "role": "system_prompt",
     **OTHER_LIMIT_NAMES,
+}
+_FOR_A_RUN = "it belongs to a run: agent.run(prompt, {}=...)"
+_FOR_THE_MODEL = "it belongs to the model: model=glidepath.models.OpenAIModel(name, {}=...)"
+_NOT_SETTINGS = {  # what is passed elsewhere, and where
+    "api_key": _FOR_THE_MODEL.format("api_key"),
+    "base_url": _FOR_THE_MODEL.format("base_url"),
+    "deps": _FOR_A_RUN.format("deps"),
+    "handoffs": "pass other agents as tools: tools=[other.as_tool(name, description)]",
+    "history": _FOR_A_RUN.format("session"),
+    "messages": _FOR_A_RUN.format("session"),
+    "model_settings": "temperature, max_output_tokens and the rest are settings of their own",
+    "session": _FOR_A_RUN.format("session"),
+    "stream": "a model has a stream method: pass it as model=; to stream a run, use agent.stream(prompt)",
+    "verbose": "plugins=[glidepath.observe.LogObserver()] logs every event",
 }
 
 _OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
@@ -239,7 +261,7 @@ _OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
 
 def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ConfigurationError(f"{name} must be a list or tuple, not {value!r:.100}")
+        raise ConfigurationError(f"{name} must be a list or tuple, such as {name}=[...], not {value!r:.100}")
     items = tuple(islice(value, MOST_ITEMS + 1))
     if len(items) > MOST_ITEMS:
         raise ConfigurationError(f"{name} has more than {MOST_ITEMS} items, or never ends; pass a list or tuple")
@@ -250,15 +272,17 @@ def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """The items, those given by name found among what is installed."""
     if not any(isinstance(item, str) for item in items):
         return items
+    from glidepath.agent.discovery import installed
+
     return tuple(installed(field, item) if isinstance(item, str) else item for item in items)
 
 
 def _as_tool(item: object) -> Tool:
+    if not isinstance(item, Tool) and callable(item) and not isinstance(item, type):
+        item = tool(item)
     if isinstance(item, Tool):
+        item._check_bound()  # noqa: SLF001 - said here, where a person reads it
         return item
-    if callable(item) and not isinstance(item, type):
-        made: Tool = tool(item)
-        return made
     raise ConfigurationError(f"tools must be Tool objects, functions or sources such as McpServer, not {item!r:.100}")
 
 
@@ -297,11 +321,15 @@ def check(config: LoopConfig) -> None:
     for constraint in config.constraints:
         _check_constraint(constraint)
     for guard in config.guards:
+        from glidepath.guards.own import check_guard
+
         check_guard(guard)
     Lineup(config.plugins)
     strategy(config.context_strategy)
     checked_prices(config.prices)
     if config.output_type is not None:
+        from glidepath.tools.output import Output
+
         Output(config.output_type)
     _check_fallback_tool(config)
 
@@ -340,7 +368,7 @@ def _check_model(field: str, model: object) -> None:
 
 def _check_objects(config: LoopConfig) -> None:
     """Check objects: the right class, or the right method."""
-    if config.store is not None and (isinstance(config.store, type) or not isinstance(config.store, SessionStore)):
+    if config.store is not None and not _is_store(config.store):
         raise ConfigurationError(
             f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
         )
@@ -354,7 +382,8 @@ def _check_objects(config: LoopConfig) -> None:
         value = getattr(config, field)
         if not isinstance(value, kind) and not (value is None and kind is ProtocolPolicy):
             article = "an" if kind is ExecutionMode else "a"
-            raise ConfigurationError(f"{field} must be {article} {kind.__name__}, not {value!r:.100}")
+            example = " such as Limits(max_iterations=10)" if kind is Limits else ""
+            raise ConfigurationError(f"{field} must be {article} {kind.__name__}{example}, not {value!r:.100}")
     for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
         value = getattr(config, field)
         if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
@@ -367,6 +396,13 @@ def _check_objects(config: LoopConfig) -> None:
         raise ConfigurationError(
             "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
         )
+
+
+def _is_store(store: object) -> bool:
+    from glidepath.spi import SessionStore
+    from glidepath.spi.ports import offers
+
+    return offers(store, SessionStore)
 
 
 def _check_tools(config: LoopConfig) -> None:

@@ -34,7 +34,9 @@ def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None
     if limits is None:
         return known
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"Session.limits must be a Limits, not {type(limits).__name__}")
+        raise ConfigurationError(
+            f"Session.limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+        )
     for field in ("max_iterations", "timeout"):
         if getattr(limits, field) is not None:
             raise ConfigurationError(

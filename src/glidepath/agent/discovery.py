@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from glidepath.agent.config import INSTALLED
 from glidepath.errors import ConfigurationError, close_to, told
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "available", "installed"]
 
-GROUPS = {field: f"glidepath.{field}" for field in ("plugins", "constraints", "guards", "tools")}
+GROUPS = {field: f"glidepath.{field}" for field in INSTALLED}
 """The entry-point group behind each field of the configuration that takes names."""
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from glidepath.errors import ConfigurationError, told, words
+from glidepath.errors import told, words
 from glidepath.events import ToolsChanged
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
 from glidepath.run import CancelToken, Ending
@@ -21,22 +21,10 @@ from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["Equipment", "Fitted", "Outfit", "split_tools"]
+__all__ = ["Equipment", "Fitted", "Outfit"]
 
 _log = logging.getLogger("glidepath")
 PATIENCE = 1.0  # seconds a source has to close before it is listed as abandoned
-
-
-def split_tools(items: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[ToolSource, ...]]:
-    """The tools and the sources among what was given as tools."""
-    sources = tuple(item for item in items if isinstance(item, ToolSource))
-    if not sources:
-        return tuple(items), ()
-    for source in sources:
-        name = getattr(source, "name", None)
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a non-empty name")
-    return tuple(item for item in items if not isinstance(item, ToolSource)), sources
 
 
 class Fitted:

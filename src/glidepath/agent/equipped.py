@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -13,8 +12,6 @@ from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
-from glidepath.agent.equipment import Fitted, Outfit
-from glidepath.agent.many_tools import CALL, FIND, doors, too_many
 from glidepath.agent.per_run import Given, altered, checked_per_run
 from glidepath.outcome import RunResult
 
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from glidepath.agent.config import LoopConfig
+    from glidepath.agent.equipment import Fitted, Outfit
     from glidepath.agent.keywords import RunKeywords
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
@@ -35,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
 
 def supplied(method: F) -> F:
     """Make a method that starts a run use the tools of the agent's sources, where it has any."""
-    place = list(inspect.signature(method).parameters).index("cancel") - 1
+    place = method.__code__.co_varnames.index("cancel") - 1  # parameters come first, in their order
 
     @functools.wraps(method)
     def flown(self: Equipped, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:
@@ -63,7 +61,12 @@ class Equipped:
 
     def _prepare_sources(self) -> None:
         sources, tools = self.config.tool_sources, self.config.tools
-        self._outfit = Outfit(sources, frozenset({FIND, CALL, *[one.name for one in tools]})) if sources else None
+        self._outfit = None
+        if sources:
+            from glidepath.agent.equipment import Outfit
+            from glidepath.agent.many_tools import CALL, FIND
+
+            self._outfit = Outfit(sources, frozenset({FIND, CALL, *[one.name for one in tools]}))
         self._fitted = self._began = None
         self._behind = ()
 
@@ -119,6 +122,8 @@ class Equipped:
     def _with_tools(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
         """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
         behind: tuple[Tool, ...] = ()
+        from glidepath.agent.many_tools import doors, too_many
+
         if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
             behind, tools = tools, doors(tools)
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())

@@ -9,7 +9,6 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.errors import close_to
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
 from glidepath.setting import declared
 
 __all__ = ["ineffective", "misspelt", "warn_about_ineffective"]
@@ -38,6 +37,10 @@ def misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
 
     A name that is like no tool may be meant for other agents that share the gate.
     """
+    if not config.plugins:
+        return
+    from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+
     tools = [tool.name for tool in config.tools]
     for plugin in config.plugins:
         if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):

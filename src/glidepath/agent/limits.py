@@ -1,13 +1,11 @@
 """What a run may use, and a budget that many runs can share."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, asdict, replace, settle_field
 from glidepath.constraints import LIMIT_KINDS
@@ -16,8 +14,11 @@ from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
-from glidepath.setting import FREE, HIGHER, LOWER, Setting, check_fields, declared
-from glidepath.spi import Remaining, Wallet, WalletStore, WalletTerms
+from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, declared, with_settings
+from glidepath.spi import Remaining
+
+if TYPE_CHECKING:
+    from glidepath.spi import Wallet, WalletStore, WalletTerms
 
 __all__ = ["Budget", "Limits"]
 
@@ -25,13 +26,27 @@ _TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
+    "budget": "max_cost",
     "cost_limit": "max_cost",
     "deadline": "timeout",
     "max_budget": "max_cost",
     "max_budget_usd": "max_cost",
+    "max_requests": "max_iterations",
+    "max_seconds": "timeout",
     "max_steps": "max_iterations",
+    "max_time": "timeout",
     "max_turns": "max_iterations",
+    "max_usd": "max_cost",
+    "recursion_limit": "max_iterations",
+    "request_limit": "max_iterations",
+    "seconds": "timeout",
+    "steps": "max_iterations",
+    "time_limit": "timeout",
     "token_budget": "max_tokens",
+    "tool_calls_limit": "max_tool_calls",
+    "total_tokens_limit": "max_tokens",
+    "turns": "max_iterations",
+    "usd": "max_cost",
 }
 
 
@@ -51,6 +66,7 @@ def _money_fields() -> tuple[str, ...]:
     return tuple(field for field, setting in declared(Limits).items() if setting.kind == "money?")
 
 
+@with_settings
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
@@ -59,18 +75,19 @@ class Limits(Settings, frozen=True, kw_only=True):
     they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
+    # Evaluated here, as those of `LoopConfig`.
     # fmt: off
-    max_iterations: Annotated[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
-    max_tokens: Annotated[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
-    max_cost: Annotated[Decimal | str | float | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars, best as a str or Decimal, descendants included")] = None
-    timeout: Annotated[float | None, Setting("seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", flag="--timeout", seed="timeout", metavar="TIME", default=1800.0, found=LOWER, in_python="seconds for the whole run")] = None
-    max_tool_calls: Annotated[int | None, Setting("int?", "tool calls in total", flag="--max-tool-calls", metavar="N", found=LOWER)] = None
-    max_depth: Annotated[int, Setting("int", "how deep agents may be spawned", found=LOWER)] = 3
-    max_descendants: Annotated[int, Setting("int", "how many agents may be spawned", found=LOWER)] = 32
-    grace_iterations: Annotated[int | None, Setting("count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE, needs="max_iterations", in_python="turns between notice and limit; None chooses, 0 sends no notice")] = None
-    landing_tokens: Annotated[int, Setting("int", "tokens kept back for the landing answer", found=HIGHER)] = 1024
-    landing_seconds: Annotated[float, Setting("seconds", "time kept back for the landing answer", found=HIGHER, in_python="seconds for the landing call; at most a quarter of timeout")] = 20
-    scope: Annotated[str, Setting("choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session"), see="[wallets](wallets.md#a-whole-conversation)")] = "run"
+    max_iterations: Declared[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
+    max_tokens: Declared[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
+    max_cost: Declared[Decimal | str | float | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars, best as a str or Decimal, descendants included")] = None
+    timeout: Declared[float | None, Setting("seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", flag="--timeout", seed="timeout", metavar="TIME", default=1800.0, found=LOWER, in_python="seconds for the whole run")] = None
+    max_tool_calls: Declared[int | None, Setting("int?", "tool calls in total", flag="--max-tool-calls", metavar="N", found=LOWER)] = None
+    max_depth: Declared[int, Setting("int", "how deep agents may be spawned", found=LOWER)] = 3
+    max_descendants: Declared[int, Setting("int", "how many agents may be spawned", found=LOWER)] = 32
+    grace_iterations: Declared[int | None, Setting("count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE, needs="max_iterations", in_python="turns between notice and limit; None chooses, 0 sends no notice")] = None
+    landing_tokens: Declared[int, Setting("int", "tokens kept back for the landing answer", found=HIGHER)] = 1024
+    landing_seconds: Declared[float, Setting("seconds", "time kept back for the landing answer", found=HIGHER, in_python="seconds for the landing call; at most a quarter of timeout")] = 20
+    scope: Declared[str, Setting("choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session"), see="[wallets](wallets.md#a-whole-conversation)")] = "run"
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -81,6 +98,8 @@ class Limits(Settings, frozen=True, kw_only=True):
         for field in _money_fields():
             if isinstance(given := getattr(self, field), float):
                 settle_field(self, field, Decimal(repr(given)))  # 0.1 is ten cents, as in a file
+            elif isinstance(given, str) and given.startswith("$"):
+                settle_field(self, field, given[1:])  # as in a file
         check_fields(self, "Limits.")
         for field in _money_fields():
             amount = getattr(self, field)
@@ -134,9 +153,9 @@ class Budget:
         limits: Limits,
         *,
         name: str | None = None,
-        store: WalletStore | None = None,
+        store: "WalletStore | None" = None,
         per: str | None = None,
-        parent: Budget | None = None,
+        parent: "Budget | None" = None,
         reserve_tokens: int = 512,
         reserve_cost_fraction: str = "0.1",
     ) -> None:
@@ -160,7 +179,7 @@ class Budget:
         self.place: Place | None = None if parent is None else parent.place
 
     @classmethod
-    def inside(cls, place: Place, limits: Limits) -> Budget:
+    def inside(cls, place: Place, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls(limits)
         budget.place = place = place.copy(place.mailbox)
@@ -171,7 +190,7 @@ class Budget:
         return budget
 
     @classmethod
-    def below(cls, meter: Meter, limits: Limits) -> Budget:
+    def below(cls, meter: Meter, limits: Limits) -> "Budget":
         """Limits for runs started together that also draw from this meter."""
         budget = cls(limits)
         near = budget.meter
@@ -180,7 +199,7 @@ class Budget:
         return budget
 
     @classmethod
-    async def find(cls, name: str, store: WalletStore) -> Budget:
+    async def find(cls, name: str, store: "WalletStore") -> "Budget":
         """An existing wallet with its parents and limits; raises `ConfigurationError` if there is none.
 
         Raises `StoreError` when the store fails.
@@ -233,7 +252,7 @@ class Budget:
                 f"{method}() cannot look into the store of wallet {self.line[-1].name!r}: await budget.account()"
             )
 
-    async def account(self) -> Wallet:
+    async def account(self) -> "Wallet":
         """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
         from glidepath.agent.overdue import account_of  # only needed for a wallet
 
@@ -244,8 +263,8 @@ class Budget:
 
 
 def _line(
-    limits: Limits, name: str | None, store: WalletStore | None, per: str | None, parent: Budget | None
-) -> tuple[WalletTerms, ...]:
+    limits: Limits, name: str | None, store: "WalletStore | None", per: str | None, parent: "Budget | None"
+) -> "tuple[WalletTerms, ...]":
     """The wallets of a budget, checked; empty for one in memory."""
     if parent is not None and not isinstance(parent, Budget):
         raise ConfigurationError(f"Budget.parent must be a Budget, not {type(parent).__name__}")
@@ -265,7 +284,10 @@ def _line(
                 f"a budget inside wallet {parent.line[-1].name!r} must be stored, too: give it name=... and store=..."
             )
         return ()
-    if isinstance(store, type) or not isinstance(store, WalletStore):
+    from glidepath.spi import WalletStore, WalletTerms
+    from glidepath.spi.ports import offers
+
+    if not offers(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
         raise ConfigurationError(
             f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"

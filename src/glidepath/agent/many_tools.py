@@ -24,7 +24,7 @@ FIND, CALL = "find_tools", "call_found_tool"
 MOST_FOUND = 20
 LONG_WORD = 4  # letters, from which on a beginning counts
 MOST_SHOWN = 12_000  # characters of one answer
-_WORD = re.compile(r"[a-z0-9]+")
+_WORD = r"[a-z0-9]+"
 
 
 def too_many(tools: Sequence[Tool], window: int | None, estimate: Callable[[str], int]) -> bool:
@@ -108,7 +108,7 @@ def _found(known: Mapping[str, Tool], query: str, limit: int) -> str:
 
 def _words(text: str) -> set[str]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
-    return set(_WORD.findall(spaced.lower()))
+    return set(re.findall(_WORD, spaced.lower()))
 
 
 def _score(tool: Tool, query: str, wanted: set[str]) -> int:

@@ -9,10 +9,12 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
-from glidepath.spi.sessions import SessionStore, Wallet, WalletStore
+from glidepath.spi.ports import offers
+from glidepath.spi.sessions import SessionStore
+from glidepath.spi.wallets import Wallet, WalletStore
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import OverdueHold, WalletTerms
+    from glidepath.spi.wallets import OverdueHold, WalletTerms
 
 __all__ = ["account_of", "known_wallet", "sweep"]
 
@@ -41,7 +43,7 @@ async def sweep(store: WalletKeeper) -> int:
 
 async def known_wallet(store: object, name: str) -> Wallet:
     """A wallet of this name; raises `ConfigurationError` when there is none."""
-    if isinstance(store, type) or not isinstance(store, WalletStore):
+    if not offers(store, WalletStore):
         raise ConfigurationError(f"{store!r:.80} keeps no wallets")
     try:
         found = await heard(called(store.wallets, name))

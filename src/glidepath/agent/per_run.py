@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import repeat
+from operator import is_
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
@@ -58,9 +60,9 @@ def checked_per_run(tools: tuple[Tool, ...], given: RunKeywords, *, more_tools: 
 
     `more_tools`: there are sources, whose tools are known only when the run starts.
     """
-    said = {name: value for name, value in given.items() if value is not None}
-    if not said:
+    if all(map(is_, given.values(), repeat(None))):  # nearly always
         return NOTHING
+    said = {name: value for name, value in given.items() if value is not None}
     deps, model = said.pop("deps", None), said.pop("model", None)
     checks: dict[str, Callable[[Any], Any]] = {
         "extras": _extras,
@@ -155,7 +157,7 @@ def _fits(deps: object, kind: object) -> bool:
 
 def _limits(limits: object) -> dict[str, Any]:
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits, not {shown(limits, 100)}")
+        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
     return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
 

@@ -36,7 +36,9 @@ def as_messages(prompt: object, config: LoopConfig) -> tuple[Message, ...]:
         )
     for message in prompt:
         if not isinstance(message, Message):
-            raise ConfigurationError(f"prompt must hold messages of glidepath.messages, not {type(message).__name__}")
+            raise ConfigurationError(
+                f"prompt must hold messages such as glidepath.messages.UserMessage('...'), not {type(message).__name__}"
+            )
         _check_message(message)
         _check_pictures(message, config)
     return tuple(repair(prompt, keep_custom=True))

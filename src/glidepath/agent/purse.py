@@ -17,10 +17,11 @@ from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.run import Touchdown, Verdict
+from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, called, heard
 from glidepath.sessions.owner import LEASE, this_owner
 from glidepath.sessions.scribe import ON_DISK
-from glidepath.spi.sessions import Grant, Hold, WalletDraw, WalletTerms
+from glidepath.spi.wallets import Grant, Hold, WalletDraw, WalletTerms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +35,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other
 PATIENCE = 120.0  # seconds to wait for it; then the run lands
 AT_ONCE = 1.0  # seconds within which a call that waited in vain is made smaller and tried again
 BETWEEN_SWEEPS = 1.0  # seconds
+PLENTY = 1 << 60  # what is ahead of a root until its first draw says more
 GATE = 0.002  # seconds between two looks whether another draw of the same run is done
-_PLENTY = 1 << 60
 
 
 class Purse:
@@ -63,7 +64,7 @@ class Purse:
         )
         self.meter = root = Meter(caps, depth=-1)
         root.tree.source = self
-        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw says more
+        root.ahead_tokens = root.ahead_money = PLENTY  # until the first draw says more
         root.warn_near(meter.near_tokens, meter.near_money)
         self._gate = threading.Lock()  # one draw at a time, from whichever loop
         self._heart: asyncio.Task[None] | None = None
@@ -78,7 +79,7 @@ class Purse:
         try:
             await self._draw(run, asked, least, patient=patient)
         except StoreError as error:
-            raise _down(error) from error
+            raise store_failed(error) from error
         finally:
             self._gate.release()
 
@@ -90,7 +91,7 @@ class Purse:
         wait, until, swept = FIRST_WAIT, loop.time() + PATIENCE, False
         if loop.time() - self._gave_up < AT_ONCE:  # the same call, made smaller
             until = loop.time()
-        while first or not self._has(asked):
+        while first or not has_room(self.meter, asked):
             first = False
             grant = await self._ask(asked, least)
             if grant.verdict == "granted":
@@ -145,22 +146,13 @@ class Purse:
         root.tokens, root.money = run.meter.tokens, run.meter.money
         self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
 
-    def _has(self, asked: Amount) -> bool:
-        root = self.meter
-        caps = root.caps
-        tokens = root.tokens + root.aside_tokens + root.reserved_tokens + asked.tokens
-        money = root.money + root.aside_money + root.reserved_money + asked.money
-        return (caps.tokens is None or tokens <= caps.tokens) and (caps.money is None or money <= caps.money)
-
     async def _ask(self, asked: Amount, least: Amount) -> Grant:
         """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
         with root.tree.lock:
-            self._reach(
-                root.tokens + root.aside_tokens + root.reserved_tokens,
-                root.money + root.aside_money + root.reserved_money,
-            )
+            now = held(root)
+            reach(root, now.tokens, now.money)
             want = WalletDraw(
                 spent_tokens=root.tokens,
                 spent_money=root.money,
@@ -181,20 +173,10 @@ class Purse:
                 f"what {hold.key!r} held of wallet {self.line[-1].name!r} now belongs to another run", kind="fenced"
             )
         with root.tree.lock:
-            self._reach(grant.tokens, grant.money)
+            reach(root, grant.tokens, grant.money)
             if max(asked.tokens, asked.money) > 0:
-                root.ahead_tokens = _PLENTY if grant.ahead_tokens is None else grant.ahead_tokens
-                root.ahead_money = _PLENTY if grant.ahead_money is None else grant.ahead_money
+                look_ahead(root, grant)
         return grant
-
-    def _reach(self, tokens: int, money: int) -> None:
-        """The lock is held."""
-        root = self.meter
-        caps = root.caps
-        root.caps = replace(
-            caps, tokens=None if caps.tokens is None else tokens, money=None if caps.money is None else money
-        )
-        root.set_wires()
 
     def deadline(self, now: float) -> float:  # noqa: ARG002 - as a budget has it
         """A wallet has no time limit."""
@@ -227,13 +209,7 @@ class Purse:
             await asyncio.wait([heart])
         if self.hold is None:
             return
-        task = asyncio.get_running_loop().create_task(self._settle(), name="glidepath-settle")
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:  # it continues after the wallet knows
-                await asyncio.wait([task])
-                raise
+        await uninterrupted(self._settle(), name="glidepath-settle")  # a cancellation counts once the wallet knows
 
     async def _settle(self) -> None:
         root = self.meter
@@ -266,16 +242,53 @@ def _cause(grant: Grant, last: str) -> StopCause:
     elif grant.verdict == "wait":
         reason = f"what comes next waited {PATIENCE:g} s for what other runs hold of {said}"
     else:
-        money = grant.resource == "money"
         reason = f"what comes next does not fit what is left of the {grant.resource} limit of {said}"
-        metrics["limit"] = str(dollars(grant.most)) if money else grant.most
-        metrics["used"] = str(dollars(grant.used)) if money else grant.used
+        metrics |= limit_figures(grant)
         if grant.period:
             metrics["period"] = grant.period
     return StopCause(source=f"wallet {name}", action="graceful_exit", reason=reason, metrics=metrics)
 
 
-def _down(error: StoreError) -> Touchdown:
-    """The wallet is unreachable or now belongs to another run: spend nothing more."""
+# --- for every source of a root ----------------------------------------------------------------------------------
+
+
+def held(root: Meter) -> Amount:
+    """What is used, kept back and in flight below a root."""
+    return Amount(
+        root.tokens + root.aside_tokens + root.reserved_tokens, root.money + root.aside_money + root.reserved_money
+    )
+
+
+def has_room(root: Meter, asked: Amount) -> bool:
+    """Whether a root can reach enough for `asked` more."""
+    caps, now = root.caps, held(root)
+    tokens = caps.tokens is None or now.tokens + asked.tokens <= caps.tokens
+    return tokens and (caps.money is None or now.money + asked.money <= caps.money)
+
+
+def reach(root: Meter, tokens: int, money: int) -> None:
+    """Let a root reach this much of what is limited. The lock of its tree is held."""
+    caps = root.caps
+    root.caps = replace(
+        caps, tokens=None if caps.tokens is None else tokens, money=None if caps.money is None else money
+    )
+    root.set_wires()
+
+
+def look_ahead(root: Meter, grant: Grant) -> None:
+    """Note how much more a root could draw. The lock of its tree is held."""
+    root.ahead_tokens = PLENTY if grant.ahead_tokens is None else grant.ahead_tokens
+    root.ahead_money = PLENTY if grant.ahead_money is None else grant.ahead_money
+    root.set_wires()
+
+
+def limit_figures(grant: Grant) -> dict[str, Any]:
+    """The limit that a draw was refused for, and what is used of it, as a cause has them."""
+    shown = (lambda figure: str(dollars(figure))) if grant.resource == "money" else (lambda figure: figure)
+    return {"limit": shown(grant.most), "used": shown(grant.used)}
+
+
+def store_failed(error: StoreError) -> Touchdown:
+    """The run ends: where its budget or its journal is kept fails, or belongs to another run by now."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

@@ -13,7 +13,6 @@ from glidepath._wire import encode, replace
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
-from glidepath.ask.summary import recall
 from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
@@ -23,10 +22,8 @@ from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.messages import Message
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.patrol import Patrol
-from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Sentry, Signal, Watch, open_state
-from glidepath.run.inside import outside
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
+from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
@@ -36,6 +33,7 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.equipment import Fitted
+    from glidepath.patrol import Patrol
 
 __all__ = [
     "Begin",
@@ -71,6 +69,8 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
     )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
+        from glidepath.run import Sentry  # only a kill switch needs it
+
         watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 
@@ -143,6 +143,8 @@ def _opened(
         survey=survey,
     )
     if plan.strategy.name == "summarize":
+        from glidepath.ask.summary import recall  # left by an earlier run
+
         recall(run)
     # Last: a run that could not be opened must not block its session.
     home.flight = run
@@ -188,12 +190,13 @@ async def finish_run(
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
     """
-    with outside():
+    before = go_outside()
+    try:
         run, home, messages = begin()
         del begin
         watch = run.watch
         watch.enter()
-        patrol = Patrol(run) if run.plan.clocked else None
+        patrol = _patrol(run) if run.plan.clocked else None
         try:
             try:
                 ending = None if refusal is None else _refused(refusal)
@@ -228,6 +231,15 @@ async def finish_run(
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
             raise asyncio.CancelledError("the task was cancelled")
         return run.tell_use(run.result or result)
+    finally:
+        come_back(before)
+
+
+def _patrol(run: Run) -> Patrol:
+    """Who asks the constraints that have a clock of their own."""
+    from glidepath.patrol import Patrol
+
+    return Patrol(run)
 
 
 async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
@@ -257,6 +269,8 @@ async def _dismiss(run: Run) -> bool:
     """
     if run.voice.audience is None or run.result is None:
         return False
+    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss  # loaded when the run began
+
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())

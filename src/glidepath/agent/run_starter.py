@@ -17,7 +17,6 @@ from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING, Given, continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
-from glidepath.agent.resuming import Target, check_decisions, find, nothing_to_decide, run_of
 from glidepath.agent.run_lifecycle import (
     announce_child,
     finish_run,
@@ -32,17 +31,8 @@ from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
 from glidepath.messages import Message
 from glidepath.outcome import NOT_CARRIED, RunResult, Snapshot
-from glidepath.run import (
-    CancelToken,
-    Decision,
-    Place,
-    Plan,
-    Resumption,
-    Run,
-    RunStream,
-    restore_meter,
-)
-from glidepath.run.inside import outside
+from glidepath.run import CancelToken, Place, Plan, Resumption, Run, RunStream, restore_meter
+from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
@@ -50,6 +40,8 @@ from glidepath.tools import ToolContext
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.purse import Purse
+    from glidepath.agent.resuming import Target
+    from glidepath.run import Decision
     from glidepath.sessions.scribe import Scribe
 
 __all__ = ["RunStarter"]
@@ -130,9 +122,12 @@ class RunStarter(Equipped):
             return await finish_run(partial(self._ready, *how), cancel, fitted=self._fitted)
         from glidepath.agent.durable import claimed
 
-        with outside():
+        before = go_outside()
+        try:
             async with claimed(self.config, home) as opening:
                 return await finish_run(partial(self._ready, *how), cancel, opening=opening, fitted=self._fitted)
+        finally:
+            come_back(before)
 
     def _ready(
         self, messages: tuple[Message, ...], home: Session, *how: Any
@@ -189,6 +184,8 @@ class RunStarter(Equipped):
         *,
         accept_repair: bool,
     ) -> RunResult:
+        from glidepath.agent.resuming import check_decisions, find, nothing_to_decide, run_of
+
         if self.config.store is None:
             found = find(target)
             if isinstance(found, RunResult):
@@ -235,7 +232,9 @@ class RunStarter(Equipped):
         config, plan = self.config, self._plan
         if limits is not None:
             if not isinstance(limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+                raise ConfigurationError(
+                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+                )
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
             snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
@@ -303,7 +302,9 @@ class RunStarter(Equipped):
             plan = self._heir(parent.plan)
         else:
             if not isinstance(limits, Limits):
-                raise ConfigurationError(f"limits must be a Limits, not {type(limits).__name__}")
+                raise ConfigurationError(
+                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+                )
             plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
         above = parent.meter if budget is None else budget.meter
         plan = priced_under(plan, self.config, above)

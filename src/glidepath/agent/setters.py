@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from glidepath.agent.config import LoopConfig
@@ -35,8 +36,7 @@ def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
         for name, one in declared(owner).items():
             made = _method(name, one, part)
             made.__name__, made.__qualname__, made.__doc__ = name, f"Setters.{name}", sentence(one)
-            kind = owner.__annotations__[name].removeprefix("Annotated[").partition(", Setting(")[0]
-            kind = "Decimal | str | float" if kind == "Fraction" else kind
+            kind = Decimal | str | float if one.kind == "fraction" else owner.__annotations__[name]
             made.__annotations__ = {"value": one.wider or kind, "return": "Self"}
             if one.kind == "bool":  # all of them are off by default
                 made.__defaults__ = (True,)

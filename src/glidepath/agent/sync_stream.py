@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event
 from glidepath.outcome import OutputT, RunResult
@@ -18,6 +18,10 @@ __all__ = ["SyncStream"]
 
 _ROOM = 1024  # events not yet consumed at which the run waits for its consumer
 _POLL = 0.01
+_HOW = (
+    "agent.stream_sync() is for code without an event loop: use `with agent.stream_sync(...) as stream: for event in "
+    "stream`, or, in an async function, `async with agent.stream(...) as stream: async for event in stream`"
+)
 
 
 class SyncStream(Generic[OutputT]):
@@ -57,6 +61,16 @@ class SyncStream(Generic[OutputT]):
                 self._join()
                 return
             yield event
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __aiter__(self) -> None:
+            raise TypeError(_HOW)
+
+        async def __aenter__(self) -> None:
+            raise TypeError(_HOW)
+
+        async def __aexit__(self, *_: object) -> None: ...
 
     def text(self) -> Iterator[str]:
         """The text of the model's replies as it is written, as `RunStream.text` gives it."""

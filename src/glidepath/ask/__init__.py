@@ -13,9 +13,7 @@ from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for
-from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.source import pace
 from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
@@ -32,23 +30,16 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.resilience import MARK_EVERY, BreakerState
-from glidepath.run import (
-    HIGH_WATER,
-    HookFault,
-    LetGo,
-    Stopped,
-    Why,
-    cleared,
-    interruptible,
-    interruptible_within,
-    report,
-)
+from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "noted", "request_for", "spoiled", "unsent"]
+__all__ = [
+    "Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "handed_over", "noted", "request_for", "shaped",
+    "spoiled", "unsent",
+]  # fmt: skip
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
@@ -65,7 +56,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
     watch, recovering = run.watch, begun is not None and begun.error is not None
     call = begun or await _called(run, landing)
     try:
-        if begun is None and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
+        if (begun is None or begun.fresh) and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
             admit(call)
         while True:
             try:
@@ -140,6 +131,28 @@ def gave_up(
     return call
 
 
+def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Message], int] | None = None) -> _Call:
+    """A call that `ask` continues with; `shape`: its view and the size of that, when the transforms were asked."""
+    run.plan.health.calls += 1
+    return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
+
+
+async def shaped(run: Run) -> _Call | None:
+    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is."""
+    plan, transcript, voice = run.plan, run.transcript, run.voice
+    tools = await offer(run) if run.hooks.tool_gate else plan.specs
+    if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
+        await _wait_for_consumer(run)
+    if tools is not plan.specs or plan.health.alert:
+        return handed_over(run, tools)
+    if run.hooks.context_transform:
+        source = transcript.view
+        shape = await transformed(run, source, transcript.view_tokens)
+        if shape[0] is not source:
+            return handed_over(run, tools, shape)
+    return None
+
+
 def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
     """With a journal: what the call may cost is on disk before it is made. None when it is there already."""
     if run.meter.tree.source is not None:
@@ -155,6 +168,8 @@ def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
 async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
     try:
         if later is None:
+            from glidepath.ask.source import pace  # only a wallet is a source
+
             await pace(run, booking.reservation.tokens)
             later = run.journal.asking(booking)  # type: ignore[union-attr]
         if later is not None:
@@ -190,6 +205,8 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     elif budget is not None:
         await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
+        from glidepath.ask.pictures import shed_pictures  # few runs have any
+
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
@@ -233,6 +250,10 @@ class _Call(Record, eq=False, gc=False):
     """It finds out for everybody whether the model works again."""
     spoiled: ModelError | None = None
     """What was wrong with a reply that had come to its end."""
+    fresh: bool = False
+    """It was handed over before its first attempt."""
+    shape: tuple[Sequence[Message], int] | None = None
+    """What the transforms have made of its view, for its first booking, and the size of that."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
@@ -243,6 +264,8 @@ class _Call(Record, eq=False, gc=False):
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
+            from glidepath.run import cleared
+
             await cleared(run)
         if run.hooks.context_transform:
             booking, view = await self._book_transformed()
@@ -304,7 +327,8 @@ class _Call(Record, eq=False, gc=False):
         if self.landing is not None:
             return await self._book_landing_transformed(self.landing)
         run, source = self.run, self.run.transcript.view
-        view, tokens = await transformed(run, source, run.transcript.view_tokens)
+        shape, self.shape = self.shape, None
+        view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more = tokens - run.transcript.view_tokens
         count = max(1, run.transcript.input_tokens() + more) if count is None else count
@@ -485,7 +509,11 @@ class _Call(Record, eq=False, gc=False):
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
+        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
+            return False
+        from glidepath.ask.pictures import shed_pictures
+
+        return shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""

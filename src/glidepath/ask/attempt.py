@@ -16,8 +16,6 @@ from glidepath import _wire
 from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
 from glidepath.ask.closing import LAST_WORDS, finish
-from glidepath.ask.source import draw_slice
-from glidepath.ask.thinking import untagged
 from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
 from glidepath.events import StreamChunk
 from glidepath.messages import (
@@ -402,7 +400,11 @@ async def _opened(run: Run, stream: Any) -> Any:
     if not hasattr(stream, "__aiter__"):
         run.watch.scope(run.plan.config.connect_timeout)
         stream = await stream
-    return untagged(stream) if run.plan.config.thinking_tags else stream
+    if not run.plan.config.thinking_tags:
+        return stream
+    from glidepath.ask.thinking import untagged  # a setting that few need
+
+    return untagged(stream)
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
@@ -442,6 +444,8 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
     if not booking.grow(size):
         if run.meter.tree.source is None:
             return False
+        from glidepath.ask.source import draw_slice  # only a wallet is a source
+
         await draw_slice(run, booking.slice())
         if not booking.grow(size):
             return False

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.ask.pictures import without_pictures
-from glidepath.ask.source import draw
 from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
@@ -143,6 +141,8 @@ async def admit_to_budget(run: Run) -> None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
                 if meter.tree.source is not None:
+                    from glidepath.ask.source import draw  # only a wallet is a source
+
                     whole = Amount(
                         first.tokens + run.spend.landing_reserve.tokens, first.money + run.spend.landing_reserve.money
                     )
@@ -206,6 +206,8 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
             waiting.rearm()
             if meter.is_head(waiting):
                 if meter.tree.source is not None:
+                    from glidepath.ask.source import draw
+
                     least = amount(run, input_tokens, min(want, least_output(run)))
                     await draw(run, amount(run, input_tokens, want), least)
                 output = _affordable(run, input_tokens, want)
@@ -316,7 +318,11 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     if after >= before:
         return False
     view = own_items(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
-    run.set_view(without_pictures(run, view) if run.transcript.picture_bytes else view, after)
+    if run.transcript.picture_bytes:
+        from glidepath.ask.pictures import without_pictures  # few runs have any
+
+        view = without_pictures(run, view)
+    run.set_view(view, after)
     dropped = (
         shaped.dropped if run.transcript.checkpoint is None else len(run.transcript.messages) + 1 - len(shaped.messages)
     )

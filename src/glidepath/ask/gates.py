@@ -28,8 +28,9 @@ async def offer(run: Run) -> tuple[ToolSpec, ...]:
     plan = run.plan
     denials: dict[str, str] = {}
     every = allowed = plan.tool_names
-    if run.hooks.tool_gate:
-        allowed &= await _gated(run, allowed, denials)
+    gates = await _ask_gates(run, every) if run.hooks.tool_gate else ()
+    if gates:
+        allowed = _gated(run, gates, every, denials)
     if run.descent.withdrawn:
         allowed -= run.descent.withdrawn
         denials.update(dict.fromkeys(run.descent.withdrawn, plan.config.texts.fill("tool_withdrawn")))
@@ -81,11 +82,8 @@ def request_for(
     )
 
 
-async def _gated(run: Run, tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:
+def _gated(run: Run, gates: list[tuple[str, Gate]], tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:
     """The intersection of all gates; advisory ones give way when nothing is left."""
-    gates = await _ask_gates(run, tools)
-    if not gates:
-        return tools
     suppressors = [gate.priority for _, gate in gates if gate.suppresses]
     if suppressors:
         bar = max(suppressors)

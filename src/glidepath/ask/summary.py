@@ -10,13 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.booking import shape_view, source
-from glidepath.ask.metered import MeteredCall
 from glidepath.errors import ModelError
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, Why, cleared, interruptible
+from glidepath.run import LetGo, Why, interruptible
 
 if TYPE_CHECKING:
+    from glidepath.ask.metered import MeteredCall
     from glidepath.run import Run
 
 __all__ = ["MOST_FUTILE", "recall", "reshape"]
@@ -61,7 +61,11 @@ async def _summarized(run: Run, budget: int) -> bool:
     if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
+    from glidepath.ask.metered import MeteredCall  # only such a call is made beside the run
+
     call = MeteredCall.reserve(run, request.size, request.output)
     if call is None:
         return False  # it cannot be paid: compacting costs nothing

@@ -7,43 +7,23 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from glidepath.agent import Agent, Budget, ExecutionMode, Limits
+from glidepath.agent import Agent, ExecutionMode, Limits
 from glidepath.agent.discovery import available, installed
-from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import AGENTS, project_instructions
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS
-from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, assume_store, keep_sessions, make_store, store_path
+from glidepath.cli.stores import NO_STORE, make_store, redacting, store_path
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError, install_line, told
+from glidepath.errors import ConfigurationError, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
 from glidepath.tools.advice import closest
 from glidepath.workspace import Workspace
 
-if TYPE_CHECKING:
-    from glidepath.spi.sessions import SessionStore
-
 EMBEDDED = ("local:", "local:smollm2")
-
-__all__ = [
-    "DEFAULT_STORE",
-    "assume_store",
-    "find_object",
-    "keep_sessions",
-    "make_agent",
-    "make_changes",
-    "make_model",
-    "make_servers",
-    "make_store",
-    "make_tools",
-    "redacting",
-    "wallet_of",
-    "workspace_folder",
-]
 
 
 def make_agent(
@@ -70,6 +50,8 @@ def make_agent(
     if name in EMBEDDED:
         _offer_little(settings, world)  # first: nobody fetches a model to hear that it cannot do this
     fields["model"] = make_model(name, world)
+    from glidepath.cli.servers import make_servers
+
     fields["tools"] = (*make_tools(settings, world), *make_servers(settings, world))
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
@@ -77,7 +59,9 @@ def make_agent(
         named = fields["store"]
         fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     if settings.get("telemetry.otel"):
-        fields["plugins"] = (*fields.get("plugins", ()), _telemetry(settings))
+        from glidepath.cli.telemetry import telemetry
+
+        fields["plugins"] = (*fields.get("plugins", ()), telemetry(settings))
     if plugins:
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
@@ -118,21 +102,6 @@ def _in_our_words(text: str, model: object) -> str:
     return text.replace("unpriced='estimate:<model>'", "--set unpriced=estimate:MODEL")
 
 
-def _telemetry(settings: LoadedSettings) -> Any:
-    """Set up the OpenTelemetry SDK and return the plugin."""
-    try:
-        from glidepath.otel import OpenTelemetry
-        from glidepath.otel.sdk import set_up_sdk
-    except ImportError:
-        raise ConfigurationError(
-            "--otel needs the extra otel and the OpenTelemetry SDK: "
-            + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
-        ) from None
-    set_up_sdk()
-    chosen = settings.said("telemetry.content")  # else the environment decides
-    return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
-
-
 def config_fields(settings: LoadedSettings) -> dict[str, Any]:
     """The fields of a `LoopConfig` that the settings name; the model and the tools are still names."""
     groups: dict[str, dict[str, Any]] = {"LoopConfig": {}, "Limits": {}, "GuardrailsConfig": {}}
@@ -168,7 +137,10 @@ def make_model(name: str, world: World) -> Any:
     from glidepath.models import resolve
 
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
-    return resolve(name, api_key=key)
+    try:
+        return resolve(name, api_key=key)
+    except ConfigurationError as error:
+        raise ConfigurationError(str(error).replace(", or pass api_key=", "")) from error
 
 
 def _called(factory: object, name: str) -> Any:
@@ -239,23 +211,6 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
     return tuple(made[name] if name in made else _installed(name, world) for name in names)
 
 
-def make_changes(settings: LoadedSettings, world: World) -> Changes:
-    """The plugin that follows writes and edits; with --edits ask, it asks a person about each."""
-    workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
-    return Changes(workspace, asking=settings.get("edits") == "ask")
-
-
-def make_servers(settings: LoadedSettings, world: World) -> tuple[Any, ...]:
-    """The MCP servers whose tools the model may call; results too long for it go into the workspace."""
-    from glidepath.cli.servers import configured_servers
-
-    found = configured_servers(settings, world)
-    if not found:
-        return ()
-    folder = workspace_folder(settings, world) / ".glidepath" / "artifacts"
-    return tuple(server.configured(artifacts=str(folder)) for server, _ in found)
-
-
 def _own_files(settings: LoadedSettings, world: World) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
     files = [settings.file] if settings.file is not None else []
@@ -288,25 +243,3 @@ def _installed(name: str, world: World) -> Tool:
             f"tools: there is no tool {name!r}{hint} There are {others}; python:MODULE:FUNCTION too"
         )
     return installed("tools", name)  # type: ignore[no-any-return]
-
-
-async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | None:
-    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
-    name = settings.get("wallet")
-    if not name:
-        return None
-    if agent.config.store is None:
-        raise ConfigurationError(f"wallet {name!r:.80} needs a store: pass --store PATH")
-    return await Budget.find(name, agent.config.store)
-
-
-def redacting(store: SessionStore, settings: LoadedSettings, world: World) -> Any:
-    """The store with the redaction hook that the settings name, if any."""
-    name = settings.get("redact")
-    if not name:
-        return store
-    from glidepath.sessions import RedactingStore
-
-    if not name.startswith("python:"):
-        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
-    return RedactingStore(store, find_object(name, world))

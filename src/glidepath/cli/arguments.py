@@ -7,8 +7,6 @@ from collections.abc import Collection
 
 from glidepath.cli.settings import SETTINGS
 
-__all__ = ["add_config_flags", "add_setting_flags"]
-
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where settings come from."""

@@ -10,8 +10,6 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.workspace import Workspace
 
-__all__ = ["files_like", "picture", "with_files", "with_pictures"]
-
 _NAMED = re.compile(r"(?<!\S)@(\S+)")
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _MOST, _MOST_PICTURE = 256_000, 20_000_000

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["plot_session"]
-
 
 async def plot_session(session: str, store: SessionStore, world: World) -> int:
     """Print what was left of each limit after each turn, for every run of a session."""

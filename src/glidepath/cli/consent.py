@@ -14,8 +14,6 @@ from glidepath.cli.trust import is_trusted, record_of, remember
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["admit", "agrees", "keep", "listing", "somebody"]
-
 _WIDE, _INDENT, _LONG = 80, " " * 6, 1000
 
 

@@ -6,14 +6,13 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.agent_maker import DEFAULT_STORE, find_object, make_store
+from glidepath.cli.agent_maker import find_object
+from glidepath.cli.stores import DEFAULT_STORE, make_store
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.spi.sessions import SessionStore
-
-__all__ = ["checked_address", "deck", "export", "named_agents", "serve"]
 
 LAST_PORT = 65_535
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it

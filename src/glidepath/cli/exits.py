@@ -5,8 +5,6 @@ from __future__ import annotations
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
-__all__ = ["exit_code"]
-
 _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED)
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["needed"]
-
 _PACKAGES = {"acp": "agent-client-protocol"}  # where a module and its package have different names
 
 

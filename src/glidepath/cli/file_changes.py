@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any, NamedTuple
 
+from glidepath.cli.agent_maker import workspace_folder
+from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.shown import revealed, width_of
+from glidepath.cli.world import World
 from glidepath.errors import ToolError
 from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.workspace import Workspace
 from glidepath.workspace.file_tools import write_file
-
-__all__ = ["WRITERS", "Change", "Changes", "colored", "difference"]
 
 WRITERS = ("write", "edit")
 ASKED = "this tool changes files"
@@ -190,3 +191,9 @@ def colored(rows: Sequence[str]) -> list[tuple[str, str]]:
     """Every row with its color: green for added, red for removed."""
     colors = {f"{_GUTTER}+": "green", f"{_GUTTER}-": "red", f"{_GUTTER}.": "dim"}
     return [(row, colors.get(row[: len(_GUTTER) + 1], "")) for row in rows]
+
+
+def make_changes(settings: LoadedSettings, world: World) -> Changes:
+    """The plugin that follows writes and edits; with --edits ask, it asks a person about each."""
+    workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
+    return Changes(workspace, asking=settings.get("edits") == "ask")

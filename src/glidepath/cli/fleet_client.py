@@ -7,8 +7,6 @@ import argparse
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["add_store_flag", "fleet_address", "seconds"]
-
 
 def add_store_flag(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the fleet's database."""

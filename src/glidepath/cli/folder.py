@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["COMMANDS", "CONFIGURATION", "COVERED", "MOST_BYTES", "Folder", "look"]
-
 CONFIGURATION = ("glidepath.toml", "glidepath.json")
 COVERED = (*CONFIGURATION, ".mcp.json", "AGENTS.md")
 COMMANDS = ".glidepath/commands"

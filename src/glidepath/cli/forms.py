@@ -9,8 +9,6 @@ from glidepath.cli.shown import revealed, wrapped
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, answer, approve, deny
 
-__all__ = ["fill_in"]
-
 Ask = Callable[[Sequence[str], str], Awaitable[str | None]]
 _YES, _NO = ("y", "yes", "true"), ("n", "no", "false")
 

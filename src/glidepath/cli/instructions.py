@@ -8,8 +8,6 @@ from pathlib import Path
 from glidepath.cli.folder import COMMANDS
 from glidepath.cli.world import World
 
-__all__ = ["AGENTS", "own_commands", "project_instructions"]
-
 AGENTS = "AGENTS.md"
 _MOST = 64_000
 

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
 from glidepath.cli.setting_values import OFF, read_text, read_value
-from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, Setting, variable
+from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
-
-__all__ = ["Known", "LoadedSettings", "configuration_in", "gather", "load", "parse_file"]
+from glidepath.setting import Setting
 
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")

@@ -10,25 +10,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from glidepath import events
 from glidepath.cli.file_changes import Changes, colored, difference
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, console_on, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
-from glidepath.events import (
-    ApprovalRequested,
-    AttemptDiscarded,
-    Event,
-    GuardTripped,
-    MessageAdded,
-    RetryScheduled,
-    StreamChunk,
-    ToolEnded,
-    ToolStarted,
-)
 from glidepath.outcome import LoopOutcome, RunResult
-
-__all__ = ["LiveScreen"]
 
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _SIGNS = {"call": "\u25b8", "result": "\u2514", "failed": "\u2717", "note": "!", "dot": " \u00b7 "}
@@ -80,30 +68,30 @@ class LiveScreen:
 
     # --- what is shown ------------------------------------------------------------------------------------------
 
-    def show(self, event: Event) -> None:
+    def show(self, event: events.Event) -> None:
         """Record an event and redraw."""
         self._begin()
         self._status.hear(event)
-        if isinstance(event, StreamChunk):
+        if isinstance(event, events.StreamChunk):
             self._chunk(event)
-        elif isinstance(event, ToolStarted):
+        elif isinstance(event, events.ToolStarted):
             self._flush()
             call = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
             self._print(clip(f"{self._signs['call']} {call}", self._width()), "cyan")
-        elif isinstance(event, ToolEnded):
+        elif isinstance(event, events.ToolEnded):
             self._result(event)
-        elif isinstance(event, AttemptDiscarded):
+        elif isinstance(event, events.AttemptDiscarded):
             if self._shown:
                 self._flush()
                 self._print("  (that attempt does not count; trying again)", "dim")
             self._blocks, self._told, self._shown = Blocks(), "", False
-        elif isinstance(event, RetryScheduled):
+        elif isinstance(event, events.RetryScheduled):
             self._print(clip(f"  {event.error}", self._width()), "yellow")
-        elif isinstance(event, GuardTripped):
+        elif isinstance(event, events.GuardTripped):
             self._print(clip(f"{self._signs['note']} {event.guard}: {event.reason}", self._width()), "yellow")
-        elif isinstance(event, ApprovalRequested):
+        elif isinstance(event, events.ApprovalRequested):
             self._flush()
-        elif isinstance(event, MessageAdded) and event.message.role == "assistant":
+        elif isinstance(event, events.MessageAdded) and event.message.role == "assistant":
             self._flush()
             self._shown = False
         self._draw()
@@ -182,7 +170,7 @@ class LiveScreen:
     def _print(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), soft_wrap=False)
 
-    def _chunk(self, event: StreamChunk) -> None:
+    def _chunk(self, event: events.StreamChunk) -> None:
         if not self._streaming or event.thinking or event.finished:
             return
         text = printable(event.text)
@@ -204,7 +192,7 @@ class LiveScreen:
             self._draw()
             self._place(left)
 
-    def _result(self, event: ToolEnded) -> None:
+    def _result(self, event: events.ToolEnded) -> None:
         change = None if self._changes is None else self._changes.done(event.call_id)
         if change is not None:
             for row, color in colored(difference(change, self._width(), most=_DIFF_ROWS)):

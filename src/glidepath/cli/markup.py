@@ -18,8 +18,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Blocks", "MarkupBlock", "plain", "renderable"]
-
 _FENCE = re.compile(r" {0,12}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
 _CODE_LINES, _ITEMS, _LINES, _ROWS = 60, 30, 60, 80

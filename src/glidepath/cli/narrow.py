@@ -8,10 +8,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from glidepath.cli.settings import BY_KEY, FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
+from glidepath.cli.settings import BY_KEY
 from glidepath.cli.shown import quoted
-
-__all__ = ["beyond", "wish"]
+from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
 
 _WISHES = {
     "model": "your prompts, and everything the tools read, go to this model",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.run import Decision
 
-__all__ = ["add_decision", "add_note_arguments", "decided", "with_store"]
-
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the store."""
@@ -51,9 +49,9 @@ def with_store(options: argparse.Namespace, world: World, what: str, act: Callab
     """Do something with the named store, then close it."""
     import asyncio
 
-    from glidepath.cli.agent_maker import assume_store, make_store
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
+    from glidepath.cli.stores import assume_store, make_store
     from glidepath.errors import ConfigurationError, StoreError
 
     store = make_store(assume_store(gather(options, world, only=("store",)), what), world)

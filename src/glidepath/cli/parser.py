@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from glidepath._version import VERSION
 from glidepath.cli.commands import COMMANDS
 from glidepath.cli.world import World
-
-__all__ = ["make_parser", "parse"]
 
 Execute = Callable[[argparse.Namespace, World], int]
 
@@ -31,10 +29,8 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
     if command == "help":
         parser.parse_args(["--help"])
     if command is not None and command not in COMMANDS and argv[0] == command:
-        from difflib import get_close_matches
-
-        close = get_close_matches(command, COMMANDS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ": there are " + ", ".join(COMMANDS)
+        meant = _ELSEWHERE.get(command) or _close_to(command, COMMANDS)
+        hint = f"; did you mean {meant}?" if meant else ": there are " + ", ".join(COMMANDS)
         parser.exit(2, f"{parser.prog}: error: there is no command {command}{hint}\n`glidepath --help` lists them.\n")
     if not argv:
         parser.print_help(world.stderr)
@@ -54,7 +50,7 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
         formatter_class=_Page,
     )
     version = f"glidepath {VERSION}"
-    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
+    parser.add_argument("-V", "--version", action="version", version=version, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line)
@@ -79,13 +75,42 @@ _MEANT = {
     "--yolo": "--approve all",
     "--dangerously-skip-permissions": "--approve all",
     "--system": "--system-prompt",
-    "--output": "--out",
+    "--output": "--out FILE or --output-format",
+    "--instructions": "--system-prompt",
+    "--prompt": "-p",
+    "--session": "--resume",
+    "--session-id": "--resume",
+    "--directory": "--workspace",
+    "--max-time": "--timeout",
+    "--dry-run": "--plan-only",
     "--schema": "--json-schema",
     "--images": "--image",
     "--cwd": "--workspace",
     "--cd": "--workspace",
 }
 """Flags of other command lines, and what they are called here."""
+
+_ELSEWHERE = {
+    "ask": "run",
+    "continue": "run --continue",
+    "exec": "run",
+    "list": "sessions list",
+    "ls": "sessions list",
+    "pull": "models pull",
+    "replay": "runs replay",
+    "show": "sessions show",
+    "start": "run",
+    "stop": "runs stop",
+    "ui": "deck",
+    "version": "--version",
+}
+"""Words that are not commands, and what to type instead."""
+
+
+def _close_to(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -98,25 +123,40 @@ class _Parser(argparse.ArgumentParser):
         """Like the standard method, but unknown arguments are errors."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.exit(2, f"{self.prog}: error: {self._about(unknown)}\n`{self.prog} --help` lists what it takes.\n")
+            self.error(self._about(unknown))
         return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """One line with what is wrong, and one with where to look; the standard method prints the whole usage."""
+        message = message.replace("the following arguments are required:", "missing:").removeprefix("argument ")
+        for action in self._actions:
+            if message == f"missing: {action.metavar}" and action.choices:
+                message = f"{message}, one of {', '.join(map(str, action.choices))}"
+        self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` lists what it takes.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Like the standard method, with a suggestion and the same words in every version of Python."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        close = _close_to(str(value), choices)
+        hint = f"; did you mean {close}?" if close else ""
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 
     def _about(self, unknown: Sequence[str]) -> str:
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
         if flag is None:
-            hint = (
-                " (to name a configuration file, use --config FILE)"
-                if "--config" in self._option_string_actions
-                else ""
-            )
+            hint = ""
+            if any(action.nargs in ("*", "+") for action in self._actions if not action.option_strings):
+                hint = " (write the whole text in one place, in quotes)"
+            elif "--config" in self._option_string_actions:
+                hint = " (to name a configuration file, use --config FILE)"
             return f"unexpected argument {unknown[0]!r}{hint}"
-        from difflib import get_close_matches
-
         meant = _MEANT.get(flag)
         if meant is not None and meant.partition(" ")[0] in self._option_string_actions:
             return f"there is no flag {flag}; did you mean {meant}?"
-        close = get_close_matches(flag, self._option_string_actions, n=1)
-        return f"there is no flag {flag}" + (f"; did you mean {close[0]}?" if close else "")
+        close = _close_to(flag, self._option_string_actions)
+        return f"there is no flag {flag}" + (f"; did you mean {close}?" if close else "")
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):

@@ -8,8 +8,6 @@ import os
 import signal
 from pathlib import Path
 
-__all__ = ["run_as_person"]
-
 _SECONDS, _MOST = 120.0, 30_000
 
 

@@ -21,8 +21,6 @@ from glidepath.tools import tool
 if TYPE_CHECKING:
     from glidepath.spi import Model
 
-__all__ = ["TASK", "DemoStage", "atlas", "scripted"]
-
 TASK = "What does the atlas say about Lisbon?"
 ATLAS = {
     "Lisbon": "Lisbon is the capital of Portugal. It lies on the river Tagus and has 548,000 people.",

@@ -9,8 +9,6 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["answer_type"]
-
 _MOST = 1_000_000
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -16,8 +16,6 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonScreen", "PlainScreen", "Screen", "StreamScreen", "answer_of", "console_on", "ending", "write_answer"]
-
 _MOST_WORDS, _MOST_ROWS = 500, 40
 _FILLED_IN = ("No answer was written.", "Not started:", "The run waits for a decision.")
 """How texts begin that the runtime writes if there is no answer."""
@@ -29,19 +27,15 @@ class Screen(Protocol):
 
     def show(self, event: Event) -> None:
         """An event happened."""
-        ...
 
     def say(self, text: str) -> None:
         """Show a message of the command itself."""
-        ...
 
     def finish(self, result: RunResult) -> None:
         """The run ended."""
-        ...
 
     def close(self) -> None:
         """Leave the terminal as it was; called on every path."""
-        ...
 
 
 class PlainScreen:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.mcp import McpServer
     from glidepath.mcp.resource_tools import OfferedPrompt
 
-__all__ = ["SHARED", "configured_servers", "prompt_of"]
-
 SHARED = ".mcp.json"
 """The file that many programs share; it starts programs, so it counts only in a trusted folder."""
 _SERVERS_KEYS = ("servers", "pins", "lock")
@@ -152,3 +150,14 @@ def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
         word, _, more = left.partition(" ") if free else (left, "", "")
         given[name], left = word, more.strip()
     return given
+
+
+def make_servers(settings: LoadedSettings, world: World) -> tuple[Any, ...]:
+    """The MCP servers whose tools the model may call; results too long for it go into the workspace."""
+    from glidepath.cli.agent_maker import workspace_folder
+
+    found = configured_servers(settings, world)
+    if not found:
+        return ()
+    folder = workspace_folder(settings, world) / ".glidepath" / "artifacts"
+    return tuple(server.configured(artifacts=str(folder)) for server, _ in found)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["serve"]
-
 LAST_PORT = 65_535
 
 

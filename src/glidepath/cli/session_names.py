@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glidepath.cli.shown import revealed
-from glidepath.errors import ConfigurationError
+from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
-
-__all__ = ["data_folder", "last_here", "last_session", "remember_here", "session_named", "short"]
 
 _START = "session_"
 _SHORT, _FEW = 8, 5
@@ -64,6 +64,31 @@ async def last_session(store: SessionStore) -> str:
     if not page.sessions:
         raise ConfigurationError("there is no session yet: leave out --last")
     return page.sessions[0].session_id
+
+
+async def wanted_session(options: Namespace, store: SessionStore | None, folder: Path) -> str | None:
+    """The session to continue; None for a new one."""
+    if not (options.go_on or options.last or options.resume):
+        return None
+    if store is None:
+        raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
+    if options.go_on:
+        return last_here(folder)
+    if options.last:
+        return await last_session(store)
+    return await session_named(store, options.resume)
+
+
+async def label_session(store: SessionStore, session: str, name: str | None, world: World) -> None:
+    """Remember the session for `--continue`, and give it its name."""
+    from glidepath.sessions.finding import annotate
+
+    remember_here(world.folder, session)
+    if name:
+        try:
+            await annotate(store, session, title=name)
+        except (ConfigurationError, StoreError) as error:
+            world.note(f"--name: {error}")
 
 
 # --- the last one in a folder ---------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from glidepath.setting import Setting
 
-__all__ = ["PYTHON_ONLY", "ROWS"]
-
 # fmt: off
 ROWS = (
     Setting(kind="int?", help="model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found="lower", key="limits.max_iterations", python="Limits.max_iterations"),

@@ -10,10 +10,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from glidepath.cli.settings import Setting
 from glidepath.errors import ConfigurationError
-
-__all__ = ["OFF", "read_text", "read_value"]
+from glidepath.setting import Setting
 
 OFF = ("off", "none")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -92,30 +90,12 @@ def _integer(value: object, least: int = 1) -> int:
     return value
 
 
-def _decimal(value: object) -> Decimal:
+def _decimal(value: object, *, below: int = _MOST, zero: bool = True) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise TypeError
     number = Decimal(str(value).strip().removeprefix("$"))
-    _must(abs(number) < _MOST)
+    _must((number >= 0 if zero else number > 0) and number < below)
     return number
-
-
-def _money(value: object) -> Decimal:
-    number = _decimal(value)
-    _must(number > 0)
-    return number
-
-
-def _price(value: object) -> Decimal:
-    number = _decimal(value)
-    _must(number >= 0)
-    return number
-
-
-def _fraction(value: object) -> str:
-    number = _decimal(value)
-    _must(0 <= number < 1)
-    return str(number)
 
 
 def _seconds(value: object) -> float:
@@ -125,7 +105,7 @@ def _seconds(value: object) -> float:
             raise ValueError
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         value = hours * 3600 + minutes * 60 + seconds
-    return float(_money(value))
+    return float(_decimal(value, zero=False))
 
 
 def _exactly(kind: type, value: object) -> Any:
@@ -136,10 +116,10 @@ def _exactly(kind: type, value: object) -> Any:
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "int": ("a whole number of at least 1", _integer),
     "count": ("a whole number of at least 0", partial(_integer, least=0)),
-    "money": ("dollars greater than 0 such as 0.50", _money),
-    "price": ("dollars per million tokens, at least 0", _price),
-    "fraction": ("a number from 0 to below 1 such as 0.1", _fraction),
-    "number": ("a number of at least 0", lambda value: float(_price(value))),
+    "money": ("dollars greater than 0 such as 0.50", partial(_decimal, zero=False)),
+    "price": ("dollars per million tokens, at least 0", _decimal),
+    "fraction": ("a number from 0 to below 1 such as 0.1", lambda value: str(_decimal(value, below=1))),
+    "number": ("a number of at least 0", lambda value: float(_decimal(value))),
     "seconds": ("a time greater than 0: seconds, or 90s, 30m, 1h30m", _seconds),
     "text": ("text", partial(_exactly, str)),
     "bool": ("true or false", partial(_exactly, bool)),

@@ -11,24 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.cli.setting_rows import PYTHON_ONLY, ROWS
-from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
-
-__all__ = [
-    "BY_KEY",
-    "BY_SEED",
-    "FREE",
-    "HIGHER",
-    "INSIDE",
-    "LOWER",
-    "LOWER_NOT_ZERO",
-    "PYTHON_ONLY",
-    "SECTIONS",
-    "SETTINGS",
-    "TRUST",
-    "Setting",
-    "variable",
-]
+from glidepath.cli.setting_rows import ROWS
+from glidepath.setting import FREE, INSIDE, Setting
 
 
 def _own(key: str, kind: str, help: str, flag: str = "", seed: str = "", **more: Any) -> Setting:  # noqa: A002

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.agent import Limits, LoopConfig
-from glidepath.cli.settings import PYTHON_ONLY, SECTIONS, SETTINGS, Setting, variable
+from glidepath.cli.setting_rows import PYTHON_ONLY
+from glidepath.cli.settings import SECTIONS, SETTINGS, variable
 from glidepath.guards import GuardrailsConfig
-
-__all__ = ["defaults", "json_schema", "markdown_table"]
+from glidepath.setting import Setting
 
 _HOMES: dict[str, Any] = {"LoopConfig": LoopConfig, "Limits": Limits, "GuardrailsConfig": GuardrailsConfig}
 _OFF: dict[str, Any] = {"enum": ["off", "none", None]}

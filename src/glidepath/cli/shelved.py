@@ -14,9 +14,8 @@ from glidepath.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from glidepath.spi.sessions import Entry, SessionQuery
-
-__all__ = ["add_filters", "as_json", "heading", "query_of", "row", "seconds_of", "state_of"]
+    from glidepath.spi.session_catalog import SessionQuery
+    from glidepath.spi.sessions import Entry
 
 _SHOWN = 60
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
@@ -41,7 +40,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
     """The query for these options; raises `ConfigurationError` naming the wrong flag."""
     from glidepath.sessions.cards import checked_tag
-    from glidepath.spi.sessions import SessionQuery
+    from glidepath.spi.session_catalog import SessionQuery
 
     now = time.time()
     newer, older = options.newer_than, options.older_than

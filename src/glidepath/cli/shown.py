@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from unicodedata import category, combining, east_asian_width
 
-__all__ = ["argument_rows", "call_line", "folded", "quoted", "revealed", "size_of", "width_of", "wrapped"]
-
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
 _MARKS = 2  # accents on one letter; more of them would hide the line above

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from glidepath.run import CancelToken
 
-__all__ = ["FINISHING", "Caught", "catching", "let_go"]
-
 FINISHING = "finishing up; Ctrl-C again to stop now"
 _PATIENCE = 1.2  # seconds for tasks still running after the run has ended: abandoned ones are closed after one
 _ROUNDS = 3  # stopping a task may leave another one to close

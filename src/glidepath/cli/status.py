@@ -6,38 +6,10 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from glidepath import events
 from glidepath.agent import Limits
 from glidepath.cli.shown import width_of
-from glidepath.events import (
-    AttemptDiscarded,
-    BudgetSettled,
-    ChildEnded,
-    Event,
-    LandingStarted,
-    NoticeSent,
-    RetryScheduled,
-    RunEnded,
-    RunStarted,
-    StreamChunk,
-    StreamStarted,
-    ToolEnded,
-    ToolStarted,
-    TurnStarted,
-)
 from glidepath.outcome import RunResult
-
-__all__ = [
-    "Status",
-    "arguments_line",
-    "clip",
-    "closing_line",
-    "duration",
-    "figure",
-    "money",
-    "printable",
-    "status_line",
-    "width_of",
-]
 
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
@@ -59,38 +31,38 @@ class Status:
         self._running: dict[str, str] = {}
         self._landing = False
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Record an event."""
         match event:
-            case StreamChunk():
+            case events.StreamChunk():
                 if not self._landing and event.text:
                     self.phase = "thinking" if event.thinking else "writing"
-            case TurnStarted():
+            case events.TurnStarted():
                 self.turn = event.iteration
-            case StreamStarted():
+            case events.StreamStarted():
                 self._landing = self._landing or event.landing
                 self.phase = "finishing up" if self._landing else "thinking"
-            case ToolStarted():
+            case events.ToolStarted():
                 self._running[event.call_id] = event.tool_name
                 self._show_tools()
-            case ToolEnded():
+            case events.ToolEnded():
                 self._running.pop(event.call_id, None)
                 self._show_tools()
-            case BudgetSettled() | ChildEnded():
+            case events.BudgetSettled() | events.ChildEnded():
                 self.tokens += event.usage.total
                 if event.cost is not None:
                     self.cost = event.cost + (self.cost or 0)
-            case RetryScheduled():
+            case events.RetryScheduled():
                 self.phase = f"retry {event.attempt} in {event.delay:.0f}s"
-            case AttemptDiscarded():
+            case events.AttemptDiscarded():
                 self.phase = "trying again"
-            case NoticeSent(reason="wind_down") | LandingStarted():
+            case events.NoticeSent(reason="wind_down") | events.LandingStarted():
                 self.finish_up()
-            case RunEnded():
+            case events.RunEnded():
                 self.phase = event.result.outcome.name.lower().replace("_", " ")
                 self.tokens, self.cost = event.result.usage.total, event.result.cost
                 self._stopped = self._now()
-            case RunStarted() if self._stopped is not None:
+            case events.RunStarted() if self._stopped is not None:
                 self._started += self._now() - self._stopped
                 self._stopped = None
 

@@ -11,9 +11,8 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from glidepath.agent import Agent, Budget
     from glidepath.spi.sessions import SessionStore
-
-__all__ = ["DEFAULT_STORE", "NO_STORE", "assume_store", "keep_sessions", "make_store", "migrate_store", "store_path"]
 
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
@@ -147,3 +146,28 @@ def assume_store(settings: LoadedSettings, what: str) -> str:
         )
     settings.known["store"] = Known(DEFAULT_STORE, "default")
     return DEFAULT_STORE
+
+
+async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | None:
+    """The wallet that the settings name, in the store of the agent; raises `ConfigurationError`."""
+    from glidepath.agent import Budget
+
+    name = settings.get("wallet")
+    if not name:
+        return None
+    if agent.config.store is None:
+        raise ConfigurationError(f"wallet {name!r:.80} needs a store: pass --store PATH")
+    return await Budget.find(name, agent.config.store)
+
+
+def redacting(store: SessionStore, settings: LoadedSettings, world: World) -> Any:
+    """The store with the redaction hook that the settings name, if any."""
+    name = settings.get("redact")
+    if not name:
+        return store
+    from glidepath.cli.agent_maker import find_object
+    from glidepath.sessions import RedactingStore
+
+    if not name.startswith("python:"):
+        raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
+    return RedactingStore(store, find_object(name, world))

@@ -6,24 +6,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from glidepath import teams
 from glidepath.cli.screens import console_on
-from glidepath.cli.status import clip, width_of
+from glidepath.cli.shown import width_of
+from glidepath.cli.status import clip
 from glidepath.cli.world import World
-from glidepath.teams import (
-    EvaluationResult,
-    EvaluationStarted,
-    Handoff,
-    PlanReady,
-    StepAssigned,
-    StepAttempted,
-    StepCompleted,
-    StepSteered,
-    TeamEvent,
-    TeamResult,
-    TeamStatus,
-)
-
-__all__ = ["LiveBoard", "PlainBoard", "TeamBoard", "TeamScreen", "happened", "report"]
 
 _WIDTH = 79
 _PAUSED = "PAUSED"
@@ -36,9 +23,9 @@ class TeamBoard:
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
 
-    def hear(self, event: TeamEvent) -> None:
+    def hear(self, event: teams.TeamEvent) -> None:
         """Record an event."""
-        if isinstance(event, PlanReady):
+        if isinstance(event, teams.PlanReady):
             self.rows = {step.id: {"state": "pending", "tokens": 0} for step in event.plan.steps}
             return
         row = self.rows.get(event.step_id or "")
@@ -46,19 +33,19 @@ class TeamBoard:
             return
         if event.attempt is not None:
             row["attempt"] = event.attempt
-        if isinstance(event, StepAssigned):
+        if isinstance(event, teams.StepAssigned):
             row.update(state="working", member=event.member)
-        elif isinstance(event, EvaluationStarted):
+        elif isinstance(event, teams.EvaluationStarted):
             row["state"] = "in review"
-        elif isinstance(event, Handoff):
+        elif isinstance(event, teams.Handoff):
             row["state"] = f"to {event.to}"
-        elif isinstance(event, StepCompleted):
+        elif isinstance(event, teams.StepCompleted):
             row["state"] = event.outcome.state.value
-        elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+        elif isinstance(event, teams.StepAttempted) and event.outcome == _PAUSED:
             row["state"] = "waiting"
-        if isinstance(event, EvaluationResult):
+        if isinstance(event, teams.EvaluationResult):
             row["score"] = event.verdict.score
-        if isinstance(event, StepAttempted | EvaluationResult):
+        if isinstance(event, teams.StepAttempted | teams.EvaluationResult):
             row["tokens"] += event.usage.total
             if event.cost is not None:
                 row["cost"] = row.get("cost", Decimal(0)) + event.cost
@@ -79,21 +66,21 @@ class TeamBoard:
         return found
 
 
-def happened(event: TeamEvent) -> str | None:
+def happened(event: teams.TeamEvent) -> str | None:
     """One line about an event for a person, or None. Model output is untrusted."""
     attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
     said: str | None = None
-    if isinstance(event, StepAssigned):
+    if isinstance(event, teams.StepAssigned):
         said = f"{event.member} begins{attempt}"
-    elif isinstance(event, EvaluationResult):
+    elif isinstance(event, teams.EvaluationResult):
         said = f"{event.verdict.outcome.name} {event.verdict.score:.2f} {event.verdict.feedback}"
-    elif isinstance(event, Handoff):
+    elif isinstance(event, teams.Handoff):
         said = f"handed to {event.to}: {event.reason}"
-    elif isinstance(event, StepSteered):
+    elif isinstance(event, teams.StepSteered):
         said = f"{event.action}: {event.text}"
-    elif isinstance(event, StepAttempted) and event.outcome == _PAUSED:
+    elif isinstance(event, teams.StepAttempted) and event.outcome == _PAUSED:
         said = "waits for a person"
-    elif isinstance(event, StepCompleted):
+    elif isinstance(event, teams.StepCompleted):
         said = f"{event.outcome.state.name} {event.outcome.reason}"
     return None if said is None else clip(f"{event.step_id}: {said}".rstrip(), _LONGEST)
 
@@ -104,13 +91,13 @@ class PlainBoard:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def show(self, event: TeamEvent) -> None:
+    def show(self, event: teams.TeamEvent) -> None:
         """Print a line about the event, if it matters."""
         said = happened(event)
         if said is not None:
             self._world.note(said)
 
-    def recall(self, events: Sequence[TeamEvent]) -> None:
+    def recall(self, events: Sequence[teams.TeamEvent]) -> None:
         """Nothing: it was shown when it happened."""
 
     def say(self, text: str) -> None:
@@ -131,7 +118,7 @@ class LiveBoard:
         self._board = TeamBoard()
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
-    def show(self, event: TeamEvent) -> None:
+    def show(self, event: teams.TeamEvent) -> None:
         """Record an event and redraw."""
         from rich.text import Text
 
@@ -140,7 +127,7 @@ class LiveBoard:
             self._live.start()
         self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
 
-    def recall(self, events: Sequence[TeamEvent]) -> None:
+    def recall(self, events: Sequence[teams.TeamEvent]) -> None:
         """Restore the board."""
         for event in events:
             self._board.hear(event)
@@ -159,7 +146,7 @@ TeamScreen: TypeAlias = PlainBoard | LiveBoard
 """Where a team is shown."""
 
 
-def report(result: TeamResult, width: int = _WIDTH) -> list[str]:
+def report(result: teams.TeamResult, width: int = _WIDTH) -> list[str]:
     """How it ended, step by step, and what it cost."""
     board = TeamBoard()
     board.rows = {
@@ -174,7 +161,7 @@ def report(result: TeamResult, width: int = _WIDTH) -> list[str]:
     }
     cost = "" if result.cost is None else f", ${result.cost:.4f}"
     lines = board.lines(width) if board.rows else []
-    why = f": {result.reason}" if result.reason and result.status is not TeamStatus.COMPLETED else ""
+    why = f": {result.reason}" if result.reason and result.status is not teams.TeamStatus.COMPLETED else ""
     lines.append(clip(f"{result.status.name.lower()}{why}", width))
     lines.append(f"{result.duration:.1f} s, {result.usage.total} tokens{cost}")
     return [*lines, *(clip(f"note: {warning}", width) for warning in result.warnings)]

@@ -7,39 +7,19 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from glidepath import teams
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_model, make_tools
 from glidepath.cli.layers import Known, LoadedSettings, parse_file
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
-from glidepath.teams import (
-    AgentEvaluationStrategy,
-    DefaultTaskDispatchCoordinator,
-    DependencyFailure,
-    EvaluatorPreference,
-    ExpertTeamCoordinator,
-    Member,
-    PlannerFailureMode,
-    RiskProfile,
-    RoleDefinition,
-    SimpleEvaluationStrategy,
-    Team,
-    TeamConfig,
-    TeamCoordinator,
-    TeamExecutionPlan,
-    TeamExecutionRequest,
-    TeamResourceConstraint,
-    TeamStep,
-)
 from glidepath.tools.advice import closest
 
-__all__ = ["TeamFile"]
-
 _ENUMS: dict[str, type[Enum]] = {
-    "risk_profile": RiskProfile,
-    "evaluator_preference": EvaluatorPreference,
-    "planner_failure_mode": PlannerFailureMode,
-    "dependency_failure": DependencyFailure,
+    "risk_profile": teams.RiskProfile,
+    "evaluator_preference": teams.EvaluatorPreference,
+    "planner_failure_mode": teams.PlannerFailureMode,
+    "dependency_failure": teams.DependencyFailure,
 }
 _AGENT = ("model", "system_prompt", "tools", "max_turns", "max_output_tokens", "temperature")
 _TABLES = ("config", "limits", "rubric", "members", "roles", "steps", "planner", "judge", "senior")
@@ -59,7 +39,7 @@ class TeamFile:
         self._world = world
         self._data = self._checked("the file", parse_file(path, number=float), _TOP)
 
-    def team(self, **more: Any) -> Team:
+    def team(self, **more: Any) -> teams.Team:
         """The team itself."""
         sections = self._list("members")
         if not sections:
@@ -71,46 +51,50 @@ class TeamFile:
             name = said.get("name", f"member{number}")
             agent = self._agent(where, said, str(name))
             capabilities = frozenset(self._names(where, said, "capabilities"))
-            members.append(self._made(where, Member, name=name, agent=agent, capabilities=capabilities))
+            members.append(self._made(where, teams.Member, name=name, agent=agent, capabilities=capabilities))
         name = self._data.get("name", "team")
-        return self._made("name", Team, members=members, name=name, coordinator=self._coordinator(), **more)
+        return self._made("name", teams.Team, members=members, name=name, coordinator=self._coordinator(), **more)
 
-    def request(self, goal: str, **more: Any) -> TeamExecutionRequest:
+    def request(self, goal: str, **more: Any) -> teams.TeamExecutionRequest:
         """What the team is asked to do."""
         roles = {}
         for number, section in enumerate(self._list("roles"), 1):
-            said = self._checked(f"roles[{number}]", section, RoleDefinition.__struct_fields__)
-            role = self._made(f"roles[{number}]", RoleDefinition, **said)
+            said = self._checked(f"roles[{number}]", section, teams.RoleDefinition.__struct_fields__)
+            role = self._made(f"roles[{number}]", teams.RoleDefinition, **said)
             if role.name in roles:
                 raise ConfigurationError(f"{self._name}: roles[{number}]: there is already a role {role.name!r}")
             roles[role.name] = role
         steps = [self._step(number, section, roles) for number, section in enumerate(self._list("steps"), 1)]
-        plan = self._made("steps", TeamExecutionPlan, steps=steps) if steps else None
-        return TeamExecutionRequest(goal=goal, roles=tuple(roles.values()), plan=plan, config=self._config(), **more)
+        plan = self._made("steps", teams.TeamExecutionPlan, steps=steps) if steps else None
+        return teams.TeamExecutionRequest(
+            goal=goal, roles=tuple(roles.values()), plan=plan, config=self._config(), **more
+        )
 
     # --- sections -------------------------------------------------------------------------------------------------
 
-    def _step(self, number: int, section: object, roles: dict[str, RoleDefinition]) -> TeamStep:
+    def _step(self, number: int, section: object, roles: dict[str, teams.RoleDefinition]) -> teams.TeamStep:
         where = f"steps[{number}]"
-        said = dict(self._checked(where, section, TeamStep.__struct_fields__))
+        said = dict(self._checked(where, section, teams.TeamStep.__struct_fields__))
         role = said.pop("role", None)
         if role is not None and not (isinstance(role, str) and role in roles):
             raise ConfigurationError(f"{self._name}: {where}: there is no role {role!r}; write [[roles]] for it")
-        return self._made(where, TeamStep, role=None if role is None else roles[role], **said)
+        return self._made(where, teams.TeamStep, role=None if role is None else roles[role], **said)
 
-    def _config(self) -> TeamConfig:
-        fields = tuple(field for field in TeamConfig.__struct_fields__ if field != "resource_constraint")
+    def _config(self) -> teams.TeamConfig:
+        fields = tuple(field for field in teams.TeamConfig.__struct_fields__ if field != "resource_constraint")
         said = dict(self._checked("config", self._data.get("config", {}), fields))
         for key, kind in _ENUMS.items():
             if key in said:
                 said[key] = self._choice(f"config.{key}", said[key], kind)
-        limits = dict(self._checked("limits", self._data.get("limits", {}), TeamResourceConstraint.__struct_fields__))
+        limits = dict(
+            self._checked("limits", self._data.get("limits", {}), teams.TeamResourceConstraint.__struct_fields__)
+        )
         if isinstance(limits.get("max_cost"), float):
             limits["max_cost"] = str(limits["max_cost"])
-        constraint = self._made("limits", TeamResourceConstraint, **limits)
-        return self._made("config", TeamConfig, resource_constraint=constraint, **said)
+        constraint = self._made("limits", teams.TeamResourceConstraint, **limits)
+        return self._made("config", teams.TeamConfig, resource_constraint=constraint, **said)
 
-    def _coordinator(self) -> TeamCoordinator:
+    def _coordinator(self) -> teams.TeamCoordinator:
         kind = self._data.get("coordinator", "expert")
         if kind not in _COORDINATORS:
             raise ConfigurationError(f"{self._name}: coordinator must be expert or dispatch, not {kind!r:.80}")
@@ -118,16 +102,16 @@ class TeamFile:
             for key in ("planner", "judge", "senior", "rubric"):
                 if key in self._data:
                     raise ConfigurationError(f"{self._name}: [{key}] has no effect with coordinator = 'dispatch'")
-            return DefaultTaskDispatchCoordinator()
-        rubric = self._checked("rubric", self._data.get("rubric", {}), SimpleEvaluationStrategy.__struct_fields__)
+            return teams.DefaultTaskDispatchCoordinator()
+        rubric = self._checked("rubric", self._data.get("rubric", {}), teams.SimpleEvaluationStrategy.__struct_fields__)
         judge = None
         if "judge" in self._data:
             said = self._checked("judge", self._data["judge"], ("rubric", *_AGENT))
             agent, what_counts = self._agent("judge", said, "judge"), said.get("rubric", "")
-            judge = self._made("judge", AgentEvaluationStrategy, agent=agent, rubric=what_counts)
-        evaluator = self._made("rubric", SimpleEvaluationStrategy, **rubric)
+            judge = self._made("judge", teams.AgentEvaluationStrategy, agent=agent, rubric=what_counts)
+        evaluator = self._made("rubric", teams.SimpleEvaluationStrategy, **rubric)
         planner, senior = self._one("planner"), self._one("senior")
-        return ExpertTeamCoordinator(evaluator=evaluator, judge=judge, planner=planner, senior=senior)
+        return teams.ExpertTeamCoordinator(evaluator=evaluator, judge=judge, planner=planner, senior=senior)
 
     def _one(self, key: str) -> Agent | None:
         if key not in self._data:

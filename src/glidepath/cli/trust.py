@@ -16,8 +16,6 @@ from typing import NamedTuple
 from glidepath.cli.folder import Folder, look
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["TrustRecord", "forget", "is_trusted", "record_of", "records", "remember", "trusted_files"]
-
 _MOST_BYTES = 100_000
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

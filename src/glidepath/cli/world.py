@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["ScreenClosed", "World", "columns_of"]
-
 _USUAL_COLUMNS = 80
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from glidepath.code.interpreter import (
 )
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
+from glidepath.run.interrupting import uninterrupted
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool
 from glidepath.tools.results import NO_OUTPUT
 from glidepath.tools.text import trim
@@ -174,7 +174,7 @@ class _Session:
             await worker.finished()
         except BaseException:
             self._interpreter.kill()
-            await _finished(worker)
+            await uninterrupted(worker.finished())  # its outcome is dropped
             raise
         return worker.outcome()
 
@@ -182,20 +182,7 @@ class _Session:
         """End the process."""
         worker = ThreadWorker(self._interpreter.close, "glidepath-program-end")
         worker.start()
-        await _finished(worker)
-
-
-async def _finished(worker: ThreadWorker) -> None:
-    """Wait for a thread that is about to end, even if cancelled; its outcome is dropped."""
-    task = asyncio.ensure_future(worker.finished())
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task], timeout=5.0)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+        await uninterrupted(worker.finished())  # its outcome is dropped
 
 
 async def _never(**_: object) -> None:

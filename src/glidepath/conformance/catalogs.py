@@ -14,9 +14,8 @@ from glidepath.conformance.store_contract import append
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Catalog, SessionQuery, SessionStore
-
-__all__ = ["CatalogContract"]
+from glidepath.spi.session_catalog import Catalog, SessionQuery
+from glidepath.spi.sessions import SessionStore
 
 
 class FindingStore(SessionStore, Catalog, Protocol):

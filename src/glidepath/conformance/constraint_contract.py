@@ -11,8 +11,6 @@ from glidepath.conformance.contract import Contract, missing
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.spi import ResourceConstraint, ResourceContext
 
-__all__ = ["ResourceConstraintContract"]
-
 CHECKPOINTS = ("pre_flight", "after_model", "after_tools")
 ENDINGS = frozenset(
     {AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED, AgentState.ERROR}

@@ -11,8 +11,6 @@ from glidepath.context import CharEstimator, message_size
 from glidepath.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import ContextStrategy, Shaped
 
-__all__ = ["ContextStrategyContract"]
-
 T = TypeVar("T")
 BUDGETS = (300, 700, 1500, 4000)
 

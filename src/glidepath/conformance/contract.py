@@ -12,8 +12,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from glidepath._wire import Value
 
-__all__ = ["Clause", "Contract", "StoreContract", "clauses_of", "missing"]
-
 T = TypeVar("T")
 _NUMBERED = re.compile(r"([A-Z]+)-(\d+): (.+)", re.DOTALL)
 

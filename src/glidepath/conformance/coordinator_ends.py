@@ -35,8 +35,6 @@ from glidepath.tools import tool
 if TYPE_CHECKING:
     from glidepath.spi import ModelRequest
 
-__all__ = ["EndingClauses"]
-
 S = StepState
 
 

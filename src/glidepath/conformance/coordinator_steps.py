@@ -35,8 +35,6 @@ from glidepath.teams.values import (
 )
 from glidepath.testing import VirtualClock, empty, fail, hang, say
 
-__all__ = ["CoordinatorContract", "StepClauses"]
-
 T = TypeVar("T")
 S = StepState
 DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}

@@ -27,8 +27,6 @@ from glidepath.testing import ScriptedModel, no_leftovers, say
 if TYPE_CHECKING:
     from glidepath.testing.turns import Step
 
-__all__ = ["PlanningCoordinatorContract", "ReviewingCoordinatorContract", "TeamCoordinatorContract"]
-
 S, V = StepState, VerdictOutcome
 
 

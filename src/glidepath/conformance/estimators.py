@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from glidepath.conformance.contract import Contract, missing
 from glidepath.spi import TokenEstimator
 
-__all__ = ["TokenEstimatorContract"]
-
 ODD = ("", " ", "\0", "\ud800", "\U0001f6eb" * 50, "\u0623\u0644\u0641" * 30, "a\n" * 500, "{" * 1000, "x" * 100_000)
 
 

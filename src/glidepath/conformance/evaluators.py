@@ -24,8 +24,6 @@ from glidepath.teams.values import (
 )
 from glidepath.testing import VirtualClock, no_leftovers
 
-__all__ = ["EvaluationStrategyContract"]
-
 T = TypeVar("T")
 Ask = Callable[[Agent, str], Awaitable[RunResult]]
 SECONDS = 60.0

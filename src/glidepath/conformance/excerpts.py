@@ -11,9 +11,8 @@ from glidepath.conformance.store_contract import append
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Commit, Excerpts, SessionStore
-
-__all__ = ["ExcerptsContract"]
+from glidepath.spi.session_catalog import Excerpts
+from glidepath.spi.sessions import Commit, SessionStore
 
 
 class StoreWithExcerpts(Excerpts, SessionStore, Protocol):

@@ -11,8 +11,6 @@ from glidepath.conformance.contract import Contract, missing
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage
 from glidepath.spi import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
 
-__all__ = ["CallGuardContract", "StopGuardContract"]
-
 ACTIONS = ("nudge", "withdraw", "land")
 LONG = 40
 Batch = tuple[Step, tuple[ToolResultMessage, ...]]

@@ -24,14 +24,6 @@ from glidepath.spi import (
     TransformContext,
 )
 
-__all__ = [
-    "AfterToolCallContract",
-    "BeforeToolCallContract",
-    "ContextOverflowRecoveryContract",
-    "ContextTransformContract",
-    "ToolGateContract",
-]
-
 WHO: Mapping[str, Any] = {"run_id": "run_kit", "agent_name": "agent", "conversation_id": "talk"}
 
 

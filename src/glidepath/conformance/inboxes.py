@@ -11,9 +11,8 @@ import pytest
 from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
+from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note, SessionStore
-
-__all__ = ["InboxContract"]
 
 
 class StoreWithInbox(SessionStore, Inbox, Protocol):
@@ -26,7 +25,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
     async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
         async with self._stores() as (store, other):
-            assert isinstance(store, Inbox)
+            assert offers(store, Inbox)
             await _session(store, "s")
             bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
             numbers = [await other.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]

@@ -30,8 +30,6 @@ from glidepath.spi import Model, ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["ModelContract"]
-
 DELTAS = (TextDelta, ThinkingDelta, ReasoningDelta, ToolCallDelta, StreamEnd)
 LOOKUP = ToolSpec(
     "lookup",

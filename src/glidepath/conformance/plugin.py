@@ -27,8 +27,6 @@ from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, transcript_errors
 from glidepath.tools import tool
 
-__all__ = ["HookContract", "eventful_run", "view_problems", "written"]
-
 HOOK_TIMEOUT = 5.0
 _MESSAGES = (AssistantMessage, CustomMessage, SystemMessage, ToolResultMessage, UserMessage)
 

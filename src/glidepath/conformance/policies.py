@@ -9,8 +9,6 @@ from glidepath.conformance.contract import Contract, missing
 from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
 
-__all__ = ["ProtocolPolicyContract"]
-
 TEXTS = ("", "Here you are.", "What do you mean?", "\u202e\U0001f6eb", "word " * 50_000)
 KNOWN = frozenset({"search", "finish"})
 

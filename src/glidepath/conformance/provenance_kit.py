@@ -18,8 +18,6 @@ from glidepath.tools import Tool, ToolContext, tool
 if TYPE_CHECKING:
     from glidepath.testing.turns import Step
 
-__all__ = ["ProvenanceContract"]
-
 STRANGER = "stranger@outside.example"
 FRIEND = "friend@home.example"
 TASK = f"Read my inbox and send a short summary to {FRIEND}."

@@ -16,8 +16,6 @@ import pytest
 
 from glidepath.conformance.sandboxes import SandboxFiles, scene_around
 
-__all__ = ["SandboxContract"]
-
 _MARK = "glidepath-left-behind"
 
 

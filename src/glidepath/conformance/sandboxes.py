@@ -26,8 +26,6 @@ from glidepath.sandbox import Sandbox
 if TYPE_CHECKING:
     from typing import IO
 
-__all__ = ["CALL", "SECRET", "SandboxFiles", "Scene", "scene_around"]
-
 SECRET = "glidepath-secret-7f3a"  # noqa: S105 - to be found in what is printed
 SECONDS = 60
 

@@ -20,8 +20,6 @@ from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 if TYPE_CHECKING:
     from glidepath.testing.turns import Step
 
-__all__ = ["ToolSourceContract"]
-
 SOON = 2.0  # seconds for what should take a moment
 
 

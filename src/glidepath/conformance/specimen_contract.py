@@ -19,8 +19,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.sim import Report, simulate
 from glidepath.sim.findings import Finding
 
-__all__ = ["assert_contained", "simulator"]
-
 
 def assert_contained(
     subject: Agent | LoopConfig,

@@ -22,8 +22,6 @@ from glidepath.testing import ScriptedModel, say
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["Asked", "Stage", "artifact"]
-
 E = TypeVar("E", bound=TeamEvent)
 GRACE = 30.0  # seconds a coordinator may take past the team's time before it counts as hanging
 

@@ -14,8 +14,6 @@ from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
-__all__ = ["SessionStoreContract", "append"]
-
 
 class SessionStoreContract(StoreContract[SessionStore]):
     """Subclass this and provide `make_store`: an empty store, with the lease time it is asked for.

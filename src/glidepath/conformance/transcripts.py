@@ -16,8 +16,6 @@ from glidepath.messages import (
     UserMessage,
 )
 
-__all__ = ["TASK", "every_kind", "long_talk", "torn_calls"]
-
 TASK = "Write a report about the figures."
 _DOT = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"

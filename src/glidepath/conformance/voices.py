@@ -14,8 +14,6 @@ from glidepath.messages import codec as messages_codec
 from glidepath.spi import Plugin, PollContext
 from glidepath.testing import EventRecorder
 
-__all__ = ["EventObserverContract", "FollowUpContract", "SteeringContract"]
-
 LONG = 50
 
 

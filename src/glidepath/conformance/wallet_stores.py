@@ -10,9 +10,8 @@ import pytest
 from glidepath.conformance.contract import StoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.sessions import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
-
-__all__ = ["WalletStoreContract"]
+from glidepath.spi.ports import offers
+from glidepath.spi.wallets import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 TEAM = WalletTerms(name="team", max_tokens=1_000, max_money=10_000)
 USER = WalletTerms(name="user \u00e9'\"%", per="month", parent="team", max_tokens=400)
@@ -58,7 +57,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
     async def test_wallet_1_what_is_granted_is_held_until_it_is_settled(self) -> None:
         """WALLET-1: a grant is held, a settlement marks what was spent as used, and the rest is free again."""
         async with self._stores() as (store, other):
-            assert isinstance(store, WalletStore), f"{type(store).__name__} has no wallets"
+            assert offers(store, WalletStore), f"{type(store).__name__} has no wallets"
             hold = _run_of("a")
             grant = await store.draw(hold, _asks(300))
             assert (grant.verdict, grant.tokens) == ("granted", 300)

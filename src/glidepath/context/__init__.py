@@ -1,9 +1,14 @@
 """How a transcript is measured, kept valid, and made to fit: sizes, strategies, repair, the landing view."""
 
+from typing import TYPE_CHECKING
+
 from glidepath.context.measure import CharEstimator, guarded, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
-from glidepath.context.summarize import Checkpoint, CheckpointRequest, Summarize
+from glidepath.late import late
+
+if TYPE_CHECKING:
+    from glidepath.context.summarize import Checkpoint, CheckpointRequest, Summarize
 
 __all__ = [
     "CharEstimator",
@@ -20,3 +25,6 @@ __all__ = [
     "sizer",
     "strategy",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = late(__name__, summarize=("Checkpoint", "CheckpointRequest", "Summarize"))

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from glidepath._wire import Record
 from glidepath.context.measure import Estimate, message_size
 from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import Shaped
-
-__all__ = ["Selection", "has_calls", "is_marker", "marker", "marker_size", "select", "view"]
 
 MARKER_REASON = "compacted"
 
@@ -24,7 +22,7 @@ _WIDEST_COUNT = 999_999_999
 _MAX_DIGITS = 12
 
 
-class Selection(NamedTuple):
+class Selection(Record):
     """What a view holds, as ascending indices: `pinned` and its groups, `kept` units, and how many are left out.
 
     `old_markers` are kept where they are; a new marker, when `left_out` asks for one, belongs before index `cut`.

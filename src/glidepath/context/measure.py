@@ -21,8 +21,6 @@ from glidepath.spi import TokenEstimator
 from glidepath.tools.density import MESSAGE_TOKENS, ORDINARY_ID, opaque_tokens, result_tokens, text_tokens
 from glidepath.tools.picture_size import block_tokens
 
-__all__ = ["CharEstimator", "Estimate", "char_estimate", "guarded", "message_size", "sizer"]
-
 Estimate: TypeAlias = Callable[[str], int]
 """The tokens of a text; `TokenEstimator.estimate` is one."""
 

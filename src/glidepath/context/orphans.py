@@ -18,8 +18,6 @@ from glidepath.messages import (
 from glidepath.run.survey import in_order
 from glidepath.texts import Texts
 
-__all__ = ["repair", "sendable"]
-
 _TEXTS = Texts()
 
 Answers: TypeAlias = dict[tuple[int, int], ToolResultMessage]

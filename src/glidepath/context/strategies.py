@@ -11,8 +11,6 @@ from glidepath.errors import ConfigurationError, close_to, shown, told
 from glidepath.messages import Message
 from glidepath.spi import ContextStrategy, Shaped
 
-__all__ = ["Compact", "NoShaping", "SlidingWindow", "strategy"]
-
 
 class NoShaping:
     """Returns everything, whatever the budget: a list is handed back as it is, not copied."""

@@ -25,8 +25,6 @@ from glidepath.messages import (
 )
 from glidepath.tools.quote_frames import QuoteFrame
 
-__all__ = ["Checkpoint", "CheckpointRequest", "Summarize"]
-
 REASON = "checkpoint"
 SHARE = 6  # a checkpoint takes at most a sixth of the view it is part of
 LONGEST, SHORTEST = 2_000, 100  # tokens of a checkpoint

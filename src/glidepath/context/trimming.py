@@ -16,8 +16,6 @@ from glidepath.messages import (
     UserMessage,
 )
 
-__all__ = ["told_by", "trim_message", "trim_text", "with_text"]
-
 _LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a file, left out]"}
 
 

@@ -9,17 +9,15 @@ from glidepath._wire import replace
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
-from glidepath.execute.batch import run_together
-from glidepath.execute.calls import clear, decided, keep_to_programs, misfits, prepare
+from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
-from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, cleared, interruptible_within, opinion, report
+from glidepath.run import HookFault, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "admitted",
     "answer_open_calls",
+    "cap_calls",
     "clear",
     "close_batch",
     "end_specially",
@@ -42,12 +41,14 @@ __all__ = [
     "fly_jobs",
     "follow_up",
     "heeded",
+    "judge_call",
     "kept_back",
     "misfits",
     "objection",
     "pend",
     "put_off",
     "settle",
+    "step_looked_at",
     "stuck",
     "text_of",
     "waiting_job",
@@ -76,6 +77,8 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     if watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
     ready = [] if stopped and watch.halted() else admitted(run, jobs)
@@ -99,6 +102,11 @@ async def text_of(run: Run, job: Job) -> str | None:
     """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
     if job.waits is not None:
         await _end_alone(run, job)
+    if run.hooks.after_tool_call:
+        if run.work.spawned:
+            await recall(run, job.call.id)
+        if job.result is not None:
+            await _after(run, job)
     result = job.result
     if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
         return None
@@ -108,7 +116,7 @@ async def text_of(run: Run, job: Job) -> str | None:
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
     """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
-    if run.work.spawned:
+    if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
         await follow_up(run, [job])
     votes = _finish(run, [job])
     _learn(run, step)
@@ -135,6 +143,8 @@ async def finish_batch(run: Run) -> bool:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if run.watch.sentry is not None:
+        from glidepath.run import cleared
+
         await cleared(run)
     await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
     if run.work.spawned or run.hooks.after_tool_call:
@@ -272,6 +282,9 @@ async def fly_jobs(run: Run, ready: list[Job]) -> None:
 
 async def _together(run: Run, ready: list[Job]) -> None:
     """Run these jobs in separate tasks."""
+    from glidepath.execute.batch import run_together
+    from glidepath.execute.order import hint, width_for
+
     await run_together(run, ready, width_for(run.plan, ready))
     if run.plan.config.default_execution_mode == "auto":
         hint(run, ready)
@@ -365,6 +378,14 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     inside.run = inside.work = None
     INSIDE.reset(before)
     return value  # type: ignore[no-any-return]
+
+
+def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> None:
+    """`first_step` where hooks will look at the result, which is always in `job` then."""
+    job.started_at = run.watch.time()
+    text = first_step(run, job, call_id, tool, bound)
+    if text is not None:
+        job.result = ToolResult(text)
 
 
 async def _end_alone(run: Run, job: Job) -> None:

@@ -13,7 +13,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
-from glidepath.run import Decision, HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run import HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult
@@ -21,9 +21,9 @@ from glidepath.tools.advice import malformed_arguments_message, unknown_tool_mes
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Decision, Run
 
-__all__ = ["clear", "decided", "keep_to_programs", "misfits", "prepare"]
+__all__ = ["cap_calls", "clear", "decided", "judge_call", "keep_to_programs", "misfits", "prepare"]
 
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
@@ -62,10 +62,10 @@ async def clear(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.result is None:
             if run.hooks.before_tool_call:
-                await _judge(run, job)
+                await judge_call(run, job)
             if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
                 job.waits_for = job.tool.approval_reason or "this tool needs a person's approval"  # type: ignore[union-attr]
-    _cap_run(run, jobs)
+    cap_calls(run, jobs)
 
 
 async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) -> None:
@@ -91,7 +91,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             job.refuse(ResultKind.DENIED, _denied(run, decision.text))
         else:
             job.kind, job.result = ResultKind.ANSWERED.value, ToolResult(decision.text)
-    _cap_run(run, [job for job in jobs if job.waits_for is None])
+    cap_calls(run, [job for job in jobs if job.waits_for is None])
 
 
 def _denied(run: Run, reason: str) -> str:
@@ -183,7 +183,7 @@ def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
             job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_per_turn", limit=cap))
 
 
-def _cap_run(run: Run, jobs: list[Job]) -> None:
+def cap_calls(run: Run, jobs: list[Job]) -> None:
     """Run what fits the limit on tool calls, in source order; the rest get a typed result."""
     left = room = run.meter.room_tool_calls()
     if left is None or room is None:
@@ -223,7 +223,7 @@ def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
     job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=error))
 
 
-async def _judge(run: Run, job: Job) -> None:
+async def judge_call(run: Run, job: Job) -> None:
     """Ask every before-hook; after a replacement ask them once more, about the arguments that will really be used."""
     replaced = await _ask_all(run, job, replaceable=True)
     if replaced is not None and job.result is None:

@@ -8,7 +8,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
-from glidepath.errors import FatalToolError, ToolError, words
+from glidepath.errors import FatalToolError, ToolError, told, words
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.execute.breaker import blames_tool
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -262,4 +262,4 @@ def failure(error: BaseException) -> str:
     text = words(error)
     if isinstance(error, ToolError) and text:
         return text[:4000]
-    return f"{type(error).__name__}: {text}"[:4000] if text else type(error).__name__
+    return told(error)[:4000]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.guards.guardrails_config import GuardrailsConfig
-from glidepath.guards.own import is_stop_guard, own_guards
+from glidepath.guards.own import OwnCallGuard, OwnStopGuard, own_guards
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 
-__all__ = ["known_stop_guards", "make_guards", "make_stop_guards"]
-
 _WATCHING = tuple(guard for guard in STOP_GUARDS if not guard.bad_ends_only)
 _STOPS = frozenset(guard.name for guard in STOP_GUARDS)
+_BUILT_IN = _STOPS | {guard.name for guard in (RepetitionGuard, ErrorStreakGuard, ReadOnlyGuard)} | {"programs"}
 
 
 def make_guards(
@@ -37,7 +36,7 @@ def make_guards(
     if config.read_only_loop_threshold:
         guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name), texts))
     made = tuple(guards) if fresh else _forgetful(guards)
-    return (*made, *own_guards(own, home, stops=False)) if own else made
+    return (*made, *own_guards(own, home, OwnCallGuard, _BUILT_IN)) if own else made
 
 
 def make_stop_guards(
@@ -56,7 +55,7 @@ def make_stop_guards(
         if times or kind.always:
             guards.append(kind(times, _dict(home, kind.name), texts))
     made = tuple(guards) if resumed else _forgetful(guards)
-    return (*made, *own_guards(own, home, stops=True)) if own else made
+    return (*made, *own_guards(own, home, OwnStopGuard, _BUILT_IN)) if own else made
 
 
 def known_stop_guards(
@@ -71,7 +70,7 @@ def known_stop_guards(
     home = metadata.get("guardrails")
     counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
     watching = any(getattr(config, kind.setting) for kind in _WATCHING)
-    if not counted and not watching and not (own and any(map(is_stop_guard, own))):
+    if not counted and not watching and not (own and any(map(OwnStopGuard.fits, own))):
         return None
     return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
 

@@ -1,15 +1,11 @@
 """What the guardrails are set to."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to, shown
-from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Setting, check_fields
-
-__all__ = ["GuardrailsConfig"]
+from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Declared, Setting, check_fields, with_settings
 
 if TYPE_CHECKING:
     Fraction = Decimal | str | float
@@ -17,18 +13,20 @@ else:  # a decoder allows only one type that is written as a string
     Fraction = Any
 
 
+@with_settings
 class GuardrailsConfig(Settings, frozen=True, kw_only=True):
     """The guardrails of an agent. 0 switches a guard off; None leaves the optional one off."""
 
+    # Evaluated here, as those of `LoopConfig`.
     # fmt: off
-    max_tokens_recoveries: Annotated[int, Setting("count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER)] = 2
-    max_repeated_tool_steps: Annotated[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
-    max_error_streak: Annotated[int, Setting("count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO)] = 5
-    read_only_loop_threshold: Annotated[int | None, Setting("count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER)] = None
-    max_premature_end_recoveries: Annotated[int, Setting("count", "re-prompts after an empty reply to a tool error; 0 is off", found=LOWER)] = 2
-    max_empty_recoveries: Annotated[int, Setting("count", "re-prompts after an empty answer; 0 is off", found=LOWER)] = 1
-    reserve_tokens: Annotated[int, Setting("count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER)] = 512
-    reserve_cost_fraction: Annotated[Fraction, Setting("fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER)] = "0.1"
+    max_tokens_recoveries: Declared[int, Setting("count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER)] = 2
+    max_repeated_tool_steps: Declared[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
+    max_error_streak: Declared[int, Setting("count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO)] = 5
+    read_only_loop_threshold: Declared[int | None, Setting("count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER)] = None
+    max_premature_end_recoveries: Declared[int, Setting("count", "re-prompts after an empty reply to a tool error; 0 is off", found=LOWER)] = 2
+    max_empty_recoveries: Declared[int, Setting("count", "re-prompts after an empty answer; 0 is off", found=LOWER)] = 1
+    reserve_tokens: Declared[int, Setting("count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER)] = 512
+    reserve_cost_fraction: Declared["Fraction", Setting("fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER)] = "0.1"
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -2,26 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, shown, told
+from glidepath.spi import GuardVerdict, Recovery, Stop
 
-__all__ = ["check_guard", "is_call_guard", "is_stop_guard", "own_guards"]
-
-
-def is_call_guard(guard: object) -> bool:
-    """True when it watches batches of tool calls."""
-    return hasattr(guard, "before") and hasattr(guard, "after")
+_ACTIONS = ("nudge", "withdraw", "land")
 
 
-def is_stop_guard(guard: object) -> bool:
-    """True when it answers replies without tool calls."""
-    return callable(getattr(guard, "recover", None)) and callable(getattr(guard, "reset", None))
+class OwnCallGuard:
+    """A call guard of the application. One that answers nonsense raises, as one that crashes does: the run lands."""
+
+    parts = "before and after"
+
+    @staticmethod
+    def fits(guard: object) -> bool:
+        """True when it watches batches of tool calls."""
+        hooks = [getattr(guard, name, 0) for name in ("before", "after")]
+        return all(hook is None or callable(hook) for hook in hooks)
+
+    def __init__(self, guard: Any) -> None:
+        self.name: str = guard.name
+        self.before = None if guard.before is None else partial(_verdict, "before", guard.before)
+        self.after = None if guard.after is None else partial(_verdict, "after", guard.after)
+
+
+def _verdict(hook: str, ask: Callable[..., object], *shown_to_it: object) -> GuardVerdict | None:
+    answer = ask(*shown_to_it)
+    if answer is not None and not isinstance(answer, GuardVerdict):
+        raise TypeError(f"{hook} must return a GuardVerdict or None, not {shown(answer, 80)}")
+    if answer is not None and answer.action not in _ACTIONS:
+        raise ValueError(f"{hook} returned the action {answer.action!r:.80}; use one of {', '.join(_ACTIONS)}")
+    return answer
+
+
+class OwnStopGuard:
+    """A stop guard of the application. One that answers nonsense, or cannot forget, fails the run at its end."""
+
+    parts = "recover() and reset()"
+
+    @staticmethod
+    def fits(guard: object) -> bool:
+        """True when it answers replies without tool calls."""
+        return callable(getattr(guard, "recover", None)) and callable(getattr(guard, "reset", None))
+
+    def __init__(self, guard: Any) -> None:
+        self.name: str = guard.name
+        self._guard = guard
+        self._broken: Exception | None = None
+
+    def recover(self, stop: Stop) -> Recovery | None:
+        """The guard's answer."""
+        if self._broken is not None:
+            raise self._broken
+        answer = self._guard.recover(stop)
+        if answer is not None and not isinstance(answer, Recovery):
+            raise TypeError(f"recover must return a Recovery or None, not {shown(answer, 80)}")
+        return answer
+
+    def reset(self) -> None:
+        """Progress was made. What goes wrong here counts at the end, where the guard has a say."""
+        try:
+            self._guard.reset()
+        except Exception as error:
+            self._broken = error
+
+
+G = TypeVar("G", OwnCallGuard, OwnStopGuard)
 
 
 def check_guard(guard: object) -> None:
     """Raise `ConfigurationError` for what is not a guard."""
-    if isinstance(guard, type) or not (is_call_guard(guard) or is_stop_guard(guard)):
+    if isinstance(guard, type) or not (OwnCallGuard.fits(guard) or OwnStopGuard.fits(guard)):
         raise ConfigurationError(
             f"guards must be objects with before and after (CallGuard), or recover() and reset() (StopGuard), "
             f"not {shown(guard, 100)}"
@@ -31,20 +85,35 @@ def check_guard(guard: object) -> None:
         raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
-def own_guards(guards: tuple[Any, ...], home: dict[str, Any], *, stops: bool) -> list[Any]:
-    """The guards that serve one run: what `for_run(state)` makes of each, or the guard itself.
+def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: type[G], taken: frozenset[str]) -> list[G]:
+    """The guards of this kind that serve one run: what `for_run(state)` makes of each, or the guard itself.
 
-    `state` is a dict of the guard's own, plain JSON data that lives as long as the session.
+    `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Nothing keeps two guards
+    from having the same name, even one of those that are `taken`; each has its own state all the same.
     """
-    wanted = is_stop_guard if stops else is_call_guard
-    return [_for_run(guard, home) for guard in guards if wanted(guard)]
+    made: list[G] = []
+    names: list[str] = []
+    for guard in guards:
+        again = names.count(guard.name) + (guard.name in taken)
+        names.append(guard.name)
+        if kind.fits(guard):
+            made.append(kind(_for_run(guard, home, f"{guard.name}:{again + 1}" if again else guard.name, kind)))
+    return made
 
 
-def _for_run(guard: Any, home: dict[str, Any]) -> Any:
+def _for_run(guard: Any, home: dict[str, Any], key: str, kind: type[OwnCallGuard | OwnStopGuard]) -> Any:
     make = getattr(guard, "for_run", None)
     if make is None:
         return guard
-    state = home.get(guard.name)
+    state = home.get(key)
     if type(state) is not dict:
-        state = home[guard.name] = {}
-    return make(state)
+        state = home[key] = {}
+    try:
+        made = make(state)
+    except Exception as error:
+        raise ConfigurationError(f"for_run of guard {guard.name!r} failed: {told(error)}") from error
+    if not kind.fits(made):
+        raise ConfigurationError(
+            f"for_run of guard {guard.name!r} must return a guard with {kind.parts}, not {shown(made, 100)}"
+        )
+    return made

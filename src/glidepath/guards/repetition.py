@@ -16,8 +16,6 @@ from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
-__all__ = ["RepetitionGuard"]
-
 _log = logging.getLogger("glidepath")
 PERIODS = (1, 2, 3, 4)
 _LONGEST = PERIODS[-1]
@@ -31,7 +29,7 @@ _NONE_SAME: list[Any] = ["", 0]
 _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
 _NONE_OR_ONE = (0, 1)
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
-_WORD = re.compile("[A-Za-z]{2,}")
+_WORD = "[A-Za-z]{2,}"
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
 
 _canonical, _loads, _Raw = _wire.canonical, _wire.loads, _wire.Raw
@@ -433,7 +431,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _first_word(text: str) -> str:
-    found = _WORD.match(text)
+    found = re.match(_WORD, text)
     return "" if found is None else found[0].lower()
 
 

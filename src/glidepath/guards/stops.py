@@ -10,8 +10,6 @@ from typing import Any
 from glidepath.spi import Recovery, Stop
 from glidepath.texts import Texts
 
-__all__ = ["STOP_GUARDS", "EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"]
-
 
 class _StopGuard:
     name = ""

@@ -10,8 +10,6 @@ from glidepath.outcome import ResultKind
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
-__all__ = ["ErrorStreakGuard", "ReadOnlyGuard"]
-
 _NEITHER = frozenset(kind.value for kind in ResultKind if not kind.failed)
 """Results of calls that did not run: a person, a hook or a limit said no. They are neither failures nor successes."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 
-__all__ = ["MaxTokensRecovery", "TokenScaling", "stitch"]
-
 _LEAST_OVERLAP = 16
 _MOST_OVERLAP = 2000
 

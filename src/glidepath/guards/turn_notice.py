@@ -8,8 +8,6 @@ from typing import Any
 from glidepath.errors import ConfigurationError
 from glidepath.texts import Texts
 
-__all__ = ["DEFAULT_NOTICE", "LANDING_NOTICE", "GracefulTurnLimit"]
-
 TURN_BUDGET = "turn budget"
 DEFAULT_NOTICE = Texts().fill("wind_down", limit=TURN_BUDGET)
 LANDING_NOTICE = Texts().fill("landing")

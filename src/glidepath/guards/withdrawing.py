@@ -9,8 +9,6 @@ from glidepath.messages import ToolCall
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
-__all__ = ["SHORT", "counted", "digest", "kept", "names", "short", "take_away"]
-
 SHORT = 120  # a plain signature no longer than this is kept as it is
 
 

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, RejectedError
-from glidepath.messages import (
-    AssistantMessage,
-    Citation,
-    Delta,
-    Message,
-    ToolCallDelta,
-    Usage,
-    UserMessage,
-)
+from glidepath.messages import AssistantMessage, Delta, Message, ToolCallDelta, Usage, UserMessage
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
+from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
     VendorReply,
     count,
     defined,
-    kept,
     merged,
     no_setting,
     parsed,
@@ -32,6 +24,7 @@ from glidepath.models.content import (
     schema_words,
     worded,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
@@ -41,8 +34,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.models.anthropic_client import ClaudeClient
-
-__all__ = ["AnthropicModel"]
 
 _REASONS = {
     "end_turn": "end_turn",
@@ -339,12 +330,11 @@ def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the events of one message."""
 
     def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._usage: dict[str, Any] = {}
         self._stop: Any = None
         self._why = ""
@@ -375,10 +365,6 @@ class _Reader:
             yield from self._reply.end(stop, self._used(), self._faults.clean(self._why))
         elif kind == "error":
             raise self._faults.refusal(None, event)
-
-    def finish(self) -> Iterable[Delta]:
-        """Nothing: a message without its last event is incomplete."""
-        return ()
 
     def _opened(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         self._blocks[index] = block
@@ -433,14 +419,14 @@ class _Reader:
             block["input"] = parsed("".join(block["input"]) or "{}")
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self._reply.silent = False
-            yield kept(VENDOR, block, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, block)
 
     def _cited(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""
         start, end = block["start"], self._reply.text
-        cites = [_citation(one, start, end) for one in block["citations"]]
+        cites = [anthropic_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
-        return kept(VENDOR, item, text=end, calls=self._reply.calls, cites=cites)
+        return self._reply.kept(VENDOR, item, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a missing or null one changes nothing."""
@@ -457,8 +443,3 @@ class _Reader:
         return Usage(
             count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts
         )
-
-
-def _citation(given: Mapping[str, Any], start: int, end: int) -> Citation:
-    title = given.get("title") or given.get("document_title") or given.get("source") or ""
-    return Citation(str(given.get("url") or ""), str(title), str(given.get("cited_text") or ""), start, end)

@@ -12,8 +12,6 @@ from glidepath._wire import Value
 from glidepath.errors import RejectedError
 from glidepath.messages import FileBlock, ImageBlock
 
-__all__ = ["Takes", "base64_of", "block_of", "check_block", "data_url", "file_name", "in_result"]
-
 _DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _ANY = "*"
 

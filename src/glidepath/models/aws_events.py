@@ -13,8 +13,6 @@ from binascii import crc32
 from glidepath import _wire
 from glidepath.errors import TransientError
 
-__all__ = ["KIND", "AwsEvents"]
-
 KIND = "application/vnd.amazon.eventstream"
 LARGEST = 24 * 1024 * 1024  # bytes of one message, as Amazon allows
 _PRELUDE = 12

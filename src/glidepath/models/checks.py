@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["at_home", "check_headers", "check_key", "check_name", "check_url", "site"]
-
 
 def check_name(name: object) -> str:
     """The name of a model; raises `ConfigurationError` if it is not one."""

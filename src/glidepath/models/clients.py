@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
-
-__all__ = ["Clients", "known_platform"]
-
-C = TypeVar("C")
+from typing import Any
 
 
 class Clients:
@@ -58,10 +54,3 @@ class Clients:
         found = self._live.get(asyncio.get_running_loop())
         if found is not None:
             await found[1].aclose()
-
-
-def known_platform(client: C, get_platform: Callable[[], object]) -> C:
-    """The client with its platform header set: the SDK would start a thread to find it, and leave that running."""
-    if getattr(client, "_platform", False) is None:
-        client._platform = get_platform()  # type: ignore[attr-defined] # noqa: SLF001 - the SDKs have no other door
-    return client

@@ -28,25 +28,6 @@ from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
-__all__ = [
-    "VendorReply",
-    "arguments",
-    "check_stops",
-    "count",
-    "defined",
-    "held",
-    "kept",
-    "known_by",
-    "merged",
-    "no_setting",
-    "parsed",
-    "pieces",
-    "schema_name",
-    "schema_words",
-    "sent_choice",
-    "worded",
-]
-
 _log = logging.getLogger("glidepath")
 MOST_TOKENS = 1 << 17  # tokens of one reply whose probabilities are kept
 IMPOSSIBLE = -9999.0
@@ -62,13 +43,6 @@ def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Cita
     """
     cited = {"cites": cites} if cites else {}
     return _wire.encode({"at": [text, calls], "item": item, **cited}).decode()
-
-
-def kept(
-    vendor: str, item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()
-) -> ReasoningDelta:
-    """The delta for a provider's own item."""
-    return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
 
 def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
@@ -238,6 +212,13 @@ class VendorReply:
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         return clean(text)
+
+    def kept(
+        self, vendor: str, item: Mapping[str, Any], *, cites: Sequence[Citation] = (), first: bool = False
+    ) -> ReasoningDelta:
+        """The delta for a provider's own item, in its place: after what has come so far, or before all of it."""
+        text, calls = (0, 0) if first else (self.text, self.calls)
+        return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
     def told(self, **facts: object) -> None:
         """What the provider says about the reply: fields of `ReplyInfo`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ModelError, RejectedError, TransientError
@@ -20,23 +20,25 @@ from glidepath.models.content import VendorReply
 from glidepath.models.faults import Faults
 from glidepath.models.sse import Events
 
-__all__ = ["Reader", "answer", "run_out"]
-
 _MOST_PAGE = 1 << 20
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
-class Reader(Protocol):
+class Reader:
     """Turns the events of one reply into deltas."""
+
+    def __init__(self, reply: VendorReply, faults: Faults) -> None:
+        self._reply = reply
+        self._faults = faults
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
         """The deltas of one event."""
-        ...
+        raise NotImplementedError
 
     def finish(self) -> Iterable[Delta]:
-        """The deltas that remain when the stream has ended properly."""
-        ...
+        """What remains when the stream has ended: nothing, where a reply without its last event is incomplete."""
+        return ()
 
 
 async def answer(

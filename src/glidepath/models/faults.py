@@ -20,8 +20,6 @@ from glidepath.errors import (
     TransientError,
 )
 
-__all__ = ["Faults", "retry_after"]
-
 _SHOWN = 500
 _RATE_LIMITED, _TOO_LARGE = 429, 413
 _PASSING = frozenset({408, 409, 425, 499})
@@ -152,6 +150,8 @@ class Faults:
                 return RejectedError(f"{self._who}: the server's certificate is not trusted: {self.clean(cause)}")
             if type(cause).__name__ == "ConnectTimeout":
                 return TransientError(f"{self._who}: could not connect in time (connect_timeout)")
+            if isinstance(cause, ConnectionRefusedError):
+                return TransientError(f"{self._who}: nothing answers at this address: is the server running?")
             if type(cause).__name__ in _ASTRAY:
                 said = self.clean(cause, 200)
                 return RejectedError(f"{self._who}: the address cannot be reached: {said} (check base_url)")

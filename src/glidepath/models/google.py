@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
-from glidepath.messages import Citation, Delta, SystemMessage, ToolCallDelta, Usage
+from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
+from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
-from glidepath.models.content import VendorReply, check_stops, count, defined, kept, merged, schema_words, sent_choice
+from glidepath.models.content import VendorReply, check_stops, count, defined, merged, schema_words, sent_choice
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
@@ -23,14 +24,13 @@ from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
 from glidepath.models.vendor_model import VendorModel
+from glidepath.sdk_privates import google_connection
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
     import httpx
     from google.genai import Client
-    from google.genai.types import GenerateContentResponse, GroundingMetadata, LogprobsResult, Part
-
-__all__ = ["GoogleModel"]
+    from google.genai.types import GenerateContentResponse, LogprobsResult, Part
 
 _REFUSALS = (
     "SAFETY",
@@ -102,10 +102,9 @@ class GoogleModel(VendorModel):
             if vertex and base_url is not None and not served.owns(base_url):
                 own_key(served, base_url, api_key)  # credentials are not sent to another address
             clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex))
-        inside = getattr(clients.peek().client, "_api_client", None)
-        key = getattr(inside, "api_key", None)
-        self.usage_is_billed = served.owns(str(getattr(getattr(inside, "_http_options", None), "base_url", "")))
-        self.host = "vertex" if getattr(inside, "vertexai", False) else served.name
+        key, address, on_vertex = google_connection(clients.peek().client)
+        self.usage_is_billed = served.owns(address)
+        self.host = "vertex" if on_vertex else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
         if not (api_key or client) and self.host == "google" and key and key == setting("GOOGLE_API_KEY"):
             advice = advice.replace("GEMINI_API_KEY", "GOOGLE_API_KEY")  # the SDK took the key from there
@@ -288,7 +287,7 @@ def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         if vertex or "key" not in str(error).lower():
             what = f"the Google client cannot be made: {error}"
         raise ConfigurationError(what) from None
-    check_key(getattr(client._api_client, "api_key", None), "GEMINI_API_KEY")  # noqa: SLF001 - it has no other door
+    check_key(google_connection(client).key, "GEMINI_API_KEY")
     return _Linked(client, connections)
 
 
@@ -366,9 +365,9 @@ class _Reader:
             return
         if self._reason in _BROKEN and not self._reply.calls:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
-        cites = [] if self._grounds is None else list(_citations(self._grounds, "".join(self._texts)))
+        cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
-            yield kept(VENDOR, {"on": "cited"}, text=self._reply.text, calls=self._reply.calls, cites=cites)
+            yield self._reply.kept(VENDOR, {"on": "cited"}, cites=cites)
         yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Part) -> Iterable[Delta]:
@@ -376,13 +375,13 @@ class _Reader:
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
             self._reply.silent = False  # from the provider's own tools: sent back unchanged
-            yield kept(VENDOR, {"on": "part", "part": own}, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, {"on": "part", "part": own})
             return
         if signature is not None:
             on = "call" if call is not None else "text"
             item = {"on": on, "signature": base64.b64encode(signature).decode()}
             self._reply.silent = False
-            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, item)
         if call is not None:
             given = _wire.encode(call.args or {}).decode()
             self._reply.silent = False
@@ -397,48 +396,13 @@ class _Reader:
             self._texts.append(said.text)
             yield said
         if signature is not None and call is None:
-            yield kept(VENDOR, {"on": "cut"}, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, {"on": "cut"})
 
 
 def _dumped(part: Part) -> dict[str, Any]:
     """A part that is neither text nor a call, in the form to send back; empty if it is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}
-
-
-def _citations(given: GroundingMetadata, text: str) -> Iterable[Citation]:
-    """The sources of a grounded reply, each with the part of the text that it supports, if one is named."""
-    written = text.encode()
-    sources = [
-        getattr(chunk, "web", None) or getattr(chunk, "retrieved_context", None)
-        for chunk in given.grounding_chunks or ()
-    ]
-    named = [(str(getattr(one, "uri", None) or ""), str(getattr(one, "title", None) or "")) for one in sources]
-    cited: set[int] = set()
-    for support in given.grounding_supports or ():
-        quote = str(getattr(support.segment, "text", None) or "")
-        begin, end = _place_of(quote, support.segment, text, written)
-        for place in support.grounding_chunk_indices or ():
-            if place < len(named):
-                cited.add(place)
-                yield Citation(named[place][0], named[place][1], quote, begin, end)
-    for place, source in enumerate(named):
-        if place not in cited:
-            yield Citation(source[0], source[1])
-
-
-def _place_of(quote: str, segment: object, text: str, written: bytes) -> tuple[int | None, int | None]:
-    """Where a quote is in the text. Google counts bytes within a part: if that does not fit, the text is searched."""
-    if not quote:
-        return None, None
-    end = count(segment, "end_index")
-    start = count(segment, "start_index")
-    begin = len(written[:start].decode("utf-8", "ignore"))
-    if written[start:end] != quote.encode():
-        begin = text.find(quote)
-        if begin < 0 or text.find(quote, begin + 1) >= 0:
-            return None, None
-    return begin, begin + len(quote)
 
 
 def _weights(given: LogprobsResult) -> list[dict[str, Any]]:

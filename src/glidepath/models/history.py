@@ -10,21 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath.messages import Message
-from glidepath.models.formats.anthropic_messages import anthropic_turns, read_anthropic, system_of
-from glidepath.models.formats.chat_messages import chat_messages, read_chat
-from glidepath.models.formats.google_contents import google_contents, read_google
-from glidepath.models.formats.responses import read_responses, responses_input
-
-__all__ = [
-    "from_anthropic",
-    "from_gemini",
-    "from_openai_chat",
-    "from_openai_responses",
-    "to_anthropic",
-    "to_gemini",
-    "to_openai_chat",
-    "to_openai_responses",
-]
+from glidepath.models.formats.anthropic_messages import anthropic_turns, system_of
+from glidepath.models.formats.chat_messages import chat_messages
+from glidepath.models.formats.google_contents import google_contents
+from glidepath.models.formats.read_anthropic import read_anthropic
+from glidepath.models.formats.read_gemini import read_google
+from glidepath.models.formats.read_openai import read_chat, read_responses
+from glidepath.models.formats.responses import responses_input
 
 
 def from_openai_chat(history: Sequence[Mapping[str, Any]]) -> list[Message]:

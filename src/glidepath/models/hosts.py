@@ -13,20 +13,6 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 from glidepath.models.checks import at_home
 
-__all__ = [
-    "HOSTS",
-    "ModelHost",
-    "Quirks",
-    "effort_for",
-    "find_host",
-    "key_advice",
-    "matches",
-    "own_key",
-    "setting",
-    "takes_temperature",
-    "tells_probabilities",
-]
-
 
 class Quirks(Value, frozen=True, kw_only=True):
     """How a chat completions server differs from OpenAI's. The defaults suit an unknown server."""

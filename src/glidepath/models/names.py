@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2s
 
-__all__ = ["ToolNames", "sent_name"]
-
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 """What every provider accepts."""
 _MADE = re.compile(r"_[0-9a-f]{8}\Z")

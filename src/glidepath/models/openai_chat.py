@@ -11,12 +11,12 @@ from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.attached import Takes
+from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     VendorReply,
     check_stops,
     count,
     defined,
-    kept,
     known_by,
     merged,
     no_setting,
@@ -25,6 +25,7 @@ from glidepath.models.content import (
     schema_words,
     sent_choice,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
@@ -35,8 +36,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["OpenAIChatModel"]
 
 _REASONS = {
     "stop": "end_turn",
@@ -226,12 +225,11 @@ class _Call:
             return False
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the chunks of one completion."""
 
     def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._echo = echo
         self._usage: Usage | None = None
         self._reason: Any = None
@@ -285,7 +283,7 @@ class _Reader:
                 yield self._reply.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
-        self._cites += [_citation(annotation) for annotation in delta.get("annotations") or ()]
+        self._cites += [chat_citation(annotation) for annotation in delta.get("annotations") or ()]
 
     def _parts(self, parts: list[Any]) -> Iterable[Delta]:
         """Content in parts: some servers send thoughts and text separately."""
@@ -323,9 +321,9 @@ class _Reader:
         if self._thoughts and self._echo:
             if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
-            yield kept(VENDOR, self._thoughts, text=0, calls=0)
+            yield self._reply.kept(VENDOR, self._thoughts, first=True)
         if self._cites:  # the text alone is sent back
-            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=self._cites)
+            yield self._reply.kept(VENDOR, {}, cites=self._cites)
         stop = self._reply.stop(self._reason, _REASONS)
         yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
 
@@ -338,10 +336,3 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)
-
-
-def _citation(annotation: Mapping[str, Any]) -> Citation:
-    given = annotation.get("url_citation") or {}
-    url, title, quote = [str(given.get(field) or "") for field in ("url", "title", "content")]
-    start, end = given.get("start_index"), given.get("end_index")
-    return Citation(url, title, quote, start if type(start) is int else None, end if type(end) is int else None)

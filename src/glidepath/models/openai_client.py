@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
-from glidepath.models.clients import Clients, known_platform
+from glidepath.models.clients import Clients
 from glidepath.models.content import no_setting
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import (
@@ -19,17 +19,15 @@ from glidepath.models.hosts import (
     find_host,
     key_advice,
     own_key,
-    setting,
     takes_temperature,
     tells_probabilities,
 )
 from glidepath.models.vendor_model import VendorModel
+from glidepath.sdk_privates import with_platform
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["OpenAIModel"]
 
 OPENAI_HOST = "api.openai.com"
 RETENTIONS = ("in_memory", "24h")
@@ -131,67 +129,40 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
         import openai
     except ImportError:
         raise ConfigurationError(f"OpenAI models need the openai package: {install_line('openai')}") from None
-    from openai._base_client import get_platform
-
     options: dict[str, Any] = {
         "default_headers": headers,
         "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
         "timeout": None,
     }
     if host.adapter == "azure":
-        client = _azure(openai, key, base_url, options)
+        from glidepath.models.clouds import azure_client
+
+        client = azure_client(openai, key, base_url, options)
     elif host.key == "OPENAI_API_KEY":
         client = _direct(openai, key, base_url, options)
     else:
-        base_url = base_url or (_mantle() if host.adapter == "bedrock" else host.address) or None
+        if host.adapter == "bedrock" and base_url is None:
+            from glidepath.models.clouds import mantle_address
+
+            base_url = mantle_address()
+        base_url = base_url or host.address or None
         key = own_key(host, base_url or "", key)
         # Most private servers want no key.
-        client = _opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
+        client = opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
     check_key(client.api_key, host.key or "api_key")
     check_url(str(client.base_url))
-    return known_platform(client, get_platform)
+    return with_platform(client, "openai")
 
 
-def _opened(kind: Callable[..., AsyncOpenAI], openai: ModuleType, **options: object) -> Any:
+def opened(kind: Callable[..., AsyncOpenAI], openai: ModuleType, **options: object) -> Any:
+    """A client with connections whose only time limit is the run's own."""
     return kind(http_client=openai.DefaultAsyncHttpxClient(timeout=None), **options)
 
 
 def _direct(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
     try:
-        return _opened(openai.AsyncOpenAI, openai, api_key=key, base_url=base_url, **options)
+        return opened(openai.AsyncOpenAI, openai, api_key=key, base_url=base_url, **options)
     except openai.OpenAIError:
         raise ConfigurationError(
             "there is no key for OpenAI: set the environment variable OPENAI_API_KEY, or pass api_key="
         ) from None
-
-
-def _azure(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
-    """Azure by OPENAI_API_VERSION where that is set, else by its version-free address (/openai/v1)."""
-    host = HOSTS["azure"]
-    endpoint = (base_url or setting("AZURE_OPENAI_ENDPOINT") or "").rstrip("/")
-    if not endpoint:
-        raise ConfigurationError(
-            "Azure needs the address of your resource: set the environment variable AZURE_OPENAI_ENDPOINT to "
-            "https://RESOURCE.openai.azure.com, or write azure:DEPLOYMENT@ADDRESS"
-        )
-    check_url(endpoint)
-    token = None
-    if key is None and base_url is None:
-        key = setting(host.key)  # both the endpoint and the key come from the user's environment
-        token = None if key else setting("AZURE_OPENAI_AD_TOKEN")
-    if key is None and token is None:
-        key = own_key(host, endpoint, None)
-    version = setting("OPENAI_API_VERSION")
-    if version is not None:
-        made = {"azure_endpoint": endpoint.removesuffix("/openai/v1"), "api_version": version}
-        return _opened(openai.AsyncAzureOpenAI, openai, api_key=key, azure_ad_token=token, **made, **options)
-    address = endpoint if endpoint.endswith("/openai/v1") else f"{endpoint}/openai/v1"
-    return _opened(openai.AsyncOpenAI, openai, api_key=key or token, base_url=address, **options)
-
-
-def _mantle() -> str:
-    """Where Bedrock serves models other than Claude, by chat completions."""
-    region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
-    if region is None:
-        raise ConfigurationError("Bedrock needs a region: set the environment variable AWS_REGION")
-    return f"https://bedrock-mantle.{region}.api.aws/v1"

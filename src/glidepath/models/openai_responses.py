@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
     VendorReply,
     count,
     defined,
-    kept,
     known_by,
     merged,
     no_setting,
@@ -19,6 +19,7 @@ from glidepath.models.content import (
     sent_choice,
     worded,
 )
+from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.hosts import effort_for
@@ -29,8 +30,6 @@ from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["OpenAIResponsesModel"]
 
 _PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -118,12 +117,11 @@ def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(Reader):
     """Reads the events of one response."""
 
     def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        self._reply = reply
-        self._faults = faults
+        super().__init__(reply, faults)
         self._refused = False
         self._written: dict[int, int] = {}
         """Characters of arguments so far, by the index of the call."""
@@ -159,10 +157,6 @@ class _Reader:
         elif kind == "error" or event.get("error"):
             raise self._faults.refusal(None, event)
 
-    def finish(self) -> Iterable[Delta]:
-        """Nothing: a response without its last event is incomplete."""
-        return ()
-
     def _said(self, event: Mapping[str, Any]) -> Delta:
         self._spoken.add(event.get("output_index"))
         self._starts.setdefault(event.get("output_index"), self._reply.text)
@@ -195,7 +189,7 @@ class _Reader:
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
                 self._reply.searches += 1  # opening a page it found is free
             item = {key: value for key, value in item.items() if value is not None}
-            yield kept(VENDOR, item, text=self._reply.text, calls=self._reply.calls)
+            yield self._reply.kept(VENDOR, item)
 
     def _message(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         spoken, cites = index in self._spoken, list[Citation]()
@@ -206,10 +200,10 @@ class _Reader:
                 self._refused = self._refused or bool(part.get("refusal"))
                 self._reply.weighed(part.get("logprobs"))
                 yield self._reply.said(part.get("text") or part.get("refusal") or "")
-            cites += [_citation(one, start) for one in part.get("annotations") or ()]
+            cites += [responses_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
         if cites:  # the text alone is sent back
-            yield kept(VENDOR, {}, text=self._reply.text, calls=self._reply.calls, cites=cites)
+            yield self._reply.kept(VENDOR, {}, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
@@ -239,10 +233,3 @@ def _usage(given: Mapping[str, Any]) -> Usage:
         count(given, "input_tokens_details", "cache_write_tokens"),
         count(given, "output_tokens_details", "reasoning_tokens"),
     )
-
-
-def _citation(given: Mapping[str, Any], start: int) -> Citation:
-    places = [given.get("start_index"), given.get("end_index")]
-    begin, end = [start + place if type(place) is int else None for place in places]
-    title = given.get("title") or given.get("filename") or ""
-    return Citation(str(given.get("url") or ""), str(title), str(given.get("quote") or ""), begin, end)

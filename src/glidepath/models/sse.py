@@ -6,8 +6,6 @@ import re
 
 from glidepath.errors import TransientError
 
-__all__ = ["Events", "Lines"]
-
 LARGEST = 64 * 1024 * 1024  # bytes of one event: no reply is that long
 _BREAK = re.compile(rb"\r\n|\n|\r")
 

@@ -8,8 +8,6 @@ from typing import Any
 from glidepath import _wire
 from glidepath.spi import ModelRequest, ToolSpec
 
-__all__ = ["Grammar", "strict", "strict_parameters"]
-
 
 def strict(schema: object) -> tuple[Any, bool]:
     """The schema with every object closed and every field required, and whether that was possible everywhere.

@@ -8,8 +8,6 @@ from typing import Any
 from glidepath.errors import ConfigurationError
 from glidepath.models.hosts import HOSTS, ModelHost
 
-__all__ = ["resolve"]
-
 _ADDRESS = re.compile(r"@(?=[A-Za-z]+://)")
 """Where an address begins; a model's own name may contain an @."""
 _NAMELESS = frozenset({"local"})  # these have a default model

@@ -14,8 +14,6 @@ from glidepath.models.exchange import Reader, answer
 from glidepath.models.faults import Faults
 from glidepath.spi import ModelRequest
 
-__all__ = ["VendorModel"]
-
 _log = logging.getLogger("glidepath")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
+
+from glidepath.sdk_privates import context_variable
 
 __all__ = ["context_with", "enter"]
 
@@ -27,9 +28,8 @@ def context_with(span: trace.Span, outer: Context) -> Context:
 
 def _quickest() -> Callable[[contexts.Context], Any]:
     """The variable's own `set` where the API keeps contexts in a variable, as it does by default; else `attach`."""
-    runtime = getattr(contexts, "_RUNTIME_CONTEXT", None)
-    variable = getattr(runtime, "_current_context", None)
-    if type(runtime).__name__ != "ContextVarsRuntimeContext" or not isinstance(variable, ContextVar):
+    variable = context_variable()
+    if variable is None:
         return contexts.attach
     tried = contexts.Context({"glidepath": None})
     token = variable.set(tried)

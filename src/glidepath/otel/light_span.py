@@ -8,10 +8,10 @@ something to say about it, it becomes what the constructor would have made (`_un
 processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
 Tests compare both ways.
 
-This is the one module that imports the SDK and looks at private attributes of it: import it only where a provider of
-the SDK is in use. `_ordinary` checks that they are all there; another version of the SDK gets its own spans.
+This is the one module that imports the SDK: import it only where a provider of the SDK is in use. A light span has the
+private parts that a span of the SDK has (`glidepath.sdk_privates`); another version of the SDK gets its own spans.
 """
-# ruff: noqa: SLF001 - see above
+# ruff: noqa: SLF001 - of LightSpan, which is declared here
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from time import sleep
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from opentelemetry.attributes import BoundedAttributes
@@ -32,18 +31,20 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 from glidepath.otel.background import Background
 from glidepath.otel.full_span import NANO, Content, Ending, without_known
+from glidepath.sdk_privates import (
+    SHARED_PARTS,
+    SPAN_PARTS,
+    below_sampled,
+    counts_spans,
+    processors_of,
+    queue_of,
+    span_limits,
+    span_processor,
+)
 
 __all__ = ["LightSpan", "LightTracer", "light_tracer"]
 
 _MOST_OURS = 32  # attributes that a span of ours may have
-_KNOWN: Final = frozenset(
-    {
-        "_attributes", "_context", "_end_time", "_events", "_instrumentation_info", "_instrumentation_scope", "_kind",
-        "_limits", "_links", "_lock", "_name", "_parent", "_record_end_metrics", "_record_exception", "_resource",
-        "_sampler", "_set_status_on_exception", "_span_processor", "_start_time", "_status", "_trace_config",
-    }
-)  # fmt: skip
-"""What a span of the SDK has; one that has more, or less, is of a version that this module does not know."""
 
 
 def light_tracer(provider: object, run: object, background: Background) -> LightTracer | None:
@@ -56,17 +57,17 @@ def light_tracer(provider: object, run: object, background: Background) -> Light
 
 def _ordinary(provider: Any, run: Any) -> bool:
     """Whether this is the SDK's provider with nothing that would look at a span before it ends."""
-    if type(provider) is not TracerProvider or not isinstance(run, Span) or run._end_time is not None:
+    if type(provider) is not TracerProvider or not isinstance(run, Span) or run.end_time is not None:
         return False
-    context, limits, behind = run.context, provider._span_limits, provider._active_span_processor
+    context, limits, behind = run.get_span_context(), span_limits(provider), span_processor(provider)
     return (
-        vars(run).keys() == _KNOWN
+        vars(run).keys() == SPAN_PARTS
         and context.trace_flags.sampled
         and tuple(context) == _layout(context)
-        and getattr(run._record_end_metrics, "__name__", "") == "noop"  # else the SDK counts its own spans
+        and not counts_spans(run)
         and _keeps_what_is_sampled(provider.sampler)
         and type(behind) is SynchronousMultiSpanProcessor
-        and all(type(one) in (BatchSpanProcessor, SimpleSpanProcessor) for one in behind._span_processors)
+        and all(type(one) in (BatchSpanProcessor, SimpleSpanProcessor) for one in processors_of(behind))
         and limits.max_span_attribute_length is None
         and (limits.max_span_attributes is None or limits.max_span_attributes >= _MOST_OURS)
     )
@@ -79,7 +80,7 @@ def _layout(context: SpanContext) -> tuple[Any, ...]:
 def _keeps_what_is_sampled(sampler: Any) -> bool:
     """Whether every span below a sampled one of this process is sampled, too, and as it is."""
     if type(sampler) in (sampling.ParentBased, sampling.ParentBasedTraceIdRatio):
-        sampler = sampler._local_parent_sampled
+        sampler = below_sampled(sampler)
     return sampler is sampling.ALWAYS_ON
 
 
@@ -92,8 +93,8 @@ class LightTracer:
     )  # fmt: skip
 
     def __init__(self, provider: Any, run: Any, background: Background) -> None:
-        self._behind = provider._active_span_processor
-        processors = self._behind._span_processors
+        self._behind = span_processor(provider)
+        processors = processors_of(self._behind)
         self.never_blocks = all(type(one) is BatchSpanProcessor for one in processors)
         """Whether all are batch processors: they only queue what they get, and drop the oldest if need be."""
         self._background = background
@@ -102,11 +103,11 @@ class LightTracer:
         if self.never_blocks:
             self._queued = processors
             if len(processors) == 1:  # it would only look whether the span is sampled
-                self._queue = _queue_of(processors[0]._batch_processor)
+                self._queue = queue_of(processors[0])
         ids = provider.id_generator
         self._new_id = partial(random.getrandbits, 64) if type(ids) is RandomIdGenerator else ids.generate_span_id
         self._kind = _kind_below(provider, run)
-        self.above = above = run._context
+        self.above = above = run.get_span_context()
         self._trace_id, self._flags, self._state = above.trace_id, above.trace_flags, above.trace_state
 
     def start(self, name: str, kind: SpanKind, attributes: dict[str, Any], at: float, above: Any = None) -> Span:
@@ -129,7 +130,7 @@ class LightTracer:
         self, span: Any, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
     ) -> None:
         """The span ends with exactly these attributes, and what others have said about it."""
-        if error is None and content is None and self._behind._span_processors is self._queued:
+        if error is None and content is None and processors_of(self._behind) is self._queued:
             ended = int(at * NANO)
             if not span._told:  # nothing is called from here until it has ended, so no other thread comes in between
                 span._attributes = attributes
@@ -157,38 +158,14 @@ class LightTracer:
         self._behind.on_end(span)
 
 
-def _queue_of(batch: Any) -> Callable[[Any], None]:
-    """Hand spans to a batch processor as its `emit` does, and give way to its thread when a batch is full.
-
-    Two threads that both want to run cost more than what they do: without giving way, the exporting thread takes the
-    interpreter from the run in the middle of a turn, and both wait for each other for milliseconds.
-    """
-    queue, emit = batch._queue, batch.emit
-    put, nearly_full = queue.appendleft, batch._max_export_batch_size - 1
-    if not isinstance(batch._worker_awaken, threading.Event):
-        raise TypeError("the batch processor is of another version")
-
-    def hand_over(span: Any) -> None:
-        if len(queue) < nearly_full and not batch._shutdown:
-            put(span)
-            return
-        asleep = not batch._worker_awaken.is_set()  # after a fork it is another one
-        emit(span)
-        if asleep:
-            sleep(0)
-
-    return hand_over
-
-
 def _kind_below(provider: Any, run: Any) -> type[LightSpan]:
     """The class of the spans below this one. It has what all spans of a provider have in common."""
     known = _KINDS.get(provider)
-    if known is None or any(getattr(known, name) is not getattr(run, name) for name in _COMMON):
-        known = _KINDS[provider] = type("LightSpan", (LightSpan,), {name: getattr(run, name) for name in _COMMON})
+    if known is None or any(getattr(known, name) is not getattr(run, name) for name in SHARED_PARTS):
+        known = _KINDS[provider] = type("LightSpan", (LightSpan,), {name: getattr(run, name) for name in SHARED_PARTS})
     return known
 
 
-_COMMON = ("_resource", "_instrumentation_scope", "_instrumentation_info", "_limits", "_span_processor")
 _KINDS: WeakKeyDictionary[Any, type[LightSpan]] = WeakKeyDictionary()
 _TOUCHING = threading.Lock()  # held for a moment: a tool may speak about its span in a thread while the span ends
 
@@ -197,6 +174,7 @@ class LightSpan(Span):
     """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
 
     _maker: LightTracer
+    _start_time: int | None
     _above: Any = None
     """The span that this one is below, where that is not the run's."""
     _ids: SpanContext | None = None

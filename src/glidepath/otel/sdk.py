@@ -39,7 +39,7 @@ def set_up_sdk() -> None:
         raise ConfigurationError(f"the OpenTelemetry SDK refuses an OTEL_* variable: {error}") from None
     trace.set_tracer_provider(tracers)
     metrics.set_meter_provider(meters)
-    atexit.register(_leave, tracers, meters)
+    atexit.register(_Farewell(tracers, meters).say)
 
 
 def _providers() -> tuple[Any, Any]:
@@ -95,13 +95,22 @@ def _reader() -> Any:
     return PeriodicExportingMetricReader(exporter)
 
 
-def _leave(*providers: Any) -> None:
-    """Send what is left; a collector that does not answer gets two seconds, and the process ends."""
+class _Farewell:
+    """Sends what is left when the process ends; a collector that does not answer gets two seconds.
 
-    def go() -> None:
-        for provider in providers:
+    Its thread waits from the start: from Python 3.12 on none can be started once the interpreter shuts down.
+    """
+
+    def __init__(self, *providers: Any) -> None:
+        self._providers, self._now = providers, threading.Event()
+        self._thread = threading.Thread(target=self._go, name="glidepath-otel-farewell", daemon=True)
+        self._thread.start()
+
+    def _go(self) -> None:
+        self._now.wait()
+        for provider in self._providers:
             provider.shutdown()
 
-    thread = threading.Thread(target=go, name="glidepath-otel-farewell", daemon=True)
-    thread.start()
-    thread.join(FAREWELL)
+    def say(self) -> None:
+        self._now.set()
+        self._thread.join(FAREWELL)

@@ -1,7 +1,17 @@
 """The plugins that ship with glidepath, and the lineup that orders plugins and their hooks."""
 
-from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
-from glidepath.plugins.channel import ChannelSteering
+from typing import TYPE_CHECKING
+
+from glidepath.late import late
 from glidepath.plugins.lineup import PluginNames
 
+if TYPE_CHECKING:
+    from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+    from glidepath.plugins.channel import ChannelSteering
+
 __all__ = ["ApprovalGate", "ChannelSteering", "OpeningGate", "PluginNames", "ToolListGate"]
+
+if not TYPE_CHECKING:
+    __getattr__ = late(
+        __name__, builtin_gates=("ApprovalGate", "OpeningGate", "ToolListGate"), channel=("ChannelSteering",)
+    )

@@ -1,9 +1,11 @@
 """One run: its state, its plan, its watchdog."""
 
+from typing import TYPE_CHECKING
+
+from glidepath.late import late
 from glidepath.outcome import Snapshot, Verdict
 from glidepath.run.abandoned import closable
 from glidepath.run.cancel import CancelToken
-from glidepath.run.decisions import Decision, answer, approve, deny
 from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
 from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
 from glidepath.run.interrupting import interruptible, interruptible_within
@@ -12,7 +14,6 @@ from glidepath.run.plan import Ending, Fallback, Plan, Route, SoftLimit, Touchdo
 from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
 from glidepath.run.watch import (
     Interrupt,
     LetGo,
@@ -22,6 +23,10 @@ from glidepath.run.watch import (
     Why,
     interrupt_by_hand,
 )
+
+if TYPE_CHECKING:
+    from glidepath.run.decisions import Decision, answer, approve, deny
+    from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
 
 __all__ = [
     "HIGH_WATER",
@@ -74,3 +79,10 @@ __all__ = [
     "take_all",
     "to_read",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = late(
+        __name__,
+        decisions=("Decision", "answer", "approve", "deny"),
+        switches=("Lookout", "Lookouts", "Sentry", "Switch", "cleared"),
+    )

@@ -24,15 +24,17 @@ _NOTHING: Final[Any] = MappingProxyType({})
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
-class Account:
+class Account(Record, eq=False, gc=False):
     """What one model or child has cost: plain counters, because every call is added to them."""
 
-    __slots__ = ("cache_read", "cache_write", "calls", "estimated", "input", "money", "output", "reasoning")
-
-    def __init__(self) -> None:
-        self.calls = self.money = 0
-        self.input = self.output = self.cache_read = self.cache_write = self.reasoning = 0
-        self.estimated = False
+    calls: int = 0
+    money: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: bool = False
 
     def add(self, usage: Usage, money: int) -> None:
         """One more call."""
@@ -65,7 +67,7 @@ class Account:
         return account
 
 
-class Spending(Record, eq=False, kw_only=True):
+class Spending(Record, eq=False, kw_only=True, gc=False):
     """What the run has spent, by whom, and what is set aside for it."""
 
     account: Account

@@ -15,7 +15,7 @@ __all__ = ["Audit", "Descent"]
 _NOTHING: Final[Any] = MappingProxyType({})
 
 
-class Descent(Record, eq=False):
+class Descent(Record, eq=False, gc=False):
     """How close the run is to its end: told to wind down, in its last turn, condemned, landing."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("landing_calls", "withdrawal", "withdrawn", "notices_told")

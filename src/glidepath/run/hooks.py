@@ -68,19 +68,22 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages for a hook to read; one object represents the transcript for the whole run."""
     if messages is not run.transcript.messages:
         return ToRead(messages)
-    return run.transcript.shown or run.transcript.show_hooks(ToRead(messages))
+    shown = run.transcript.shown
+    return shown if shown is not None else run.transcript.show_hooks(ToRead(messages))
 
 
 def about(run: Run) -> dict[str, Any]:
     """What every hook's context says about the run."""
+    config, terms = run.plan.config, run.terms
+    per_run = terms.per_run
     return {
         "run_id": run.run_id,
-        "agent_name": run.plan.config.agent_name,
+        "agent_name": config.agent_name,
         "iteration": run.turn.iterations,
-        "conversation_id": run.plan.config.conversation_id,
-        "user": run.user,
-        "metadata": run.metadata,
-        "deps": run.terms.deps,
+        "conversation_id": config.conversation_id,
+        "user": None if per_run is None else per_run.user,
+        "metadata": None if per_run is None else per_run.metadata,
+        "deps": terms.deps,
     }
 
 

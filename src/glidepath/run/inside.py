@@ -39,10 +39,11 @@ __all__ = [
     "around",
     "at_home",
     "came_round",
+    "come_back",
     "enlist",
+    "go_outside",
     "launch",
     "linked",
-    "outside",
     "recall",
 ]
 
@@ -247,19 +248,18 @@ def around() -> Place | None:
     return None
 
 
-class outside:  # noqa: N801 - used as a statement
-    """What runs in this block does not belong to any place but those it opens itself."""
+def go_outside() -> Any:
+    """What runs from now on belongs to no place but those it opens itself. Returns where to `come_back` to, if any."""
+    before = INSIDE.get()
+    if before is not None:
+        INSIDE.set(None)
+    return before
 
-    __slots__ = ("_before",)
 
-    def __enter__(self) -> None:
-        self._before = INSIDE.get()
-        if self._before is not None:
-            INSIDE.set(None)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            INSIDE.set(self._before)
+def come_back(before: object) -> None:
+    """Be in that place again."""
+    if before is not None:
+        INSIDE.set(before)
 
 
 # --- children of a place ----------------------------------------------------------------------------------------

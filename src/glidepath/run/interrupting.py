@@ -10,7 +10,7 @@ import asyncio
 import types
 from asyncio import Future
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.run.abandoned import move_scopes, run_abandoned
 from glidepath.run.watch import LetGo, Watch
@@ -19,7 +19,22 @@ from glidepath.run.whose import Ear
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["interruptible", "interruptible_within"]
+T = TypeVar("T")
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T], name: str | None = None) -> T:
+    """Await something to its end, in a task of its own; a cancellation takes effect afterwards."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as stop:
+            cancelled = stop
+    if cancelled is not None:
+        task.exception()  # asyncio warns about exceptions that nobody has seen
+        raise cancelled
+    return task.result()
 
 
 async def interruptible_within(

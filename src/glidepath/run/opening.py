@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath.ledger import Amount, Meter
 from glidepath.messages import Message
 from glidepath.outcome import PerRun
-from glidepath.plugins.observer import Audience, Observer
 from glidepath.run.account import Account, Spending
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
@@ -21,6 +20,9 @@ from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
 from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Watch
+
+if TYPE_CHECKING:
+    from glidepath.plugins.observer import Audience
 
 __all__ = ["open_state"]
 
@@ -98,5 +100,7 @@ def _audience(run: Run) -> Audience | None:
     sink = run.plan.config.event_sink
     if not run.hooks.observers and sink is None:
         return None
+    from glidepath.plugins.observer import Audience, Observer
+
     observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
     return Audience(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)

@@ -11,7 +11,6 @@ from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
-from glidepath.run.switches import Switch
 from glidepath.run.watch import Patience
 from glidepath.spi import (
     CallGuard,
@@ -24,10 +23,11 @@ from glidepath.spi import (
     ToolSpec,
 )
 from glidepath.tools import Tool
-from glidepath.tools.output import Output
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig  # a row above: only a type checker follows it
+    from glidepath.run.switches import Switch
+    from glidepath.tools.output import Output
 
 __all__ = ["Ending", "Fallback", "Plan", "SoftLimit", "Touchdown", "Verdict"]
 
@@ -144,7 +144,7 @@ class Plan(Value, frozen=True, kw_only=True):
         config, tiered = self.config, self.price is not None and self.price.tier is not None
         model = self.position or config.max_output_tokens_recovery or config.thinking_tags or not self.measures_replies
         tools = self.approvals or config.max_tool_calls_per_turn is not None or not self.plain_policy
-        others = self.custom or config.guards or self.fallback is not None or self.lineup.shapes_turns
+        others = config.guards or self.fallback is not None
         settle_field(self, "cruises", not (tiered or model or tools or others))
         inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
         apart = self.terminal_tools | self.hands

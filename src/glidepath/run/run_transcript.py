@@ -262,7 +262,7 @@ class Transcript(Record, eq=False, kw_only=True):
         self.failed_checkpoints = 0 if helped else self.failed_checkpoints + 1
 
 
-class CurrentTurn(Record, eq=False):
+class CurrentTurn(Record, eq=False, gc=False):
     """The state of the run: its phase and checkpoint, the reply and the results of the turn, and counts of both."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = (

@@ -9,10 +9,10 @@ from glidepath.ledger import Reservation
 from glidepath.messages import Message, ToolCall, ToolResultMessage
 from glidepath.outcome import RunResult
 from glidepath.run.cancel import CancelToken
-from glidepath.spi.sessions import Lease, SessionStore
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
+    from glidepath.spi.sessions import Lease, SessionStore
 
 __all__ = ["BookedCall", "JournaledCall", "RunJournal", "Spawner"]
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["HIGH_WATER", "RunStream", "SpokenText"]
 
 _NOTHING: Iterator[Event] = iter(())
+_HOW = (
+    "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
+    "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
+)
 HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
 
 
@@ -144,10 +148,17 @@ class RunStream(Generic[OutputT]):
 
     def __iter__(self) -> Iterator[Event]:
         """Always raises TypeError, with how to iterate correctly."""
-        raise TypeError(
-            "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
-            "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
-        )
+        raise TypeError(_HOW)
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __enter__(self) -> None:
+            raise TypeError(_HOW)
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __await__(self) -> Iterator[None]:
+            raise TypeError(_HOW)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         self._take_off()

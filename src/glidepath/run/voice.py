@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from operator import length_hint
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import Record
 from glidepath.events import Event, StreamChunk
-from glidepath.plugins.observer import Audience
+
+if TYPE_CHECKING:
+    from glidepath.plugins.observer import Audience
 
 __all__ = ["Consumer", "Voice", "counter"]
 

@@ -24,7 +24,7 @@ from glidepath.serve.inline_image import inline_image
 from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
-from glidepath.spi.sessions import SessionQuery
+from glidepath.spi.session_catalog import SessionQuery
 
 __all__ = ["EditorAgent"]
 

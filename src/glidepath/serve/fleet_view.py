@@ -14,7 +14,8 @@ from glidepath.serve.hub import Hub
 from glidepath.serve.shapes import BudgetNode, Gauge
 from glidepath.serve.store_reader import StoreReader
 from glidepath.serve.stored_card import budget_node
-from glidepath.spi.sessions import Wallet, WalletStore
+from glidepath.spi.ports import offers
+from glidepath.spi.wallets import Wallet, WalletStore
 
 __all__ = ["FleetView"]
 
@@ -48,7 +49,7 @@ class FleetView:
         """Every tree of budgets: the fleet's and its tenants', wallets, and the runs in flight here."""
         roots = await self._fleet_budgets()
         store = self.hub.store
-        if isinstance(store, WalletStore):
+        if offers(store, WalletStore):
             try:
                 roots += _wallet_trees(await store.wallets())
             except StoreError as error:

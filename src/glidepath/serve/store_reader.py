@@ -38,7 +38,8 @@ from glidepath.sessions.families import family_of
 from glidepath.sessions.finding import each_session, find_sessions
 from glidepath.sessions.fold import Folded, fold
 from glidepath.sessions.inbox import control_in
-from glidepath.spi.sessions import Entry, SessionQuery
+from glidepath.spi.session_catalog import SessionQuery
+from glidepath.spi.sessions import Entry
 
 __all__ = ["FoundRun", "StoreReader"]
 

@@ -30,7 +30,7 @@ from glidepath.sessions.session import Totals
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import Excerpts
+    from glidepath.spi.session_catalog import Excerpts
 
 __all__ = ["SPAN", "Base", "folded_state", "next_base", "with_measures"]
 

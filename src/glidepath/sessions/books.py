@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from glidepath._wire import Record, Value
 from glidepath.errors import StoreError
 from glidepath.sessions.owner import alive, free
-from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
+from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 __all__ = [
     "KEPT",

@@ -8,7 +8,8 @@ from typing import Any
 
 from glidepath._wire import Value, WireError, loads, replace
 from glidepath.errors import ConfigurationError
-from glidepath.spi.sessions import Entry, SessionPage, SessionQuery
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Entry
 
 __all__ = [
     "UNFINISHED",

@@ -11,7 +11,8 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, checked_title, families, page_of
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
-from glidepath.spi.sessions import Entry, SessionPage, SessionQuery, SessionStore
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Entry, SessionStore
 
 __all__ = ["annotate", "each_session", "expired", "find_sessions", "prune", "remove_sessions"]
 

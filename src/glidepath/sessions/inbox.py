@@ -19,6 +19,7 @@ from glidepath.run.decisions import Decision
 from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.redaction import redactor_of
 from glidepath.spi.hooks import as_message
+from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ async def note_control(store: object, session_id: str, control: Mapping[str, Any
 
 
 async def _post(store: object, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
-    if not isinstance(store, Inbox):
+    if not offers(store, Inbox):
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
     return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.chain import sealed
 from glidepath.sessions.owner import this_owner
@@ -131,14 +132,8 @@ class JournalWriter:
         """Give the lease back. Never fails: a lease that is not given back expires."""
         if self._let_go():
             return
-        task = asyncio.get_running_loop().create_task(self._give_back(), name="glidepath-release")
         try:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:  # it takes effect after the lease is given back
-                    await asyncio.wait([task])
-                    raise
+            await uninterrupted(self._give_back(), name="glidepath-release")
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 

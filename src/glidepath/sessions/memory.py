@@ -13,7 +13,8 @@ from glidepath.sessions.cards import checked_tags, checked_title, families, page
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.wallet_desk import MemoryWallets
-from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery, Sign
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 __all__ = ["MemoryStore"]
 

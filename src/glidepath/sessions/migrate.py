@@ -14,7 +14,9 @@ from glidepath.sessions.owner import this_owner
 from glidepath.sessions.redaction import redactor_of
 from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
-from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore, WalletStore
+from glidepath.spi.ports import offers
+from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore
+from glidepath.spi.wallets import WalletStore
 
 __all__ = ["Migrated", "migrate"]
 
@@ -69,7 +71,7 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
         await _put(target, entry, commits)
         if listed.flag is not None:
             await target.flag(session_id, listed.flag)
-        if isinstance(source, Inbox) and isinstance(target, Inbox):
+        if offers(source, Inbox) and offers(target, Inbox):
             for note in await source.notes(session_id):
                 await target.post(session_id, note)
         if listed.title or listed.tags:
@@ -84,7 +86,7 @@ async def _carry(source: SessionStore, target: SessionStore, listed: Entry) -> N
 
 async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
     """Wallets with their limits and their history; raises `StoreError` when the target cannot keep them."""
-    if not isinstance(source, WalletStore):
+    if not offers(source, WalletStore):
         return
     old, new = _desk_of(source), _desk_of(target)
     try:
@@ -127,7 +129,7 @@ async def _put(target: SessionStore, entry: Entry, commits: Sequence[Commit]) ->
     rest = commits[len(have) :]
     if have and not rest:
         return
-    if isinstance(target, Keeps):
+    if offers(target, Keeps):
         await target.keep(entry, rest)
         return
     lease = await target.claim(entry.session_id, this_owner())

@@ -10,7 +10,8 @@ from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import LAST, UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
 from glidepath.sessions.owner import alive
-from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow

@@ -16,16 +16,8 @@ from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder
 from glidepath.sessions.segment_sessions import find_page, label_session, remove_families
 from glidepath.sessions.sqlite import SqliteStore
-from glidepath.spi.sessions import (
-    Grant,
-    Hold,
-    OverdueHold,
-    SessionPage,
-    SessionQuery,
-    Wallet,
-    WalletDraw,
-    WalletTerms,
-)
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 __all__ = ["SegmentCatalog", "SegmentWallets"]
 

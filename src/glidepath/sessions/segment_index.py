@@ -228,7 +228,8 @@ class SegmentIndex:
     def family(self, session_id: str) -> list[Row]:
         """A session and its children, and theirs."""
         rows = self.db.execute(
-            f"{_SELECT} WHERE id = ?1 OR (id > ?1 || '/' AND id < ?1 || '0' AND (head = 0 OR NOT root))", (session_id,)
+            f"{_SELECT} WHERE id = :id OR (id > :id || '/' AND id < :id || '0' AND (head = 0 OR NOT root))",
+            {"id": session_id},
         )
         return [Row(*row) for row in rows.fetchall()]
 

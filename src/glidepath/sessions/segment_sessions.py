@@ -18,7 +18,8 @@ from glidepath.sessions.segment_desk import SEGMENT, Held, SegmentDesk, overlaid
 from glidepath.sessions.segment_index import FIELDS, MARK, Row, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.sqlite_catalog import conditions
-from glidepath.spi.sessions import Commit, Entry, Lease, Note, SessionPage, SessionQuery
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry, Lease, Note
 
 __all__ = [
     "PendingClaim",

@@ -92,7 +92,9 @@ class Session:
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
         if limits is not None and not hasattr(limits, "max_tokens"):
-            raise ConfigurationError(f"session limits must be a Limits, not {type(limits).__name__}")
+            raise ConfigurationError(
+                f"session limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+            )
         self.id = id or f"session_{os.urandom(8).hex()}"
         self._state = AgentState.IDLE
         self.messages: list[Message] = checked(messages)

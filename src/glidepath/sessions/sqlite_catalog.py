@@ -26,7 +26,8 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.owner import free
 from glidepath.sessions.sqlite_rows import blob
-from glidepath.spi.sessions import Commit, Entry, SessionPage, SessionQuery
+from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.spi.sessions import Commit, Entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -78,7 +79,7 @@ _PAGE = (
 )
 _FAMILY = (
     "SELECT s.key, s.id, s.owner, s.expires FROM sessions s LEFT JOIN catalog c ON c.key = s.key "
-    "WHERE s.id = ?1 OR (s.id > ?1 || '/' AND s.id < ?1 || '0' AND (s.head = 0 OR NOT c.root))"
+    "WHERE s.id = :id OR (s.id > :id || '/' AND s.id < :id || '0' AND (s.head = 0 OR NOT c.root))"
 )
 _BATCH = 200
 SHIFT = 32  # bits of a commit's place that are its number
@@ -189,7 +190,7 @@ class SqliteCatalog:
     def _remove(self, connection: sqlite3.Connection, names: Sequence[str]) -> list[str]:
         now, gone = self._clock(), []
         for name in names:
-            family = connection.execute(_FAMILY, (name,)).fetchall()
+            family = connection.execute(_FAMILY, {"id": name}).fetchall()
             if not all(free(owner, expires, now) for _, _, owner, expires in family):
                 continue
             for key, session_id, _, _ in family:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glidepath.errors import StoreError
@@ -37,6 +38,8 @@ def explained(error: BaseException, path: str, *, fixed: bool = False) -> StoreE
     kind, what = _KINDS.get(code, ("unavailable", "failed"))
     if code == CANNOT_OPEN and fixed:
         kind, what = "read_only", "cannot be opened: its folder is read-only"
+    elif code == CANNOT_OPEN and not (folder := Path(path).parent).is_dir():
+        what = f"cannot be opened: there is no folder {folder}"
     return StoreError(f"the session store {path} {what} ({error})", kind=kind)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from glidepath._wire import Value
 from glidepath.sessions import books
 from glidepath.sessions.books import Book
-from glidepath.spi.sessions import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
+from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 __all__ = ["MemoryWallets", "Rows", "WalletDesk"]
 

@@ -20,8 +20,6 @@ from glidepath.sim.sim_world import SimWorld
 from glidepath.testing.specimens import Specimen
 from glidepath.tools import Tool
 
-__all__ = ["PROMPT", "KilledWorld", "approved", "fly_twice"]
-
 PROMPT = "Do the work and report what you found."
 SESSION = "killed"
 APPROVALS = 25

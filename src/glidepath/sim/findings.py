@@ -9,8 +9,6 @@ from glidepath.agent import LoopConfig
 from glidepath.sim.flight import Flight
 from glidepath.sim.sim_world import CEILING
 
-__all__ = ["Finding", "find"]
-
 _DEFECT = "This must not happen with any configuration. Check your plugins and constraints first, then report it."
 _TOO_LATE = "No limit of yours ended the run; the simulator did, after"
 

@@ -24,8 +24,6 @@ from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors,
 from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
 
-__all__ = ["Flight", "fly"]
-
 REAL_SECONDS = 2.0  # time limit of a flight that needs real time
 TIME_SLACK = 1.5  # seconds that an abandoned tool may add after the deadline
 UNBOUNDED_REPLY = 30_000  # tokens: nothing but the general ceiling on replies ended it

@@ -12,8 +12,6 @@ from glidepath.burndown import Burn, svg_burndown
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
 
-__all__ = ["page"]
-
 _LIMITS = ("turns", "tokens", "dollars", "tool calls", "seconds")
 _CHARTS = 6
 

@@ -7,8 +7,6 @@ from html import escape
 from math import log10
 from typing import Any
 
-__all__ = ["svg_plot", "text_plot"]
-
 _WIDE = 40
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 320, 60, 40
 

@@ -22,8 +22,6 @@ from glidepath.tools.options import RunOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CEILING", "SimWorld"]
-
 CHARS_PER_TOKEN = 4
 CALL_TOKENS = 8
 _KEPT = ("name", "description", "parameters", *sorted(RunOptions.__optional_keys__ - {"isolation", "sandbox"}))

@@ -21,8 +21,6 @@ from glidepath.spi.guards import ToolTraits
 if TYPE_CHECKING:
     from glidepath.spi.guards import CallGuard
 
-__all__ = ["StoredRun", "TunedSetting", "Tuning", "stored_runs", "tune"]
-
 LIMITS: Mapping[str, tuple[int, ...]] = {
     "max_repeated_tool_steps": (2, 3, 4, 5, 8),
     "max_error_streak": (3, 5, 7, 10),

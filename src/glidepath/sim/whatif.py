@@ -26,24 +26,11 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
-from glidepath.spi.sessions import Commit, SessionQuery
+from glidepath.spi.session_catalog import SessionQuery
+from glidepath.spi.sessions import Commit
 
 if TYPE_CHECKING:
     from glidepath.sessions.fold import Began
-
-__all__ = [
-    "DIMENSIONS",
-    "GUARDS",
-    "Flown",
-    "Forecast",
-    "Trip",
-    "WhatIfMoment",
-    "flown_runs",
-    "kept_at",
-    "session_runs",
-    "spread",
-    "what_if",
-]
 
 DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
 GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from glidepath.late import late
 from glidepath.spi.constraints import Remaining, ResourceConstraint, ResourceContext
 from glidepath.spi.context import ContextStrategy, Shaped
 from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
@@ -24,25 +25,12 @@ from glidepath.spi.hooks import (
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.spi.sessions import (
-    Catalog,
-    Commit,
-    Entry,
-    Excerpts,
-    Grant,
-    Hold,
-    Lease,
-    OverdueHold,
-    SessionPage,
-    SessionQuery,
-    SessionStore,
-    Sign,
-    Wallet,
-    WalletDraw,
-    WalletStore,
-    WalletTerms,
-)
 from glidepath.stability import withdrawn
+
+if TYPE_CHECKING:
+    from glidepath.spi.session_catalog import Catalog, Excerpts, SessionPage, SessionQuery
+    from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+    from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 __all__ = [
     "AfterDecision",
@@ -95,9 +83,16 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see only public names
-    __getattr__ = withdrawn(
+    _withdrawn = withdrawn(
         __name__,
         guards=("ToolTraits",),
         hooks=("HOOKS",),
         points=("EXTENSION_POINTS", "ExtensionPoint", "TEXTBOOK", "VIEWS"),
+    )
+    __getattr__ = late(
+        __name__,
+        _withdrawn,
+        session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
+        sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
+        wallets=("Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
     )

@@ -12,8 +12,6 @@ from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["Remaining", "ResourceConstraint", "ResourceContext"]
-
 
 class Remaining(Value, frozen=True, kw_only=True):
     """What is left of each limit, without the landing reserve; None if there is no limit."""

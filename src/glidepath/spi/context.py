@@ -9,8 +9,6 @@ from glidepath._wire import Value
 from glidepath.messages import Message
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["ContextStrategy", "Shaped"]
-
 
 class Shaped(Value, frozen=True, kw_only=True):
     """A view of the transcript, its size in tokens, and how many messages it leaves out."""
@@ -38,4 +36,3 @@ class ContextStrategy(Protocol):
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The view. `sizes[i]` is the size of `messages[i]` in tokens; `pinned` is ascending."""
-        ...

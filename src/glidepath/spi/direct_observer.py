@@ -9,8 +9,6 @@ from typing import Any
 
 from glidepath.events import Event
 
-__all__ = ["DirectObserver", "is_unreal", "unreal"]
-
 _UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
 
 

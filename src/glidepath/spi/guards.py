@@ -13,8 +13,6 @@ from glidepath._wire import Value
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["CallGuard", "GuardVerdict", "Recovery", "Step", "Stop", "StopGuard", "ToolTraits"]
-
 
 class ToolTraits(Protocol):
     """What a guard may know about a tool."""
@@ -22,12 +20,10 @@ class ToolTraits(Protocol):
     @property
     def polling(self) -> bool:
         """True when repeating the same call is its purpose."""
-        ...
 
     @property
     def read_only(self) -> bool:
         """True when it changes nothing."""
-        ...
 
 
 class Step(Value, frozen=True, gc=False):
@@ -70,12 +66,10 @@ class CallGuard(Protocol):
     @property
     def before(self) -> Callable[[Step], GuardVerdict | None] | None:
         """Look at a batch before it runs."""
-        ...
 
     @property
     def after(self) -> Callable[[Step, tuple[ToolResultMessage, ...]], GuardVerdict | None] | None:
         """Look at a batch that ran."""
-        ...
 
 
 class Stop(Value, frozen=True, kw_only=True):
@@ -100,15 +94,14 @@ class Recovery(Value, frozen=True, kw_only=True):
 class StopGuard(Protocol):
     """Gets a chance to rescue a run when a reply without tool calls would be a bad ending.
 
-    Contract: as for `CallGuard`. `reset` is called after a batch that made progress.
+    Contract: as for `CallGuard`, but one that raises fails the run. `reset` is called after a batch that made progress,
+    once a guard has rescued the run.
     """
 
     name: str
 
     def recover(self, stop: Stop) -> Recovery | None:
         """Answer a bad ending with a message for the model; None accepts the ending."""
-        ...
 
     def reset(self) -> None:
         """Progress was made: forget what was counted."""
-        ...

@@ -14,25 +14,6 @@ from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessa
 from glidepath.outcome import DepsT
 from glidepath.stability import UNPROVEN, experimental, stability_of
 
-__all__ = [
-    "HOOKS",
-    "AfterDecision",
-    "Allow",
-    "Ask",
-    "BeforeDecision",
-    "Block",
-    "Gate",
-    "GateContext",
-    "OverflowContext",
-    "Plugin",
-    "PollContext",
-    "Replace",
-    "RunInfo",
-    "ToolCallContext",
-    "ToolResultContext",
-    "TransformContext",
-]
-
 
 class RunInfo(Value, frozen=True, kw_only=True):
     """The run about to start: what a `deps_factory` is given."""

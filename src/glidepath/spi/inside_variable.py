@@ -5,7 +5,5 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["INSIDE"]
-
 INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
 """A `glidepath.run.inside.Place`, or None. A tool call or a hook sets it; a run and an observer begin with None."""

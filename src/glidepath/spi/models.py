@@ -9,8 +9,6 @@ from glidepath._wire import Value
 from glidepath.messages import Delta, Message
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["Model", "ModelRequest", "TokenEstimator", "ToolSpec"]
-
 
 class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it: `parameters` is a JSON Schema of an object.
@@ -75,7 +73,6 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
-        ...
 
 
 def provider_of(model: object) -> str | None:
@@ -95,4 +92,3 @@ class TokenEstimator(Protocol):
 
     def estimate(self, text: str) -> int:
         """Tokens of a text, erring on the high side."""
-        ...

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from glidepath._wire import Value
 
-__all__ = ["EXTENSION_POINTS", "TEXTBOOK", "VIEWS", "ExtensionPoint"]
-
 
 class ExtensionPoint(Value, frozen=True, kw_only=True):
     """One thing that others can implement: its port as `module:name`, and the implementations in this package."""

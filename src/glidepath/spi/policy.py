@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from glidepath.messages import ToolCall
 from glidepath.stability import UNPROVEN, experimental
 
-__all__ = ["ProtocolPolicy"]
-
 
 @experimental(reason=UNPROVEN)
 class ProtocolPolicy:

@@ -17,8 +17,6 @@ from glidepath.teams.money_spent import add_cost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["attempt_session", "audited", "home_of", "session_id"]
-
 _LONGEST_ID = 200  # of a session
 _LONGEST_HOME = 120
 

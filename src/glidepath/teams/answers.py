@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-__all__ = ["objects_in"]
-
 _LONGEST = 200_000
 _TRIES = 50
 _READ = 2 * _LONGEST  # characters in all tries together, so that no answer holds up the event loop

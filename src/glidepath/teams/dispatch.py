@@ -9,8 +9,6 @@ from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStep
 
-__all__ = ["DefaultTaskDispatchCoordinator"]
-
 
 class DefaultTaskDispatchCoordinator:
     """Dispatches the steps of a plan to idle members, without review: predictable, and without a model.

@@ -27,8 +27,7 @@ from glidepath.teams.values import (
     RiskProfile,
     TeamConfig,
     VerdictOutcome,
-    as_tuple,
-    check_each,
+    check_fields,
     check_kind,
     check_text,
 )
@@ -36,14 +35,6 @@ from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy
-
-__all__ = [
-    "AgentEvaluationStrategy",
-    "Review",
-    "SimpleEvaluationStrategy",
-    "choose_evaluator",
-    "review",
-]
 
 PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
 
@@ -64,13 +55,10 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
     pass_score: float = 1.0
 
     def __post_init__(self) -> None:
-        as_tuple(self, "required", "forbidden")
+        check_fields(self, required=[str], forbidden=[str], min_words=checked_int, max_words=checked_int)
         for name in ("required", "forbidden"):
-            check_each(f"SimpleEvaluationStrategy.{name}", getattr(self, name), str)
             for text in getattr(self, name):
                 check_text(f"SimpleEvaluationStrategy.{name}[...]", text)
-        for name in ("min_words", "max_words"):
-            checked_int(f"SimpleEvaluationStrategy.{name}", getattr(self, name))
         score = self.pass_score
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 < score <= 1:
             raise ConfigurationError(

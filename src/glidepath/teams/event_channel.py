@@ -20,8 +20,6 @@ from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun
 
-__all__ = ["EventChannel"]
-
 
 class EventChannel:
     """The events of one execution: numbered, journaled, shown; in the only legal order."""

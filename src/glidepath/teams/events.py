@@ -25,26 +25,6 @@ from glidepath.teams.values import (
     TeamStatus,
 )
 
-__all__ = [
-    "TEAM_EVENTS",
-    "TERMINAL",
-    "EvaluationResult",
-    "EvaluationStarted",
-    "Handoff",
-    "PlanReady",
-    "StepAssigned",
-    "StepAttempted",
-    "StepCompleted",
-    "StepSteered",
-    "TeamCancelled",
-    "TeamCompleted",
-    "TeamEvent",
-    "TeamFailed",
-    "TeamPaused",
-    "TeamStarted",
-    "TeamTimeout",
-]
-
 
 class TeamEvent(Event, frozen=True, kw_only=True):
     """The envelope of every team event. `step_id` and `attempt` are None where the event is about the whole team."""

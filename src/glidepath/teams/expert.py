@@ -37,8 +37,6 @@ from glidepath.teams.values import (
     check_text,
 )
 
-__all__ = ["ExpertTeamCoordinator"]
-
 
 class ExpertTeamCoordinator:
     """Plans, lets members work in parallel, has every result reviewed, and sends it back with all feedback.

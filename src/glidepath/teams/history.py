@@ -23,8 +23,6 @@ from glidepath.teams.values import (
     TeamStatus,
 )
 
-__all__ = ["History", "StepAccount", "check_decisions", "decided_key"]
-
 
 class StepAccount(Value, frozen=True, kw_only=True):
     """Tokens and pico-dollars already taken from the team's budget."""

@@ -17,9 +17,6 @@ from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import TERMINAL, TeamEvent, codec
 from glidepath.teams.history import History
 
-__all__ = ["TeamJournal", "events_in", "story"]
-
-
 _SHOWN = 200  # characters of a goal in a list of sessions
 
 

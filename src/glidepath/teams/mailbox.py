@@ -13,8 +13,6 @@ from glidepath.spi import Plugin, PollContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["KEPT_VARIANTS", "Mailboxes", "TeamMailbox"]
-
 KEPT_VARIANTS = 256  # how many agents' variants are cached
 
 

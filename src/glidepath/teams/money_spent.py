@@ -11,8 +11,6 @@ from glidepath.sessions.session import used_since
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
 
-__all__ = ["add_cost", "less", "newly_spent"]
-
 
 def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     """The sum of two costs; None only when both are unknown."""

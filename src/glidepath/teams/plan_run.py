@@ -46,8 +46,6 @@ from glidepath.teams.values import (
 )
 from glidepath.tools.text import clean
 
-__all__ = ["PlanRun"]
-
 Perform: TypeAlias = Callable[["PlanRun", StepRun], Awaitable[StepOutcome | None]]
 Pick: TypeAlias = Callable[["PlanRun", TeamStep], Member | None]
 PATIENCE = 5.0
@@ -123,8 +121,7 @@ class PlanRun:
         self.team = team
         check_going_on(team)
         # Nothing may be done that is not on record.
-        failed = "the journal cannot be written"
-        team.events.on_failure = lambda why: self.halt(TeamStatus.FAILED, f"{failed}: {why}")
+        team.events.on_failure = lambda why: self.halt(TeamStatus.FAILED, f"the journal cannot be written: {why}")
         members, resumed = tuple(member.name for member in team.members), team.history is not None
         team.emit(TeamStarted(request=self.request, coordinator=self.name, members=members, resumed=resumed))
         timers = self._start_clock()
@@ -137,8 +134,8 @@ class PlanRun:
         except asyncio.CancelledError as stop:
             cancelled = stop
             self.halt(TeamStatus.CANCELLED, "the caller's task was cancelled")
-        except PlanningFailed as failed:
-            self.halt(*(self.closing or (TeamStatus.FAILED, str(failed))))
+        except PlanningFailed as why:
+            self.halt(*(self.closing or (TeamStatus.FAILED, str(why))))
         except Exception as defect:
             self.halt(TeamStatus.FAILED, f"internal: {told(defect)}")
         finally:

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from glidepath.teams.team import Member
     from glidepath.teams.team_run import TeamRun
 
-__all__ = [
-    "PlanningFailed",
-    "candidates",
-    "check_going_on",
-    "deterministic_plan",
-    "make_plan",
-    "read_plan",
-]
-
 MAX_STEPS = 40
 
 

@@ -13,8 +13,6 @@ from glidepath.teams.mailbox import Mailboxes, TeamMailbox
 if TYPE_CHECKING:
     from glidepath.teams.team import Team
 
-__all__ = ["replay_team"]
-
 
 async def replay_team(team: Team, request_id: str) -> dict[str, Replayed]:
     """Replay every run that a team's members made for a request; returns them by session id.

@@ -10,8 +10,6 @@ from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExe
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun
 
-__all__ = ["EvaluationStrategy", "TeamCoordinator"]
-
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from glidepath.run import CancelToken
     from glidepath.teams.team import Member
 
-__all__ = ["StepRun", "refused", "why"]
-
 _LANDING = 20.0  # seconds before the end of a step's time at which its member is asked to deliver
 
 

@@ -15,8 +15,6 @@ from glidepath.teams.values import (
     TeamStep,
 )
 
-__all__ = ["STEP_TRANSITIONS", "IllegalMove", "StepTable"]
-
 _S = StepState
 _BLAMED = 5  # steps that a reason names
 _ALWAYS = frozenset({_S.SKIPPED, _S.FAILED, _S.CANCELLED})

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
     from glidepath.teams.team_run import TeamRun
 
-__all__ = ["supervise", "wait_for_all"]
-
 GRACE = 5.0  # seconds a coordinator has, after the team's time is up, to say so itself
 PATIENCE = 1.0
 

@@ -16,6 +16,7 @@ from glidepath.plugins.renamed import heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
+from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
 from glidepath.teams.events import TeamEvent
@@ -28,14 +29,13 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamResult,
     TeamStatus,
+    check_fields,
     check_kind,
     check_name,
 )
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator
-
-__all__ = ["Member", "Team"]
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -46,8 +46,7 @@ class Member(Value, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        check_name("Member.name", self.name)
-        check_kind("Member.agent", self.agent, Agent)
+        check_fields(self, name=check_name, agent=Agent)
         if isinstance(self.capabilities, str) or not isinstance(self.capabilities, Iterable):
             raise ConfigurationError(f"Member.capabilities must be a set of names, not {self.capabilities!r:.80}")
         settle_field(self, "capabilities", frozenset(self.capabilities))
@@ -80,7 +79,7 @@ class Team:
         check_name("Team.name", name)
         if event_sink is not None and (not callable(event_sink) or asyncio.iscoroutinefunction(event_sink)):
             raise ConfigurationError("Team.event_sink must be a plain function; use a Plugin for an async observer")
-        if store is not None and not isinstance(store, SessionStore):
+        if store is not None and not offers(store, SessionStore):
             raise ConfigurationError(f"Team.store must be a session store, such as SqliteStore, not {store!r:.80}")
         self.name = name
         self.members = _members(members)
@@ -98,6 +97,9 @@ class Team:
         if "_in_flight" in self.__dict__:  # which is set last
             raise AttributeError(f"a Team is immutable: make another one with another {name}")
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Team is immutable: make another one without its {name}")
 
     def member(self, name: str) -> Member:
         """The member with this name; raises KeyError."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.teams.team import Member
     from glidepath.teams.values import EvaluationVerdict
 
-__all__ = ["judge_prompt", "plan_prompt", "repair_prompt", "step_prompt", "told_to"]
-
 _PLAN_FORM = (
     '{"steps": [{"id": "short-name", "description": "what to do", "role": "a role above, or null", '
     '"depends_on": ["ids of earlier steps"]}]}'

@@ -17,6 +17,7 @@ from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Decision, Place
 from glidepath.run.inside import linked
+from glidepath.run.interrupting import uninterrupted
 from glidepath.spi import Plugin
 from glidepath.teams.accounts import session_id
 from glidepath.teams.event_channel import EventChannel
@@ -31,8 +32,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.teams.step_table import StepTable
     from glidepath.teams.team import Team
-
-__all__ = ["TeamRun", "TeamRunTerms"]
 
 _LEAST_TIME = 0.001
 
@@ -218,17 +217,7 @@ class TeamRun:
             return
         self.closed = True
         self._let_go()
-        closing = asyncio.get_running_loop().create_task(self._close(), name="team closing")
-        cancelled: asyncio.CancelledError | None = None
-        while not closing.done():  # even if cancelled: release the journal first, then continue the cancellation
-            try:
-                await asyncio.wait({closing})
-            except asyncio.CancelledError as stop:
-                cancelled = stop
-        self._on_close()
-        closing.result()
-        if cancelled is not None:
-            raise cancelled
+        await uninterrupted(self._close(), name="team closing")  # the journal is released before a cancellation counts
 
     async def _close(self) -> None:
         try:
@@ -236,6 +225,7 @@ class TeamRun:
         finally:
             if self._purse is not None:
                 await self._purse.close()
+            self._on_close()
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:

@@ -18,26 +18,6 @@ from glidepath.messages import Usage
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.setting import check_sendable, checked_int, checked_seconds
 
-__all__ = [
-    "DependencyFailure",
-    "EvaluationContext",
-    "EvaluationVerdict",
-    "EvaluatorPreference",
-    "PlannerFailureMode",
-    "RiskProfile",
-    "RoleDefinition",
-    "StepOutcome",
-    "StepState",
-    "TeamConfig",
-    "TeamExecutionPlan",
-    "TeamExecutionRequest",
-    "TeamResourceConstraint",
-    "TeamResult",
-    "TeamStatus",
-    "TeamStep",
-    "VerdictOutcome",
-]
-
 if TYPE_CHECKING:
     Money: TypeAlias = Decimal | str | int | None
 else:
@@ -153,19 +133,34 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise ConfigurationError(f"{name} must be {article} {kind.__name__}, not {value!r:.80}{hint}")
 
 
-def check_each(name: str, values: object, kind: type) -> None:
-    """Raise `ConfigurationError` unless `values` is a tuple (or list) of this kind."""
-    if not isinstance(values, tuple | list):
-        raise ConfigurationError(f"{name} must be a tuple of {kind.__name__}, not {values!r:.80}")
-    for value in values:
-        check_kind(f"{name}[...]", value, kind)
+def any_text(name: str, value: object) -> None:
+    """Raise `ConfigurationError` unless `value` is a str that can be sent, even a blank one."""
+    check_text(name, value, blank=True)
 
 
-def as_tuple(value: Value, *names: str) -> None:
-    """Turn lists in these fields into tuples, so that the value stays frozen."""
-    for name in names:
-        if type(getattr(value, name)) is list:
-            settle_field(value, name, tuple(getattr(value, name)))
+Kind: TypeAlias = type | list[type] | Callable[[str, Any], object]
+"""What a field must be: of a class, a tuple of one, or what a check such as `check_name` accepts."""
+
+
+def check_fields(value: Value, **kinds: Kind) -> None:
+    """Check fields of a value; a field whose default is None may be None. A list becomes a tuple: a value is frozen."""
+    fields, defaults = value.__struct_fields__, value.__struct_defaults__
+    optional = [name for name, default in zip(fields[-len(defaults) :], defaults, strict=True) if default is None]
+    for name, kind in kinds.items():
+        given, label = getattr(value, name), f"{type(value).__name__}.{name}"
+        if given is None and name in optional:
+            continue
+        if isinstance(kind, list):
+            if not isinstance(given, tuple | list):
+                raise ConfigurationError(f"{label} must be a tuple of {kind[0].__name__}, not {given!r:.80}")
+            for item in given:
+                check_kind(f"{label}[...]", item, kind[0])
+            if type(given) is list:
+                settle_field(value, name, tuple(given))
+        elif isinstance(kind, type):
+            check_kind(label, given, kind)
+        else:
+            kind(label, given)
 
 
 # --- requests and plans -------------------------------------------------------------------------------------------
@@ -182,10 +177,7 @@ class RoleDefinition(Value, frozen=True, kw_only=True):
     required_capability: str | None = None
 
     def __post_init__(self) -> None:
-        check_name("RoleDefinition.name", self.name)
-        check_text("RoleDefinition.instructions", self.instructions, blank=True)
-        if self.required_capability is not None:
-            check_name("RoleDefinition.required_capability", self.required_capability)
+        check_fields(self, name=check_name, instructions=any_text, required_capability=check_name)
 
 
 class TeamStep(Value, frozen=True, kw_only=True):
@@ -198,18 +190,13 @@ class TeamStep(Value, frozen=True, kw_only=True):
     member: str | None = None
 
     def __post_init__(self) -> None:
-        check_name("TeamStep.id", self.id)
-        check_text("TeamStep.description", self.description)
-        if self.role is not None:
-            check_kind("TeamStep.role", self.role, RoleDefinition)
-        as_tuple(self, "depends_on")
-        check_each("TeamStep.depends_on", self.depends_on, str)
+        check_fields(
+            self, id=check_name, description=check_text, role=RoleDefinition, depends_on=[str], member=check_name
+        )
         if self.id in self.depends_on:
             raise ConfigurationError(f"TeamStep.depends_on: step {self.id!r} depends on itself")
         if len(set(self.depends_on)) < len(self.depends_on):
             raise ConfigurationError(f"TeamStep.depends_on: step {self.id!r} names a dependency twice")
-        if self.member is not None:
-            check_name("TeamStep.member", self.member)
 
 
 class TeamExecutionPlan(Value, frozen=True, kw_only=True):
@@ -219,9 +206,7 @@ class TeamExecutionPlan(Value, frozen=True, kw_only=True):
     source: str = "given"
 
     def __post_init__(self) -> None:
-        as_tuple(self, "steps")
-        check_each("TeamExecutionPlan.steps", self.steps, TeamStep)
-        check_name("TeamExecutionPlan.source", self.source)
+        check_fields(self, steps=[TeamStep], source=check_name)
         if not self.steps:
             raise ConfigurationError("TeamExecutionPlan.steps must not be empty: a plan has at least one step")
         ids: set[str] = set()
@@ -258,9 +243,7 @@ class TeamResourceConstraint(Value, frozen=True, kw_only=True):
     max_parallel_steps: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_total_tokens", "max_parallel_steps"):
-            checked_int(f"TeamResourceConstraint.{name}", getattr(self, name))
-        checked_seconds("TeamResourceConstraint.max_duration", self.max_duration)
+        check_fields(self, max_total_tokens=checked_int, max_parallel_steps=checked_int, max_duration=checked_seconds)
         try:
             Limits(max_cost=self.max_cost)
         except ConfigurationError as error:
@@ -324,14 +307,19 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
     """What the application says about the request; passed to every member's run."""
 
     def __post_init__(self) -> None:
-        check_text("TeamExecutionRequest.goal", self.goal)
+        check_fields(
+            self,
+            goal=check_text,
+            id=check_name,
+            roles=[RoleDefinition],
+            plan=TeamExecutionPlan,
+            plan_only=bool,
+            config=TeamConfig,
+        )
         if self.user is not None:
             check_user(self.user)
         if self.metadata is not None:
             settle_field(self, "metadata", frozen(check_metadata(self.metadata)))
-        check_name("TeamExecutionRequest.id", self.id)
-        as_tuple(self, "roles")
-        check_each("TeamExecutionRequest.roles", self.roles, RoleDefinition)
         names = [role.name for role in self.roles]
         if len(set(names)) < len(names):
             raise ConfigurationError("TeamExecutionRequest.roles: two roles have the same name")
@@ -341,10 +329,6 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
             check_name("TeamExecutionRequest.context: a name", name)
             check_text(f"TeamExecutionRequest.context[{name!r}]", text, blank=True)
         settle_field(self, "context", frozen(dict(self.context)))
-        if self.plan is not None:
-            check_kind("TeamExecutionRequest.plan", self.plan, TeamExecutionPlan)
-        check_kind("TeamExecutionRequest.plan_only", self.plan_only, bool)
-        check_kind("TeamExecutionRequest.config", self.config, TeamConfig)
 
 
 # --- reviews ------------------------------------------------------------------------------------------------------
@@ -359,13 +343,10 @@ class EvaluationVerdict(Value, frozen=True, kw_only=True):
     suggestions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_kind("EvaluationVerdict.outcome", self.outcome, VerdictOutcome)
+        check_fields(self, outcome=VerdictOutcome, feedback=str, suggestions=[str])
         number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
         if not number or not math.isfinite(self.score) or not 0 <= self.score <= 1:
             raise ConfigurationError(f"EvaluationVerdict.score must be a number from 0 to 1, not {self.score!r:.80}")
-        check_kind("EvaluationVerdict.feedback", self.feedback, str)
-        as_tuple(self, "suggestions")
-        check_each("EvaluationVerdict.suggestions", self.suggestions, str)
 
     @property
     def passed(self) -> bool:
@@ -389,14 +370,10 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
     ask: Callable[[Agent, str], Awaitable[RunResult]] | None = None
 
     def __post_init__(self) -> None:
-        check_kind("EvaluationContext.step", self.step, TeamStep)
-        check_kind("EvaluationContext.artifact", self.artifact, str)
+        check_fields(self, step=TeamStep, artifact=str, prior_verdicts=[EvaluationVerdict], config=TeamConfig)
         if self.attempt is None:
             raise ConfigurationError("EvaluationContext.attempt must be a whole number, not None")
         checked_int("EvaluationContext.attempt", self.attempt)
-        as_tuple(self, "prior_verdicts")
-        check_each("EvaluationContext.prior_verdicts", self.prior_verdicts, EvaluationVerdict)
-        check_kind("EvaluationContext.config", self.config, TeamConfig)
 
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -429,8 +406,7 @@ class StepOutcome(Value, frozen=True, kw_only=True):
     """The untrusted sources that its authors have read: `output` may come from any of them."""
 
     def __post_init__(self) -> None:
-        check_name("StepOutcome.step_id", self.step_id)
-        check_kind("StepOutcome.state", self.state, StepState)
+        check_fields(self, step_id=check_name, state=StepState)
         checked_int("StepOutcome.attempts", self.attempts, least=0)
 
     @property
@@ -461,13 +437,9 @@ class TeamResult(Value, frozen=True, kw_only=True):
     """The number of the last event, so that a paused team continues counting where it stopped."""
 
     def __post_init__(self) -> None:
-        check_kind("TeamResult.request", self.request, TeamExecutionRequest)
-        check_kind("TeamResult.status", self.status, TeamStatus)
-        as_tuple(self, "step_outcomes", "warnings")
-        check_each("TeamResult.step_outcomes", self.step_outcomes, StepOutcome)
-        check_each("TeamResult.warnings", self.warnings, str)
+        kinds: dict[str, Kind] = {"status": TeamStatus, "step_outcomes": [StepOutcome], "warnings": [str]}
+        check_fields(self, request=TeamExecutionRequest, plan=TeamExecutionPlan, **kinds)
         if self.plan is not None:
-            check_kind("TeamResult.plan", self.plan, TeamExecutionPlan)
             planned = [step.id for step in self.plan.steps]
             if [outcome.step_id for outcome in self.step_outcomes] != planned:
                 raise ConfigurationError("TeamResult.step_outcomes must have one entry for each step, in plan order")

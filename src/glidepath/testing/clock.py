@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
-__all__ = ["VirtualClock", "VirtualLoop", "VirtualTimeError", "virtual"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")

@@ -24,8 +24,6 @@ from glidepath.events import (
 )
 from glidepath.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, UnknownMessage, UserMessage
 
-__all__ = ["compact"]
-
 _LONGEST = 200
 _LEFT_OUT = frozenset({"run_id", "parent_id", "sequence", "time", "session_id", "child_id", "call_id", "delay"})
 

@@ -29,8 +29,6 @@ from glidepath.messages import AssistantMessage, Message, StopReason, ToolResult
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
 from glidepath.testing.plain_transcript import transcript_errors
 
-__all__ = ["RULES", "grammar_errors"]
-
 Leg = Sequence[Event]
 _CUT = (StopReason.ABORTED, StopReason.ERROR)
 

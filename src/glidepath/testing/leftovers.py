@@ -14,8 +14,6 @@ from typing import Any
 
 from glidepath._wire import Value
 
-__all__ = ["Work", "live_work", "no_leftovers", "work"]
-
 _PROC = Path("/proc")
 _GRACE = 0.25
 _POLL = 0.002

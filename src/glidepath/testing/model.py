@@ -26,8 +26,6 @@ from glidepath.messages import (
 from glidepath.spi import ModelRequest
 from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
 
-__all__ = ["RecordedRequest", "ScriptError", "ScriptedModel"]
-
 _CHARS_PER_TOKEN = 4
 
 

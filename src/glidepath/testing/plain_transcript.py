@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolResultMessage, UserMessage
 from glidepath.outcome import PendingCall
 
-__all__ = ["transcript_errors"]
-
 
 def transcript_errors(
     messages: Sequence[Message], pending: Iterable[str | ToolCall | PendingCall] = (), *, continued: bool = False

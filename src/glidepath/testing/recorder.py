@@ -12,8 +12,6 @@ from glidepath.spi import Plugin
 from glidepath.testing.compact import compact
 from glidepath.testing.grammar import grammar_errors
 
-__all__ = ["EventRecorder"]
-
 E = TypeVar("E", bound=Event)
 
 

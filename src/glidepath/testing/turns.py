@@ -11,24 +11,6 @@ from glidepath._wire import Value
 from glidepath.messages import Delta, ReasoningDelta, TextDelta, ThinkingDelta, ToolCallDelta, Usage
 from glidepath.spi import ModelRequest
 
-__all__ = [
-    "Call",
-    "Step",
-    "Turn",
-    "UsageReport",
-    "call",
-    "calls",
-    "empty",
-    "fail",
-    "hang",
-    "no_end",
-    "raw",
-    "refuse",
-    "say",
-    "thinking",
-    "truncated",
-]
-
 UsageReport: TypeAlias = Usage | Literal["missing"] | None
 """The usage that a reply reports: these figures, none at all ("missing"), or an honest count (None)."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from glidepath import _wire
 from glidepath.tools.text import shorten
 
-__all__ = ["closest", "malformed_arguments_message", "unknown_tool_message"]
-
 MAX_LISTED = 12
 _MAX_NAME = 80
 _EXCERPT = 30

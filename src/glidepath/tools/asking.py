@@ -12,8 +12,6 @@ from glidepath.messages import ToolResultMessage
 if TYPE_CHECKING:
     from glidepath.tools.definition import Tool
 
-__all__ = ["CallsMade", "Continuation", "NeedsCalls", "NeedsInput", "ProgramSession"]
-
 
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for
     """Raised by a tool that is `asking_back()`: the run pauses, and the call is made again with the person's answer.
@@ -58,7 +56,6 @@ class ProgramSession(Protocol):
 
     async def close(self) -> None:
         """End it. Called once, however the call ended."""
-        ...
 
 
 class CallsMade(Record):

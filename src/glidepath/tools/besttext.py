@@ -17,14 +17,12 @@ from glidepath.tools.text import clean, trim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CONTAINED", "MOST_ITEMS", "best_text", "finite", "named"]
-
 MOST_ITEMS = 100_000  # items read of a collection: a custom one may be endless
 DEEPEST = 60
 LONGEST = 100_000  # characters of a value shown as text
 MOST_ELEMENTS = 10_000  # items of an array that are written out; a larger one abbreviates itself
 CONTAINED = (Exception, SystemExit, GeneratorExit)
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS = r" at 0x[0-9a-fA-F]+"
 _NAMED_KINDS = 4
 
 
@@ -149,7 +147,7 @@ class _Reader:
     def _words(value: object) -> str:
         for say in (_own_words, repr):
             try:
-                return trim(_ADDRESS.sub("", say(value)), LONGEST)
+                return trim(re.sub(_ADDRESS, "", say(value)), LONGEST)
             except CONTAINED:
                 continue
         return f"<a {named(value)} that cannot be shown>"

@@ -11,19 +11,11 @@ from glidepath import _wire
 from glidepath.errors import ToolError, told
 from glidepath.tools import bridge
 from glidepath.tools.advice import closest
-from glidepath.tools.schema import (
-    accepts_null,
-    nests_defaults,
-    parameters_schema,
-    scalar_type,
-    usage,
-)
+from glidepath.tools.schema import accepts_null, nests_defaults, parameters_schema, scalar_type, usage
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
 
 _asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # module names: faster, and every call passes here
-
-__all__ = ["ArgumentsError", "Binder", "Bound", "SchemaBinder", "SignatureBinder"]
 
 _MAX_PROBLEMS = 12
 _MAX_PROBLEM = 400
@@ -95,11 +87,9 @@ class Binder(Protocol):
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
-        ...
 
     def named(self, name: str) -> Binder:
         """The same for a tool of another name."""
-        ...
 
 
 class _Renamable:

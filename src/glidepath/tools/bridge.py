@@ -9,8 +9,6 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import told
 
-__all__ = ["build", "describe", "dump", "encode", "fill"]
-
 
 def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")

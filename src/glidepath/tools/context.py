@@ -13,8 +13,6 @@ from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
 from glidepath.tools.asking import CallsMade, Continuation
 
-__all__ = ["RecordingContext", "ToolContext", "ToolHost"]
-
 MOST_UNTOLD = 256  # reports of one call from another thread that may wait for the loop
 
 
@@ -28,37 +26,29 @@ class ToolHost(Protocol):
     @property
     def user(self) -> str | None:
         """The user the run is for."""
-        ...
 
     @property
     def metadata(self) -> Mapping[str, str] | None:
         """What the application says about the run."""
-        ...
 
     @property
     def deps(self) -> Any:
         """What the application passed to the run for its tools."""
-        ...
 
     def remaining(self) -> Remaining:
         """What is left of each limit of the run."""
-        ...
 
     def near_budget(self) -> bool:
         """True when tokens or money are nearly used up."""
-        ...
 
     def is_cancelled(self) -> bool:
         """True when the run is being stopped."""
-        ...
 
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
         """A running tool reports progress; `dropped` is how many earlier reports of this call were dropped."""
-        ...
 
     async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
         """Run a child agent on the run's budget."""
-        ...
 
 
 class ToolContext(Generic[DepsT]):

@@ -21,8 +21,6 @@ from glidepath.tools.threads import run_in_thread
 if TYPE_CHECKING:
     from glidepath.sandbox.policy import Sandbox
 
-__all__ = ["Tool", "tool"]
-
 Runner = Callable[[dict[str, Any], ToolContext | None], Awaitable[Any]]
 
 
@@ -190,8 +188,17 @@ class Tool:
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {self.name!r}: {error}") from error
 
+    def _check_bound(self) -> None:
+        """Raise `ConfigurationError` for the method of a class: it has no `self` to run with."""
+        if self._unbound:
+            raise ConfigurationError(f"tool {self.name!r}: {self._needs_instance()}")
+
+    def _needs_instance(self) -> str:
+        name = self.__name__
+        return f"{name} is a method: give the agent `instance.{name}`, not the class's"
+
     def _refuse(self, _values: dict[str, Any], _context: ToolContext | None) -> Awaitable[Any]:
-        raise ToolError(f"{self.name} is a method: give the agent `instance.{self.__name__}`, not the class's")
+        raise ToolError(self._needs_instance())
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, checked and typed; raises `ArgumentsError`, with a text for the model, and nothing else."""

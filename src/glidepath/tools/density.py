@@ -10,15 +10,7 @@ follows another is then a shift, an `and` and a count of bits.
 
 from __future__ import annotations
 
-__all__ = [
-    "MESSAGE_TOKENS",
-    "ORDINARY_ID",
-    "dense_tokens",
-    "opaque_tokens",
-    "result_tokens",
-    "short_tokens",
-    "text_tokens",
-]
+from functools import cache
 
 MESSAGE_TOKENS = 8  # overhead of a message
 ORDINARY_ID = 48  # characters of a call id that are in the overhead of a message or a call
@@ -46,15 +38,24 @@ _RANGES = (
 )
 
 
-def _kind(code: int) -> int:
-    if code in b" \t\n\r\v\f":
-        return _BLANK
-    return next(kind for start, end, kind in _RANGES if start <= code < end)
+def _kinds() -> bytes:
+    """The kind of every byte: the first range that has it, unless it is a blank."""
+    kinds = bytearray(256)
+    for start, end, kind in reversed(_RANGES):
+        kinds[start:end] = bytes([kind]) * (end - start)
+    for code in b" \t\n\r\v\f":
+        kinds[code] = _BLANK
+    return bytes(kinds)
 
 
-_KINDS = bytes([_kind(code) for code in range(256)])
-_ALL = [int.from_bytes(bytes([1 << bit]) * 4 * _CHUNK, "little") for bit in range(7)]
-_LOWERS, _UPPERS, _DIGITS, _SIGNS, _BLANKS, _SYMBOLS, _EMOJIS = _ALL
+_KINDS = _kinds()
+_FEW_BYTES, _MOST_BYTES = 2_048, 4 * _CHUNK
+
+
+@cache
+def _everywhere(size: int) -> tuple[int, ...]:
+    """Each kind as a number that has its bit in every one of `size` bytes; the large ones are made when needed."""
+    return tuple([int.from_bytes(bytes([1 << bit]) * size, "little") for bit in range(7)])
 
 
 def text_tokens(text: str) -> int:
@@ -126,21 +127,30 @@ def _tokens(data: bytes) -> int:
 
 
 def _dense(data: bytes, size: int) -> int:
+    every_lower, every_upper, every_digit, every_sign, every_blank, every_symbol, every_emoji = _everywhere(
+        _FEW_BYTES if size <= _FEW_BYTES else _MOST_BYTES
+    )
     kinds = int.from_bytes(data.translate(_KINDS), "little")
     following = kinds >> 8
-    lower, upper = (kinds & _LOWERS).bit_count(), (kinds & _UPPERS).bit_count()
-    digits, signs, blanks = (kinds & _DIGITS).bit_count(), (kinds & _SIGNS).bit_count(), (kinds & _BLANKS).bit_count()
+    lower, upper = (kinds & every_lower).bit_count(), (kinds & every_upper).bit_count()
+    digits, signs, blanks = (
+        (kinds & every_digit).bit_count(),
+        (kinds & every_sign).bit_count(),
+        (kinds & every_blank).bit_count(),
+    )
     both = kinds & following
-    hundredths = lower * 10 + upper * 70 + signs * 120 - (both & _SIGNS).bit_count() * 35
-    hundredths += (kinds & following >> 1 & _LOWERS).bit_count() * 102  # a capital behind a lower-case letter
+    hundredths = lower * 10 + upper * 70 + signs * 120 - (both & every_sign).bit_count() * 35
+    hundredths += (kinds & following >> 1 & every_lower).bit_count() * 102  # a capital behind a lower-case letter
     if digits:  # in groups of three at most
-        numbers = digits - (both & _DIGITS).bit_count()
+        numbers = digits - (both & every_digit).bit_count()
         hundredths += digits * 34 + numbers * 66
-        hundredths += (kinds >> 2 & (following | following >> 1) & _LOWERS).bit_count() * 90  # a letter behind a digit
-        hundredths += (kinds >> 4 & following >> 2 & _LOWERS).bit_count() * 150  # a number behind a blank
+        hundredths += (
+            kinds >> 2 & (following | following >> 1) & every_lower
+        ).bit_count() * 90  # a letter behind a digit
+        hundredths += (kinds >> 4 & following >> 2 & every_lower).bit_count() * 150  # a number behind a blank
     others = size - lower - upper - digits - signs - blanks
     if others:  # bytes outside ASCII: emoji and symbols take two tokens and more
-        hundredths += others * 34 + (kinds & _SYMBOLS).bit_count() * 100 + (kinds & _EMOJIS).bit_count() * 145
+        hundredths += others * 34 + (kinds & every_symbol).bit_count() * 100 + (kinds & every_emoji).bit_count() * 145
     elif size >= _LEAST_BLOB and (size - lower - upper) * _WORD < size and _variety(data) > _FEW:
         hundredths = max(hundredths, size * 57)  # very long runs of letters, which are not words
     return -(-hundredths // 100)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 
-__all__ = ["read_docstring"]
-
 # Compiled when a docstring has more than one line: most have not.
 _GOOGLE = r"(?i:(args|arguments|parameters|params)\s*:\s*$)"
 _GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$"
@@ -36,7 +34,9 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
         else:
             body.append(line.rstrip())
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(body)).strip()
+    description = "\n".join(body).strip()
+    if "\n\n\n" in description:
+        description = re.sub(r"\n{3,}", "\n\n", description)
     return description, {name: said for name, said in found.items() if said}
 
 

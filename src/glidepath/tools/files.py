@@ -12,8 +12,6 @@ import zlib
 from glidepath.messages import FileBlock
 from glidepath.tools.density import text_tokens
 
-__all__ = ["BY_ADDRESS", "file_tokens", "pages"]
-
 BY_ADDRESS = 50_000
 """The tokens of a file that is only a URL: its size is unknown."""
 LEAST = 300

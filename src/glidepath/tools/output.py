@@ -12,8 +12,6 @@ from glidepath.tools import bridge
 from glidepath.tools.schema import hoist
 from glidepath.tools.text import clean, shorten
 
-__all__ = ["Output", "OutputError"]
-
 REMINDER = "Give it as one JSON object in the format that is asked for, and nothing else."
 _FENCE = "```"
 _MAX_PROBLEM = 800

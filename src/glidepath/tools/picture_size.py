@@ -9,9 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.messages import FileBlock, ImageBlock, TextBlock
-from glidepath.tools.files import file_tokens
-
-__all__ = ["LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes", "picture_tokens", "pixels", "small_enough"]
 
 LEAST_PICTURE_TOKENS = 258
 _FIXED = 85
@@ -34,7 +31,11 @@ def picture_tokens(image: ImageBlock) -> int:
 
 def block_tokens(block: ImageBlock | FileBlock) -> int:
     """The tokens of a picture or a file."""
-    return picture_tokens(block) if type(block) is ImageBlock else file_tokens(block)  # type: ignore[arg-type]
+    if type(block) is ImageBlock:
+        return picture_tokens(block)
+    from glidepath.tools.files import file_tokens  # few messages have any
+
+    return file_tokens(block)  # type: ignore[arg-type]
 
 
 def picture_bytes(content: object) -> int:

@@ -18,7 +18,6 @@ import inspect
 import io
 import os
 import pickle
-import select
 import signal
 import socket
 import subprocess
@@ -33,8 +32,6 @@ from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
 from glidepath.tools.threads import ThreadWorker
-
-__all__ = ["GRACE", "ChildError", "Reference", "run_in_process"]
 
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
@@ -217,40 +214,28 @@ class ProcessChild:
         return [place for place in places if os.path.exists(place)]  # noqa: PTH110 - a str all the way
 
     def _converse(self, connection: socket.socket) -> bytes | None:
-        connection.setblocking(False)
-        poll = select.poll()  # not select(): that one fails for descriptors above 1023
+        connection.settimeout(_TICK)
         received = bytearray()
         while True:
-            poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
-            ready = dict(poll.poll(_TICK * 1000)).get(connection.fileno(), 0)
-            if ready & select.POLLOUT and self._outgoing:
-                self._send(connection)
-            if ready & ~select.POLLOUT:
-                chunk = _read(connection)
-                if chunk == b"":
+            try:
+                if self._outgoing:  # the child answers when it has all of it
+                    self._outgoing = self._outgoing[connection.send(self._outgoing[: 1 << 20]) :]
+                elif chunk := connection.recv(1 << 20):
+                    received += chunk
+                else:
                     return None
-                received += chunk or b""
-                if len(received) >= _child.HEADER:
-                    end = _child.HEADER + int.from_bytes(received[: _child.HEADER], "big")
-                    if len(received) >= end:
-                        return bytes(received[_child.HEADER : end])
-            elif self._exited():  # without end-of-file: something it started holds the socket
+            except TimeoutError:
+                if self._exited():  # without end-of-file: something it started holds the socket
+                    return None
+            except OSError:  # it died
                 return None
-            self._kill_when_due()
-
-    def _send(self, connection: socket.socket) -> None:
-        try:
-            sent = connection.send(self._outgoing[: 1 << 20])
-        except BlockingIOError:
-            return
-        except OSError:  # it died; reading will tell
-            sent = len(self._outgoing)
-        self._outgoing = self._outgoing[sent:]
-
-    def _kill_when_due(self) -> None:
-        with self._lock:
-            if self._kill_at is not None and time.monotonic() >= self._kill_at:
-                self._signal(signal.SIGKILL)
+            if len(received) >= _child.HEADER:
+                end = _child.HEADER + int.from_bytes(received[: _child.HEADER], "big")
+                if len(received) >= end:
+                    return bytes(received[_child.HEADER : end])
+            with self._lock:
+                if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                    self._signal(signal.SIGKILL)
 
     def _exited(self) -> bool:
         assert self._process is not None  # noqa: S101 - for the type checker
@@ -322,13 +307,3 @@ class _PlainReply(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         # What comes out of a sandbox may have been written by anybody: nothing in it may name code of ours.
         raise pickle.UnpicklingError(f"a sandboxed tool returns plain data only, not {module}.{name}")
-
-
-def _read(connection: socket.socket) -> bytes | None:
-    """A piece of the reply; empty at its end, None when there is nothing yet."""
-    try:
-        return connection.recv(1 << 20)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""

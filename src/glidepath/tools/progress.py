@@ -10,8 +10,6 @@ from typing import Any
 
 from glidepath.tools.context import ToolContext
 
-__all__ = ["BREATH", "drain", "drain_inline", "settle"]
-
 BREATH = 4  # values between two turns of the event loop, for a tool that never waits by itself
 
 

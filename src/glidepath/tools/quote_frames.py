@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 
-__all__ = ["QuoteFrame"]
-
 _LENGTH = 16
 
 

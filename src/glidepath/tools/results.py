@@ -14,8 +14,6 @@ from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
 from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, named
 from glidepath.tools.text import clean, clean_data, split, trim
 
-__all__ = ["NO_OUTPUT", "ToolResult", "as_result", "trim_result"]
-
 NO_OUTPUT = "(no output)"
 """What the model reads when a tool returned nothing: providers refuse an empty result."""
 

@@ -10,15 +10,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.tools import bridge
 from glidepath.tools.signature import REQUIRED, Parameter
 
-__all__ = [
-    "accepts_null",
-    "hoist",
-    "nests_defaults",
-    "parameters_schema",
-    "scalar_type",
-    "usage",
-]
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 _MAX_FIELDS = 20
 _MAX_VALUES = 8
@@ -54,9 +45,10 @@ def _check(parameter: Parameter) -> None:
     try:
         _wire.schema(parameter.kind, schema_hook=bridge.describe)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
+        first, _, more = str(error).partition("\n")
+        reason = "" if more else f" ({first})"  # longer texts tell how to write a hook for msgspec
         raise ConfigurationError(
-            f"parameter {parameter.name!r}: the type {parameter.kind!r} cannot be shown to a model ({reason}); "
+            f"parameter {parameter.name!r}: the type {parameter.kind!r} cannot be shown to a model{reason}; "
             "use plain types, Literal, Enum, a dataclass, a TypedDict, a msgspec Struct or a pydantic model, "
             "and at most one class per union"
         ) from error

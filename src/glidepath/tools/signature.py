@@ -19,8 +19,6 @@ from glidepath.tools import bridge
 from glidepath.tools.context import ToolContext
 from glidepath.tools.docstrings import read_docstring
 
-__all__ = ["REQUIRED", "Parameter", "Signature", "innermost", "read_signature"]
-
 REQUIRED = UNSET
 """The default of a parameter that has none."""
 

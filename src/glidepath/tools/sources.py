@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from glidepath.errors import ToolError
+from glidepath.errors import ConfigurationError, ToolError
 from glidepath.events import Event
 from glidepath.stability import UNPROVEN, experimental
 from glidepath.tools.definition import Tool
-
-__all__ = ["SourceError", "SuppliedRun", "ToolSource", "ToolSupply"]
 
 
 class SourceError(ToolError):
@@ -22,7 +20,6 @@ class SuppliedRun(Protocol):
 
     def emit(self, kind: type[Event], /, *fields: object) -> None:
         """Emit an event: its kind, then its own fields in order."""
-        ...
 
 
 @experimental(reason=UNPROVEN)
@@ -86,3 +83,15 @@ class ToolSource:
     def choose(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """The tools of the supply that this source offers; raises `SourceError` for an unknown name."""
         return tools
+
+
+def split_tools(items: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[ToolSource, ...]]:
+    """The tools and the sources among what was given as tools."""
+    sources = tuple(item for item in items if isinstance(item, ToolSource))
+    if not sources:
+        return tuple(items), ()
+    for source in sources:
+        name = getattr(source, "name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"tools: the source {type(source).__name__} needs a non-empty name")
+    return tuple(item for item in items if not isinstance(item, ToolSource)), sources

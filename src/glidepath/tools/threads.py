@@ -16,8 +16,6 @@ from glidepath.errors import ToolError, told
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
 
-__all__ = ["WORKER", "ThreadWorker", "run_in_thread"]
-
 _JOIN_SECONDS = 0.1
 WORKER: contextvars.ContextVar[ThreadWorker | None] = contextvars.ContextVar("glidepath_worker", default=None)
 """The worker of the current thread, if a virtual clock waits for it."""

@@ -15,8 +15,6 @@ from typing import BinaryIO
 from glidepath.errors import ToolError
 from glidepath.workspace.root import Workspace
 
-__all__ = ["edit_file", "list_folder", "read_file", "write_file"]
-
 MOST_READ = 256_000
 """Maximum bytes of one read."""
 MOST_EDIT = 2_000_000

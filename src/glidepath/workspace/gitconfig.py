@@ -6,8 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 
-__all__ = ["MOST_CONFIG", "is_harmless", "named_places"]
-
 MOST_CONFIG = 65_536
 """How many bytes of a configuration are read."""
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "folded", "is_git_folder", "may_be_protected"]
-
 _GIT = "git runs the commands that are named there"
 _OWN = "it says what glidepath's next run may do"
 _AGENT = "other agents run the commands that are named there"

@@ -20,8 +20,6 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
 from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
 
-__all__ = ["Workspace", "sent_from_above"]
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_LINKS = 40

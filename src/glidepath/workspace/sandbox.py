@@ -21,8 +21,6 @@ from glidepath.errors import ToolError
 from glidepath.workspace import _warden
 from glidepath.workspace.seccomp import MACHINES, filter_program
 
-__all__ = ["BOXED_HOME", "Bubblewrap", "find_sandbox", "look_for_sandbox", "search_path"]
-
 search_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to look for programs."""
 

@@ -11,8 +11,6 @@ from glidepath.errors import ToolError
 from glidepath.workspace.file_tools import walk
 from glidepath.workspace.root import Workspace
 
-__all__ = ["search"]
-
 MOST_HITS = 200
 _MOST_FILE = 5_000_000
 _MOST_LINE = 300

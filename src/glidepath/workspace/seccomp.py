@@ -13,8 +13,6 @@ from __future__ import annotations
 import errno
 import struct
 
-__all__ = ["MACHINES", "filter_program"]
-
 
 class _Machine:
     """The numbers of one architecture."""

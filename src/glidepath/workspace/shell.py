@@ -15,13 +15,14 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.run.asyncio_privates import close_pipes
+from glidepath.run.interrupting import uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
@@ -29,8 +30,6 @@ from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
 from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
-
-__all__ = ["NO_SANDBOX", "SANDBOXED", "ShellLimits", "described", "run_command"]
 
 NO_SANDBOX = "no sandbox: the command runs as you"
 """What a person is told about a command without a sandbox."""
@@ -172,22 +171,8 @@ async def _aside(work: Callable[[], Any]) -> Any:
     """Do the work on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
-    await _through(worker.finished())
+    await uninterrupted(worker.finished())
     return worker.outcome()
-
-
-async def _through(work: Coroutine[Any, Any, None]) -> None:
-    """Await something to its end; a cancellation takes effect afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 class _Flight:
@@ -240,7 +225,7 @@ class _Flight:
                 _send(process, signal.SIGTERM)
                 await report.within(_GRACE + _WARDEN_SECONDS)
         finally:
-            await _through(self._land(process, report, draining))
+            await uninterrupted(self._land(process, report, draining))
         said = report.read()
         self.status = said.get("status", -1)
         self.left = said.get("left", 0)

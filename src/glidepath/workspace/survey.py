@@ -20,8 +20,6 @@ from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
 from glidepath.workspace.protected import GIT_PARTS, Protection, folded
 from glidepath.workspace.root import Workspace, sent_from_above
 
-__all__ = ["Found", "Survey", "compare", "survey"]
-
 MOST_ENTRIES = 200_000
 """How many entries of a workspace are looked at, upper folders first."""
 MOST_MOUNTS = 200

@@ -17,8 +17,6 @@ from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
 from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
 
-__all__ = ["TOOL_NAMES", "runs_in_sandbox", "workspace_tools"]
-
 TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
 _GREP_SECONDS = 30.0
 _SHELL_SECONDS = 120.0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,10 +15,11 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
 
-from glidepath.cli.approval import ApprovalAsked, consult, sandboxed
+from glidepath.cli.approval import sandboxed
+from glidepath.cli.approval_dialog import ApprovalAsked, consult
 from glidepath.cli.chat.input_history import History
+from glidepath.cli.chat.past import LogEntry, Past
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import last_answer
@@ -32,14 +34,13 @@ from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision
 
-__all__ = ["ChatApp"]
-
 _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6
 _COMMAND_LINES = 20
 _DIFF_LINES = 30
 _WIDE = 60
+_LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
 _DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
 _BOX_COLUMNS, _BOX_LINES = 6, 5  # the frame around a question
 _ALLOW = "y yes, n no, a always this tool, e edit it, r say why not."
@@ -101,29 +102,33 @@ class ChatApp(App[int]):
         self._always: set[str] = set()
         self._command_run: asyncio.Task[None] | None = None
         self._reply: ChatReply | None = None
-        self._cards: dict[str, tuple[Static, str]] = {}
+        self._cards: dict[str, tuple[LogEntry, str]] = {}
         self._asked: asyncio.Future[str] | None = None
         self._asked_at = 0.0
         self._waiting: list[str] = []
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
+        self._past = Past()
+        self._pane = VerticalScroll(self._past, id="log")
+        self._status = _StatusLine("status")
+        kept = data_folder() if talk.kept else None
+        history = History(None if kept is None else kept / "chat_history.jsonl")
+        self._prompt = Prompt(history, talk.completions, "Message, or /help")
 
     # --- layout ---------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         """The log, the status line, the prompt."""
-        yield VerticalScroll(id="log")
-        yield _StatusLine("status")
-        kept = data_folder() if self.talk.kept else None
-        history = History(None if kept is None else kept / "chat_history.jsonl")
-        yield Prompt(history, self.talk.completions, "Message, or /help")
+        yield self._pane
+        yield self._status
+        yield self._prompt
 
     async def on_mount(self) -> None:
         """Greet the person and install signal handlers."""
         self._pane.can_focus = False
         self._pane.anchor()
-        self.query_one(Prompt).focus()
+        self._prompt.focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
         await self._remark()
         if self._begin_with is not None:
@@ -142,10 +147,6 @@ class ChatApp(App[int]):
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(number)
 
-    @property
-    def _pane(self) -> VerticalScroll:
-        return self.query_one("#log", VerticalScroll)
-
     def _draw(self) -> None:
         width = max(self.size.width - 2, 8)
         hint = ""
@@ -158,16 +159,27 @@ class ChatApp(App[int]):
             line, hint = clip(self._hint, width), ""
         self.talk.columns = width
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
-        for place in self.query(_StatusLine).results(_StatusLine):  # empty while the screen is being closed
-            place.show(text)
+        if self._status.is_attached:
+            self._status.show(text)
 
     async def _add(self, widget: Widget) -> None:
         if not self.is_running or not self._pane.is_attached:
             return
+        self._put_away()
         await self._pane.mount(widget)
 
+    def _put_away(self) -> None:
+        """Leave only the last few messages to be laid out again and again."""
+        live = [child for child in self._pane.displayed_children if child is not self._past]
+        if sum([1 + len(child.children) for child in live]) > _LIVE:
+            self._past.take(list(takewhile(self._settled, live[:-_KEPT])))
+
+    def _settled(self, widget: Widget) -> bool:
+        cards = [card for card, _ in self._cards.values()]
+        return widget not in cards and (not isinstance(widget, ChatReply) or widget.complete)
+
     async def _note(self, text: str, kind: str = "note") -> None:
-        await self._add(Static(Text(text), classes=kind, markup=False))
+        await self._add(LogEntry(Text(text), classes=kind, markup=False))
 
     async def _remark(self) -> None:
         """Show the notes of the command line, which cannot print them while the chat has the screen."""
@@ -212,6 +224,8 @@ class ChatApp(App[int]):
         if line == "/clear" and not self.talk.busy:
             self.talk.clear()
             await self._pane.remove_children()
+            self._past = Past()
+            await self._pane.mount(self._past)
             await self._note(_WELCOME)
             return
         try:
@@ -221,7 +235,7 @@ class ChatApp(App[int]):
         if answer is not None:
             diff = line.startswith("/diff")
             await (
-                self._add(Static(_colored(answer.split("\n")), classes="note", markup=False))
+                self._add(LogEntry(_colored(answer.split("\n")), classes="note", markup=False))
                 if diff
                 else self._note(answer)
             )
@@ -276,13 +290,13 @@ class ChatApp(App[int]):
 
     async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn and keep its text; unsent messages go back into the line."""
-        if self.query_one(Prompt).searching:
-            self.query_one(Prompt).leave_search()
+        if self._prompt.search.active:
+            self._prompt.search.leave()
             return
         if self._command_run is not None and not self._command_run.done():
             self._command_run.cancel()
         if self._waiting:
-            line = self.query_one(Prompt)
+            line = self._prompt
             line.put_back(self._waiting)
             self._waiting.clear()
             await self._note("(not sent: it is back in the input line)")
@@ -391,14 +405,14 @@ class ChatApp(App[int]):
     async def _open_card(self, event: ToolStarted) -> None:
         self._end_reply()
         title = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
-        card = Static(Text(self._clip(title)), classes="tool", markup=False)
+        card = LogEntry(Text(self._clip(title)), classes="tool", markup=False)
         self._cards[event.call_id] = (card, title)
         await self._add(card)
 
     async def _close_card(self, event: ToolEnded) -> None:
         card, title = self._cards.pop(event.call_id, (None, event.tool_name))
         if card is None:
-            card = Static("", classes="tool", markup=False)
+            card = LogEntry("", classes="tool", markup=False)
             await self._add(card)
         lines = event.result.text.splitlines()
         shown = [self._clip(line) for line in lines[:_RESULT_LINES]]
@@ -444,14 +458,14 @@ class ChatApp(App[int]):
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
         box = [*rows, *([""] if rows else []), prompt.rstrip()]
-        await self._add(Static(_colored(box), classes="ask", markup=False))
+        await self._add(LogEntry(_colored(box), classes="ask", markup=False))
         self._pane.anchor()
         self._draw()
         on_screen = asyncio.Event()
         if self.call_after_refresh(on_screen.set):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(on_screen.wait(), _DRAWN)
-        line = self.query_one(Prompt)
+        line = self._prompt
         typed = line.forget_typed()
         line.value = draft
         line.single = keys
@@ -472,7 +486,7 @@ class ChatApp(App[int]):
 
     async def on_key(self, event: keys.Key) -> None:
         """Send typing to the prompt, wherever the focus is."""
-        prompt = self.query_one(Prompt)
+        prompt = self._prompt
         if self.focused is not prompt and event.is_printable:
             prompt.focus()
 

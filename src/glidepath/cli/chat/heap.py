@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["keep_heap"]
-
 _YOUNG = 1
 
 

@@ -7,8 +7,6 @@ import json
 import os
 from pathlib import Path
 
-__all__ = ["History"]
-
 _MOST, _LONGEST = 1_000, 20_000
 
 

@@ -9,9 +9,8 @@ from textual import events as keys
 from textual.message import Message
 from textual.widgets import TextArea
 
+from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import History
-
-__all__ = ["Prompt"]
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
@@ -55,9 +54,7 @@ class Prompt(TextArea):
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._complete = complete
-        self._search: str | None = None
-        self._found: int | None = None
-        self._before = ""
+        self.search = HistorySearch(self)
 
     @property
     def value(self) -> str:
@@ -74,10 +71,9 @@ class Prompt(TextArea):
         """The text in the line, stripped."""
         return self.text.strip()
 
-    @property
-    def searching(self) -> bool:
-        """True while the history is being searched."""
-        return self._search is not None
+    def hint(self, text: str) -> None:
+        """Show a hint about the text being typed; an empty one removes it."""
+        self.post_message(self.Hint(text))
 
     def put_back(self, texts: Sequence[str]) -> None:
         """Put a message that was sent too early back into the line, before what is being typed."""
@@ -86,7 +82,7 @@ class Prompt(TextArea):
     def forget_typed(self) -> str:
         """Empty the line and drop every key that was pressed before now; returns what was there."""
         self.since = Message().time
-        self.leave_search()
+        self.search.leave()
         draft, self.value = self.said, ""
         return draft
 
@@ -96,7 +92,7 @@ class Prompt(TextArea):
         if event.time < self.since:
             self._done(event)
             return
-        if self._search is not None and self._key_in_search(event):
+        if self.search.takes(event):
             self._done(event)
         elif event.key == "enter":
             # Textual handles Enter later; keys pressed in the meantime would still get into the line.
@@ -112,14 +108,13 @@ class Prompt(TextArea):
             self._done(event)
         elif event.key == "ctrl+r":
             self._done(event)
-            self._search, self._found, self._before = "", None, self.text
-            self._tell_search()
+            self.search.begin()
         elif event.key == "tab":
             self._done(event)
             self._finish_word()
         elif event.is_printable:
             self.past.forget_place()
-            self.post_message(self.Hint(""))
+            self.hint("")
 
     def _done(self, event: keys.Key) -> None:
         event.stop()
@@ -127,7 +122,7 @@ class Prompt(TextArea):
 
     def _send(self, text: str) -> None:
         self.value = ""
-        self.post_message(self.Hint(""))
+        self.hint("")
         self.post_message(self.Submitted(self, text))
 
     def _walk(self, *, older: bool) -> bool:
@@ -150,45 +145,6 @@ class Prompt(TextArea):
             self.replace(lines, *self.selection)
             self.move_cursor(self.cursor_location)
 
-    # --- searching ------------------------------------------------------------------------------------------------
-
-    def _key_in_search(self, event: keys.Key) -> bool:
-        """True if the key belongs to the search; any other key accepts the match and does its usual work."""
-        words = self._search or ""
-        if event.key == "ctrl+r":
-            self._look(words, self._found)
-        elif event.key == "backspace":
-            self._look(words[:-1], None)
-        elif event.is_printable and event.character is not None:
-            self._look(words + event.character, None)
-        elif event.key == "enter":
-            self._search = None
-            self.post_message(self.Hint(""))
-        else:
-            self._search = None
-            self.post_message(self.Hint(""))
-            return False
-        return True
-
-    def _look(self, words: str, before: int | None) -> None:
-        self._search = words
-        found = self.past.search(words, before) if words else None
-        if found is not None:
-            self._found = found
-            self.value = self.past.lines[found]
-        self._tell_search(missing=bool(words) and found is None)
-
-    def _tell_search(self, *, missing: bool = False) -> None:
-        state = "nothing older has" if missing else "history search:"
-        self.post_message(self.Hint(f"{state} {self._search!r}  (Ctrl-R older, Enter takes it, Esc leaves)"))
-
-    def leave_search(self) -> None:
-        """Leave the search and restore the line."""
-        if self._search is not None:
-            self._search = None
-            self.value = self._before
-            self.post_message(self.Hint(""))
-
     # --- completion -----------------------------------------------------------------------------------------------
 
     def _finish_word(self) -> None:
@@ -202,4 +158,4 @@ class Prompt(TextArea):
         if len(whole) > len(word):
             self.insert(whole[len(word) :])
         more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
-        self.post_message(self.Hint("  ".join(found[:_FEW]) + more if len(found) > 1 else ""))
+        self.hint("  ".join(found[:_FEW]) + more if len(found) > 1 else "")

@@ -9,11 +9,9 @@ from rich.console import Group
 from rich.text import Text
 from textual.containers import Vertical
 from textual.timer import Timer
-from textual.widgets import Static
 
+from glidepath.cli.chat.past import LogEntry
 from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
-
-__all__ = ["ChatReply"]
 
 _SOONEST = 0.05
 _LATEST = 1.0
@@ -42,8 +40,8 @@ class ChatReply(Vertical):
         """The whole text so far."""
         self._written = Blocks()
         self._finished: list[MarkupBlock] = []
-        self._growing: Static | None = None
-        self._passage: Static | None = None
+        self._growing: LogEntry | None = None
+        self._passage: LogEntry | None = None
         self._rows: list[Any] = []
         self._room = 0
         self._placed = 0
@@ -88,7 +86,7 @@ class ChatReply(Vertical):
             self.mount(*new)
         else:
             if self._growing is None:
-                self._growing = Static("", markup=False)
+                self._growing = LogEntry("", markup=False)
                 self.mount(*new, self._growing)
             elif new:
                 self.mount(*new, before=self._growing)
@@ -103,7 +101,7 @@ class ChatReply(Vertical):
         """The screen shows it: what that took counts as well."""
         self._spent = time.perf_counter() - began
 
-    def _place(self, block: MarkupBlock) -> list[Static]:
+    def _place(self, block: MarkupBlock) -> list[LogEntry]:
         """The widget that this block begins; None if it joins the one before it."""
         laid_out = renderable(block)
         if block.kind != "code" and self._passage is not None and len(block.text) <= self._room:
@@ -111,7 +109,7 @@ class ChatReply(Vertical):
             self._room -= len(block.text)
             self._passage.update(Group(*self._rows))
             return []
-        widget = Static(laid_out, classes=" ".join(self._looks_of(block)), markup=False)
+        widget = LogEntry(laid_out, classes=" ".join(self._looks_of(block)), markup=False)
         self._passage = None if block.kind == "code" else widget
         self._rows, self._room = [laid_out], _PASSAGE - len(block.text)
         self._placed += 1

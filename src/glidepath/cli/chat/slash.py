@@ -16,8 +16,6 @@ from glidepath.messages import Message
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
 
-__all__ = ["SLASHES", "last_answer", "transcript"]
-
 _BAR = 30
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.cli.agent_maker import make_agent, wallet_of, workspace_folder
+from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
 from glidepath.cli.chat.slash import SLASHES, last_answer
 from glidepath.cli.file_changes import Changes
@@ -16,6 +16,7 @@ from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money
+from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
@@ -25,8 +26,6 @@ from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
 from glidepath.workspace import Workspace
-
-__all__ = ["COMMANDS", "Talk"]
 
 COMMANDS = {
     "help": "what you can type",

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath acp` takes."""
@@ -30,9 +28,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Answer until the editor closes the connection."""
     import asyncio
 
-    from glidepath.cli.agent_maker import make_store
     from glidepath.cli.deck_server import named_agents
     from glidepath.cli.extras import needed
+    from glidepath.cli.stores import make_store
 
     needed("acp", "serve")
     import acp

@@ -15,8 +15,6 @@ from glidepath.cli.layers import gather
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath chat` takes."""

@@ -14,8 +14,6 @@ from glidepath.cli.commands import COMMANDS
 from glidepath.cli.extras import needed
 from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath completion` takes."""

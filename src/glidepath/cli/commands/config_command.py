@@ -13,8 +13,6 @@ from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import revealed
 from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath config` takes."""

@@ -14,8 +14,6 @@ from glidepath.cli.notes import add_decision, add_note_arguments, decided, with_
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath decide` takes."""

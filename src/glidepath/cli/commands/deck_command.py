@@ -13,8 +13,6 @@ from glidepath.cli.commands.serve_command import add_server_flags
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 _EXAMPLES = """\
 examples:
   glidepath deck                                   the runs of the default store

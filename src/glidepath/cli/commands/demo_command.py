@@ -18,8 +18,6 @@ from glidepath.errors import ConfigurationError
 if TYPE_CHECKING:
     from glidepath.spi import Model
 
-__all__ = ["NEXT", "add_arguments", "execute", "progress_line"]
-
 EMBEDDED = "local:smollm2"
 SCRIPTED = "scripted"
 NEXT = """\

@@ -19,8 +19,6 @@ from glidepath.errors import StoreError
 if TYPE_CHECKING:
     from glidepath.engines.dbos import Fleet, FleetStatus
 
-__all__ = ["add_arguments", "execute"]
-
 _DAY = 86_400
 
 

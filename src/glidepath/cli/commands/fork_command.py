@@ -14,8 +14,6 @@ from glidepath.cli.commands.sessions_command import act_on_store, add_fork_argum
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath fork` takes."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from glidepath.mcp.pins import Lock
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["add_arguments", "execute"]
-
 _EXAMPLES = """\
 examples:
   glidepath mcp list                         the servers that are configured, without starting them

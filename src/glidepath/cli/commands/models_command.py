@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["add_arguments", "execute"]
-
 _MODULES = {
     "anthropic": "anthropic",
     "bedrock": "anthropic",

@@ -15,8 +15,6 @@ from glidepath.cli.session_names import last_session, session_named
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath resume` takes."""
@@ -31,8 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Continue; the exit code says how it ended."""
-    from glidepath.cli.agent_maker import assume_store, make_agent, make_changes
+    from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.commands.run_command import fly, make_screen
+    from glidepath.cli.file_changes import make_changes
+    from glidepath.cli.stores import assume_store
 
     if bool(options.session) == options.last:
         raise ConfigurationError("name a session: its id, the start of it, its name, or --last")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.session_names import last_here, last_session, remember_here, session_named
+from glidepath.cli.session_names import label_session, wanted_session
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import ScreenClosed, World
 from glidepath.errors import ConfigurationError, StoreError, install_line
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from glidepath.messages import UserMessage
     from glidepath.outcome import RunResult
     from glidepath.run import CancelToken, RunStream
-
-__all__ = ["add_arguments", "execute", "fly", "make_screen", "read_task", "said_flags", "to_know"]
 
 _MOST_STDIN = 10_000_000
 _EXAMPLES = """\
@@ -71,8 +69,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Run the task; the exit code says how it ended."""
     settings = gather(options, world)
     task = read_task(options.task, world)
-    from glidepath.cli.agent_maker import keep_sessions, make_agent, make_changes
+    from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.attachments import picture, with_pictures
+    from glidepath.cli.file_changes import make_changes
+    from glidepath.cli.stores import keep_sessions
 
     pictures = [picture(world.folder / name) for name in options.image]
     wants_it_kept = options.go_on or options.last or options.resume or options.name
@@ -90,24 +90,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
     screen = make_screen(settings, agent, world, options, changes)
 
     async def whole() -> int:
-        session = await _old_session(options, agent, world)
+        session = await wanted_session(options, agent.config.store, world.folder)
         message = with_pictures(task, pictures)
         return await fly(agent, message, screen, settings, world, session=session, changes=changes, name=options.name)
 
     return asyncio.run(whole())
-
-
-async def _old_session(options: argparse.Namespace, agent: Agent, world: World) -> str | None:
-    """The session to continue; None for a new one."""
-    if not (options.go_on or options.last or options.resume):
-        return None
-    if agent.config.store is None:
-        raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
-    if options.go_on:
-        return last_here(world.folder)
-    if options.last:
-        return await last_session(agent.config.store)
-    return await session_named(agent.config.store, options.resume)
 
 
 def _must_be_writable(path: Path) -> None:
@@ -195,9 +182,9 @@ async def fly(
     **going_on: Any,
 ) -> int:
     """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
-    from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching, let_go
+    from glidepath.cli.stores import wallet_of
     from glidepath.outcome import LoopOutcome
     from glidepath.run import CancelToken
     from glidepath.sessions import Session
@@ -214,7 +201,8 @@ async def fly(
             kept = session is not None or caught.number is not None
             _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
-            await _label(agent, session, name, world)
+            if session is not None and agent.config.store is not None:
+                await label_session(agent.config.store, session, name, world)
         except ConfigurationError:
             ended = True  # nothing has started
             raise
@@ -232,20 +220,6 @@ async def fly(
                 await agent.config.store.close()
             await let_go()
     return exit_code(result, caught.number)
-
-
-async def _label(agent: Agent, session: str | None, name: str | None, world: World) -> None:
-    """Remember the session for `--continue`, and give it its name."""
-    from glidepath.sessions.finding import annotate
-
-    if session is None:
-        return
-    remember_here(world.folder, session)
-    if name:
-        try:
-            await annotate(agent.config.store, session, title=name)
-        except (ConfigurationError, StoreError) as error:
-            world.note(f"--name: {error}")
 
 
 def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:
@@ -294,8 +268,8 @@ async def _fly_on(
 ) -> RunResult:
     """Continue until the run has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
-    from glidepath.cli.agent_maker import wallet_of
     from glidepath.cli.approval import decide
+    from glidepath.cli.stores import wallet_of
     from glidepath.outcome import LoopOutcome
 
     since: tuple[Any, ...] = ()

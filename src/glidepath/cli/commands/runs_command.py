@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["add_arguments", "execute"]
-
 _DAY = 86_400
 _STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
 
@@ -56,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
-    from glidepath.cli.agent_maker import make_agent, make_changes
+    from glidepath.cli.agent_maker import make_agent
+    from glidepath.cli.file_changes import make_changes
 
     if options.action != "replay":
         return act_on_store(options, world, "runs", lambda store: _ACTIONS[options.action](options, store, world))

@@ -14,8 +14,6 @@ from glidepath.cli.notes import add_note_arguments, with_store
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath send` takes."""

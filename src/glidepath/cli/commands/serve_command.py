@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "add_server_flags", "execute"]
-
 _EXAMPLES = """\
 examples:
   glidepath serve --agent my_package.agents:helper

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.spi.sessions import SessionStore
 
-__all__ = [
-    "act_on_store",
-    "add_arguments",
-    "add_file_actions",
-    "add_fork_arguments",
-    "add_store_flags",
-    "execute",
-    "fork",
-    "named",
-]
-
 _OF_STORE = ("store", "redact")
 _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
@@ -129,9 +118,9 @@ def act_on_store(
     """Do something with the store that the settings name."""
     import asyncio
 
-    from glidepath.cli.agent_maker import assume_store, make_store, redacting
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
+    from glidepath.cli.stores import assume_store, make_store, redacting
 
     settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)

@@ -7,7 +7,6 @@ Exit code 0: no hole found. 1: there are holes, and each comes with advice. 2: u
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,10 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import add_config_flags
 from glidepath.cli.layers import gather
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
-    from glidepath.sim.tune import Tuning
-
-__all__ = ["add_arguments", "execute"]
 
 _WIDE = 80
 
@@ -48,7 +44,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.list:
         return _list(world)
     if options.tune is not None:
-        return _tune(options, world)
+        from glidepath.cli.tuning_view import show_tuning
+
+        return show_tuning(options.tune, _subject(options, world), world)
     from glidepath.sim import simulate
 
     subject = _subject(options, world)
@@ -75,51 +73,6 @@ def _list(world: World) -> int:
             world.stdout.write(f"{family}\n")
         world.stdout.write(f"  {kind.name:<{wide}}  {(kind.__doc__ or '').splitlines()[0]}\n")
     return 0
-
-
-def _tune(options: argparse.Namespace, world: World) -> int:
-    """Replay the runs of a store, print what each threshold would have done, and propose thresholds."""
-    from glidepath.cli.stores import make_store, store_path
-    from glidepath.sim.tune import stored_runs, tune
-
-    path = store_path(options.tune, world)
-    if path is not None and not path.exists():
-        raise ConfigurationError(f"--tune {options.tune}: there is no such store; name a file, a folder, or default")
-    store = make_store(options.tune, world)
-    subject = _subject(options, world)
-    config = getattr(subject, "config", subject)
-    tools = {} if config is None else {one.name: one for one in config.tools}
-
-    async def load() -> Any:
-        try:
-            return await stored_runs(store)
-        finally:
-            await store.close()
-
-    try:
-        runs, unreadable = asyncio.run(load())
-    except StoreError as error:
-        raise ConfigurationError(f"--tune {options.tune}: {error}") from None
-    if not runs:
-        raise ConfigurationError(f"--tune {options.tune}: no run in this store has called a tool: nothing to replay")
-    _show_tuning(tune(runs, tools, unreadable), world)
-    return 0
-
-
-def _show_tuning(tuning: Tuning, world: World) -> None:
-    out, others = world.stdout, tuning.runs - tuning.done
-    out.write(f"{tuning.runs} runs with {tuning.steps} steps: {tuning.done} ended DONE, {others} otherwise\n")
-    for line in tuning.unreadable:
-        world.note(f"not read: {line}")
-    out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")
-    out.write(f"{'limit':<25} {'value':>6} {'nudged':>7} {'stopped':>8}   {'nudged':>7} {'stopped':>8}\n")
-    for one in tuning.settings:
-        mark = " <" if tuning.proposed[one.limit] == one.value else ""
-        out.write(
-            f"{one.limit:<25} {one.value:>6} {one.done_nudged:>7} {one.done_stopped:>8}   "
-            f"{one.others_nudged:>7} {one.others_stopped:>8}{mark}\n"
-        )
-    out.write(f"\n{tuning.snippet()}\n")
 
 
 def _subject(options: argparse.Namespace, world: World) -> Any:

@@ -17,8 +17,6 @@ from glidepath.errors import QuotaError, StoreError
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `glidepath submit` takes."""

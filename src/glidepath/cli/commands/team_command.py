@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from glidepath.cli.teamfile import TeamFile
     from glidepath.teams import StepOutcome, Team, TeamExecutionPlan, TeamResult
 
-__all__ = ["add_arguments", "execute"]
-
 _SHOWN = 500  # characters shown of a pending call
 _EXAMPLES = """\
 examples:
@@ -74,8 +72,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
-    from glidepath.cli.agent_maker import make_store
     from glidepath.cli.signals import catching
+    from glidepath.cli.stores import make_store
     from glidepath.run import CancelToken
     from glidepath.teams.journal import story
 
@@ -114,7 +112,8 @@ async def _decided(
     caught: Caught,
 ) -> TeamResult:
     """Continue until the team has ended, or needs a decision that nobody can make."""
-    from glidepath.cli.approval import ApprovalAsked, decisions_about, sandboxed, somebody
+    from glidepath.cli.approval import decisions_about, sandboxed, somebody
+    from glidepath.cli.approval_dialog import ApprovalAsked
 
     while caught.number is None:
         waiting = [(pending, outcome) for outcome in result.step_outcomes for pending in outcome.pending]

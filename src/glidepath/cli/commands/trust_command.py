@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from glidepath.cli.world import World
 
-__all__ = ["add_arguments", "execute"]
-
 _EXAMPLES = """\
 examples:
   glidepath trust                  show what this folder wants, and ask

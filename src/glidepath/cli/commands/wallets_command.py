@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from glidepath.agent.overdue import WalletKeeper
     from glidepath.cli.world import World
-    from glidepath.spi.sessions import Wallet
-
-__all__ = ["add_arguments", "execute"]
+    from glidepath.spi.wallets import Wallet
 
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
@@ -53,15 +52,15 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     import asyncio
 
-    from glidepath.cli.agent_maker import DEFAULT_STORE, assume_store, make_store
     from glidepath.cli.layers import gather
+    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store
     from glidepath.errors import ConfigurationError, StoreError
-    from glidepath.spi.sessions import WalletStore
+    from glidepath.spi.wallets import WalletStore
 
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    if not isinstance(store, WalletStore):
+    if not offers(store, WalletStore):
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
     async def act(kept: Any) -> int:

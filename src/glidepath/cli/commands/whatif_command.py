@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.sim.whatif import Flown, Forecast
 
-__all__ = ["add_arguments", "execute"]
-
 _SHOWN = 40
 
 
@@ -57,8 +55,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Fold the runs, and print what would have been."""
     import asyncio
 
-    from glidepath.cli.agent_maker import make_store
     from glidepath.cli.shelved import query_of
+    from glidepath.cli.stores import make_store
     from glidepath.errors import ConfigurationError, StoreError
     from glidepath.sim.whatif import flown_runs, what_if
 
@@ -96,8 +94,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 def _place(options: argparse.Namespace, world: World) -> str:
-    from glidepath.cli.agent_maker import assume_store
     from glidepath.cli.layers import gather
+    from glidepath.cli.stores import assume_store
     from glidepath.errors import ConfigurationError
 
     if options.place is None:

@@ -22,8 +22,6 @@ from glidepath.errors import ConfigurationError, StoreError
 if TYPE_CHECKING:
     from glidepath.engines.dbos import Worker
 
-__all__ = ["add_arguments", "execute"]
-
 LAST = 30.0  # seconds to hand over; after that the process exits, even if the database does not answer
 
 

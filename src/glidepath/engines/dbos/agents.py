@@ -11,8 +11,6 @@ from glidepath._wire import replace
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError, told
 
-__all__ = ["check_name", "find_agents"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 

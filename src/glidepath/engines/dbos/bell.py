@@ -12,8 +12,6 @@ from glidepath.engines.dbos.contain import needed
 from glidepath.engines.dbos.tables import FREED, QUEUED
 from glidepath.sessions.postgres_pool import explained
 
-__all__ = ["Bell"]
-
 Queue = deque["asyncio.Future[None]"]
 
 

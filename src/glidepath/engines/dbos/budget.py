@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.purse import PLENTY, Purse, has_room, limit_figures, look_ahead, reach, store_failed
 from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
-from glidepath.ledger import Amount, Meter, dollars
-from glidepath.outcome import AgentState, LoopOutcome, StopCause
-from glidepath.run import Touchdown, Verdict
+from glidepath.ledger import Amount, Meter
+from glidepath.outcome import StopCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from glidepath.agent.purse import Purse
     from glidepath.engines.dbos.fleet_ledger import FleetLedger, Look
     from glidepath.run import Run
     from glidepath.spi import Grant
-
-__all__ = ["FleetBudget"]
 
 SPARE = 4  # draw this many times the request in advance if there is plenty, so that most runs draw once or twice
 LOOK = 5.0  # seconds between two draws of a waiting run that gets no notification
 PATIENCE = 30.0  # seconds to wait for what is held by runs without a worker
 LONGEST = 300.0  # seconds to wait for what is held by runs with a worker; then the run lands
-_PLENTY = 1 << 60
 
 
 class FleetBudget(Budget):
@@ -66,7 +62,7 @@ class FleetBudget(Budget):
         root.tree.source = self
         root.caps = replace(root.caps, tokens=0 if look.limits_tokens else None, money=0 if look.limits_money else None)
         root.limited = limited
-        root.ahead_tokens = root.ahead_money = _PLENTY  # until the first draw
+        root.ahead_tokens = root.ahead_money = PLENTY  # until the first draw
         root.near_money = 0
         root.set_wires()
 
@@ -97,10 +93,10 @@ class FleetBudget(Budget):
                     tool_calls=root.tool_calls,
                     descendants=root.descendants,
                 )
-            if self._has(asked) or await self._granted(asked, least, patient=patient):
+            if has_room(self.meter, asked) or await self._granted(asked, least, patient=patient):
                 self.refused = None
         except StoreError as error:
-            raise _down(error) from error
+            raise store_failed(error) from error
 
     async def _granted(self, asked: Amount, least: Amount, *, patient: bool) -> bool:
         """Draw, and wait if others may give something back; False if refused, with the cause in `refused`."""
@@ -133,15 +129,6 @@ class FleetBudget(Budget):
             if now() - since >= PATIENCE:
                 await self.ledger.write_off(PATIENCE)
 
-    def _has(self, asked: Amount) -> bool:
-        root = self.meter
-        caps = root.caps
-        tokens = (
-            caps.tokens is None or root.tokens + root.aside_tokens + root.reserved_tokens + asked.tokens <= caps.tokens
-        )
-        money = caps.money is None or root.money + root.aside_money + root.reserved_money + asked.money <= caps.money
-        return tokens and money
-
     async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Grant:
         root = self.meter
         leg: Any = self.leg
@@ -162,15 +149,8 @@ class FleetBudget(Budget):
         if drawn.verdict == "fenced":
             raise StoreError(f"run {self.session!r} was taken over by another worker", kind="fenced")
         with root.tree.lock:
-            caps = root.caps
-            root.caps = replace(
-                caps,
-                tokens=None if caps.tokens is None else drawn.tokens,
-                money=None if caps.money is None else drawn.money,
-            )
-            root.ahead_tokens = _PLENTY if drawn.ahead_tokens is None else drawn.ahead_tokens
-            root.ahead_money = _PLENTY if drawn.ahead_money is None else drawn.ahead_money
-            root.set_wires()
+            reach(root, drawn.tokens, drawn.money)
+            look_ahead(root, drawn)
         return drawn
 
     def nearly_empty(self) -> str | None:
@@ -185,7 +165,7 @@ class FleetBudget(Budget):
         try:
             seconds = await self.ledger.slot(model, tokens)
         except StoreError as error:
-            raise _down(error) from error
+            raise store_failed(error) from error
         if seconds > 0:
             await asyncio.sleep(seconds)
 
@@ -201,13 +181,11 @@ class FleetBudget(Budget):
 
 
 def _cause(drawn: Grant) -> StopCause:
-    money = drawn.resource == "money"
-    most, used = drawn.most, drawn.used
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
         reason=f"the next call does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
-        metrics={"limit": str(dollars(most)) if money else most, "used": str(dollars(used)) if money else used},
+        metrics=limit_figures(drawn),
     )
 
 
@@ -219,9 +197,3 @@ def _tired(drawn: Grant) -> StopCause:
         action="graceful_exit",
         reason=f"the next call waited {LONGEST:g} s for what other runs hold of the budget of {name}",
     )
-
-
-def _down(error: StoreError) -> Touchdown:
-    """The ledger is unreachable or now belongs to another worker: spend nothing more."""
-    cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
-    return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))

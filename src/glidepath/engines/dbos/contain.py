@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
-
-__all__ = ["APPLICATION", "QUEUE", "VERSION", "WORKFLOW", "alone", "needed", "quiet"]
+from glidepath.sdk_privates import dbos_instance
 
 APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
@@ -57,12 +56,12 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def alone(dbos: object) -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Inside the block this process has a worker; raises `ConfigurationError` if it has one already, or uses DBOS."""
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process already has a worker: start another process for another worker")
     try:
-        if getattr(dbos, "_dbos_global_instance", None) is not None:
+        if dbos_instance() is not None:
             raise ConfigurationError("this process already uses DBOS: give the worker its own process")
         yield
     finally:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Decision
 
-__all__ = ["Fleet"]
-
 T = TypeVar("T")
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
-__all__ = ["FleetAccount", "FleetLedger", "Look", "Quota"]
-
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _MOST = 2**63 - 1

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.engines.dbos.fleet_ledger import FleetLedger
     from glidepath.sessions.postgres_pool import PostgresConnection
 
-__all__ = ["ThrownSwitch", "held", "note_stopped", "release", "tenants", "throw", "thrown", "unfinished"]
-
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _UNFINISHED = f"""
 SELECT session FROM glidepath_fleet_runs f WHERE ($1::text IS NULL OR tenant = $1) AND (outcome IS NULL OR EXISTS (

@@ -15,8 +15,6 @@ from typing import Any
 
 from glidepath.engines.dbos.contain import QUEUE
 
-__all__ = ["Pace"]
-
 IDLE = 10.0  # seconds between two polls of a queue without news
 SELDOM = 60.0  # the same for what a fleet does not use: schedules, delays, timeouts, DBOS's own queue
 OURS = f"queue-worker-{QUEUE}"

@@ -9,8 +9,6 @@ from glidepath._wire import Value
 if TYPE_CHECKING:
     from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
-__all__ = ["FleetRun", "FleetStatus", "forget_old", "status_of"]
-
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _SHOWN = 200
 _COUNTS = f"""

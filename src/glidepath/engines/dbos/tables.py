@@ -10,8 +10,6 @@ the version of what an older release tolerates: functions with the same signatur
 
 from __future__ import annotations
 
-__all__ = ["ADVISORY", "FLEET", "FREED", "LAYOUT", "PARTS", "QUEUED", "SCHEMA"]
-
 LAYOUT = 1
 PARTS = 3
 FREED = "glidepath_freed"  # the channel for: a budget has room again

@@ -22,13 +22,12 @@ from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.sdk_privates import dbos_instance, is_launched, put_back, stop_events
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-__all__ = ["Worker"]
 
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
@@ -91,7 +90,7 @@ class Worker:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
         dbos = needed("dbos")
         with ExitStack() as stack:
-            stack.enter_context(alone(needed("dbos._dbos")))
+            stack.enter_context(alone())
             stack.enter_context(quiet())
             try:
                 await self._prepare()
@@ -151,11 +150,8 @@ class Worker:
         queues = [f"{QUEUE}{name}" for name in self.agents]
         dbos.DBOS.listen_queues(queues)
         dbos.DBOS.launch()  # not in a thread: DBOS runs workflows on the loop that launches it
-        instance = needed("dbos._dbos")._dbos_global_instance  # noqa: SLF001
-        timeouts = getattr(instance, "_workflow_timeout_stop_event", None)
-        for event in (*instance.background_thread_stop_events, timeouts):
-            if event is not None:
-                self._pace.take(event)
+        for event in stop_events(dbos_instance()):
+            self._pace.take(event)
         register = partial(
             dbos.DBOS.register_queue,
             worker_concurrency=self._concurrency,
@@ -228,7 +224,7 @@ class Worker:
     async def _take_over(self, dbos: ModuleType, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
         try:
-            await asyncio.to_thread(dbos.DBOS._recover_pending_workflows, [*late, *dead])  # noqa: SLF001 - see the ADR
+            await asyncio.to_thread(put_back, dbos, [*late, *dead])
         except Exception as error:
             raise StoreError(f"the runs of dead workers could not be put back: {told(error)}") from error
         await self.ledger.dismiss(late, late=True)
@@ -266,13 +262,11 @@ class Worker:
         if flights:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.gather(*[flight.done.wait() for flight in flights]), 10)
-        instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
-        if instance is None:
-            return
+        instance = dbos_instance()
         try:
-            if instance._launched and not self.cut_off:  # noqa: SLF001
+            if is_launched(instance) and not self.cut_off:
                 await self._hear()  # DBOS would wait for its database forever
-            if instance._launched and not self.cut_off:  # noqa: SLF001
+            if is_launched(instance) and not self.cut_off:
                 with suppress(StoreError):  # then the worker that finds our lease expired does it
                     await self._take_over(dbos, [], [self.id])
         finally:
@@ -283,10 +277,7 @@ class Worker:
 
 def _close_queues() -> list[threading.Thread]:
     """Make DBOS take nothing more from its queues; returns the threads that may still be running."""
-    instance = getattr(needed("dbos._dbos"), "_dbos_global_instance", None)
-    if instance is None:
-        return []
-    for event in instance.background_thread_stop_events:
+    for event in stop_events(dbos_instance()):
         event.set()
     return [thread for thread in threading.enumerate() if thread.name.startswith("queue-worker-")]
 

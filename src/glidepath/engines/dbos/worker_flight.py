@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from glidepath.engines.dbos.worker import Worker
     from glidepath.sessions.fold import Folded
 
-__all__ = ["HANDED_OVER", "FleetStore", "WorkerFlight"]
-
 _log = logging.getLogger("glidepath")
 HANDED_OVER = "handed over to another worker"
 LEFT = "a later release wrote its journal: left to a worker that can read it"

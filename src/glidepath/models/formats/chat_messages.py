@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2s
 from typing import Any
 
@@ -19,17 +18,14 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, block_of, check_block, data_url, file_name, in_result
+from glidepath.models.attached import Takes, base64_of, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
 
-__all__ = ["VENDOR", "chat_messages", "read_chat", "takes_of"]
-
 VENDOR = "openai-chat"
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
+THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 _SHORT = 9
 
 
@@ -49,9 +45,6 @@ def takes_of(vendor: str, quirks: Quirks) -> Takes:
 
 _PLAIN = Quirks()
 _ALL = takes_of("chat completions", _PLAIN)
-
-
-# --- written --------------------------------------------------------------------------------------------------
 
 
 def chat_messages(
@@ -175,82 +168,3 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
             if kind == "item":
                 sent.update(item)
     return [sent]
-
-
-# --- read -----------------------------------------------------------------------------------------------------
-
-
-def read_chat(history: object) -> list[Message]:
-    """The messages of a chat completions history."""
-    found: list[Message] = []
-    called: dict[str, str] = {}
-
-    def read(item: Mapping[str, Any]) -> None:
-        role, content = item["role"], item.get("content")
-        if role in ("system", "developer"):
-            found.append(SystemMessage(_text(content)))
-        elif role == "user":
-            found.append(UserMessage(_content(content)))
-        elif role in ("tool", "function"):
-            call_id = item.get("tool_call_id") or item.get("name") or ""
-            name = called.get(call_id) or item.get("name") or ""
-            found.append(ToolResultMessage(call_id, name, _content(content)))
-        elif role == "assistant":
-            found.append(reply := _read_reply(item))
-            called.update({call.id: call.name for call in reply.tool_calls})
-        else:
-            raise ValueError(f"role {role!r} is unknown")
-
-    each(history, "from_openai_chat", read)
-    return found
-
-
-def _read_reply(item: Mapping[str, Any]) -> AssistantMessage:
-    turn = VendorTurn(VENDOR)
-    thoughts = {field: item[field] for field in _THOUGHTS if item.get(field)}
-    if thoughts:
-        turn.kept(thoughts)
-    turn.said(_text(item.get("content")) or item.get("refusal") or "")
-    for call in item.get("tool_calls") or ():
-        function = call.get("function") or call.get("custom") or {}
-        turn.called(call_of(call.get("id") or "", function["name"], function.get("arguments", function.get("input"))))
-    return turn.message()
-
-
-def _text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join([part.get("text") or part.get("refusal") or "" for part in content])
-
-
-def _content(content: str | Sequence[Mapping[str, Any]] | None) -> Any:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return content_of([_block(part) for part in content])
-
-
-def _block(part: Mapping[str, Any]) -> Any:
-    kind = part["type"]
-    if kind == "text":
-        return TextBlock(part["text"])
-    if kind == "image_url":
-        held = part["image_url"]
-        return block_of(held if isinstance(held, str) else held["url"], image=True)
-    if kind == "video_url":
-        return block_of(part["video_url"]["url"], image=False, media_type="video/mp4")
-    if kind == "input_audio":
-        return _sound(part["input_audio"])
-    held = {"file_data": part["document_url"]} if kind == "document_url" else part.get("file") or {}
-    if held.get("file_data"):
-        return block_of(held["file_data"], image=False, name=held.get("filename"))
-    raise ValueError(f"a part of type {kind!r} is not supported")
-
-
-def _sound(sound: str | Mapping[str, str]) -> FileBlock:
-    """A recording: an object with its format or, for Mistral, its bytes or URL as text."""
-    if not isinstance(sound, str):
-        media = "audio/mpeg" if sound["format"] == "mp3" else f"audio/{sound['format']}"
-        return FileBlock(media, base64.b64decode(sound["data"]))
-    if sound.startswith(("http://", "https://")):
-        return FileBlock("audio/mpeg", url=sound)
-    return FileBlock("audio/mpeg", base64.b64decode(sound))

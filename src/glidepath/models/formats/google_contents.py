@@ -7,13 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath import _wire
 from glidepath.messages import (
     AssistantMessage,
     FileBlock,
-    ImageBlock,
     Message,
-    SystemMessage,
     TextBlock,
     ToolCall,
     ToolResultMessage,
@@ -22,10 +19,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import Takes, base64_of, check_block, in_result
 from glidepath.models.content import pieces
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 from glidepath.models.names import sent_name
-
-__all__ = ["VENDOR", "google_contents", "read_google"]
 
 VENDOR = "google"
 _TAKES = Takes(
@@ -42,12 +36,9 @@ _TAKES = Takes(
     video=("video/",),
     schemes=("https", "http", "gs"),
 )
-_UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
+UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 """Google's placeholder signature for a call that another model made."""
 _OURS = re.compile(r"call_\d+(_\d+)?$")
-
-
-# --- written --------------------------------------------------------------------------------------------------
 
 
 def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> list[dict[str, Any]]:
@@ -98,7 +89,7 @@ def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]
     _lone(parts, signature)
     calls = [part for part in parts if "functionCall" in part]
     if leveled and calls and "thoughtSignature" not in calls[0]:
-        calls[0]["thoughtSignature"] = _UNSIGNED
+        calls[0]["thoughtSignature"] = UNSIGNED
     return parts
 
 
@@ -142,92 +133,3 @@ def _part(block: UserBlock) -> dict[str, Any]:
     if block.url:
         return {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}
     return {"inlineData": {"mimeType": block.media_type, "data": base64_of(block)}}
-
-
-# --- read -----------------------------------------------------------------------------------------------------
-
-
-class _History:
-    """Reads contents. A call without an id gets one from us, and so does its result, in the order of the calls."""
-
-    def __init__(self) -> None:
-        self.found: list[Message] = []
-        self._calls = 0
-        self._open: list[tuple[str, str]] = []
-
-    def read(self, content: Mapping[str, Any]) -> None:
-        role = content.get("role", "user")
-        if role == "model":
-            self._model(content["parts"])
-        elif role in ("user", "function"):
-            self._user(content["parts"])
-        else:
-            raise ValueError(f"role {role!r} is unknown")
-
-    def _model(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        turn = VendorTurn(VENDOR)
-        for part in parts:
-            call, signature = part.get("functionCall"), part.get("thoughtSignature")
-            known = call is not None or "text" in part
-            if signature and known and signature != _UNSIGNED:
-                turn.kept({"on": "call" if call is not None else "text", "signature": signature})
-            if call is not None:
-                self._calls += 1
-                call_id = call.get("id") or f"call_{self._calls}"
-                self._open.append((call_id, call["name"]))
-                turn.called(call_of(call_id, call["name"], call.get("args") or {}))
-            elif part.get("thought") and "text" in part:
-                turn.thought(part["text"])
-            elif "text" in part:
-                turn.said(part["text"])
-                if signature:
-                    turn.kept({"on": "cut"})
-            else:
-                turn.kept({"on": "part", "part": dict(part)})
-        self.found.append(turn.message())
-
-    def _user(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        said: list[Any] = []
-        for part in parts:
-            if "functionResponse" in part:
-                if said:
-                    self.found.append(UserMessage(content_of(said)))
-                    said = []
-                self.found.append(self._result(part["functionResponse"]))
-            else:
-                said.append(_block(part))
-        if said:
-            self.found.append(UserMessage(content_of(said)))
-
-    def _result(self, given: Mapping[str, Any]) -> ToolResultMessage:
-        name, response = given["name"], given.get("response") or {}
-        same = [place for place in self._open if place[0] == given.get("id")]
-        same = same or [place for place in self._open if place[1] == name]
-        call_id = same[0][0] if same else given.get("id") or name
-        if same:
-            self._open.remove(same[0])
-        field = next(iter(response)) if len(response) == 1 else ""
-        held = response.get(field) if field in ("output", "error", "result") else response
-        text = held if isinstance(held, str) else _wire.encode(held).decode()
-        return ToolResultMessage(call_id, name, text, is_error=field == "error")
-
-
-def read_google(history: object, system: str | Mapping[str, Any] | None = None) -> list[Message]:
-    """The messages of Gemini contents, and their system instruction."""
-    reader = _History()
-    if system:
-        parts = system if isinstance(system, str) else "\n\n".join([part["text"] for part in system["parts"]])
-        reader.found.append(SystemMessage(parts))
-    each(history, "from_gemini", reader.read)
-    return reader.found
-
-
-def _block(part: Mapping[str, Any]) -> Any:
-    if "text" in part:
-        return TextBlock(part["text"])
-    held = part.get("inlineData") or part.get("fileData")
-    if held is None:
-        raise ValueError(f"a part with {', '.join(part)} is not supported")
-    media, url = held.get("mimeType", ""), held.get("fileUri")
-    data = base64.b64decode(held["data"]) if url is None else None
-    return ImageBlock(media, data, url) if media.startswith("image/") else FileBlock(media, data, url)

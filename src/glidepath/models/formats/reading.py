@@ -7,17 +7,8 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
-from glidepath.messages import (
-    AssistantMessage,
-    ReasoningBlock,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-)
+from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ThinkingBlock, ToolCall
 from glidepath.models.content import held
-
-__all__ = ["VendorTurn", "call_of", "content_of", "each"]
 
 
 def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:

@@ -16,8 +16,6 @@ from typing import IO
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["download"]
-
 _SCRIPT = Path(__file__).with_name("_fetch.py")
 _POLL = 0.05
 _TOLD = 2000  # characters of pip's output that an error shows

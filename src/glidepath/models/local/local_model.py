@@ -19,8 +19,6 @@ from glidepath.models.local.weights import DEFAULT, KNOWN, locate
 from glidepath.models.sse import Events
 from glidepath.spi import ModelRequest
 
-__all__ = ["LocalModel"]
-
 _CHAT = "/v1/chat/completions"
 _MAGIC = b"GGUF"
 _MOST_THREADS = 8
@@ -197,7 +195,8 @@ def _chosen(
             magic = file.read(len(_MAGIC))
     except OSError as error:
         raise ConfigurationError(
-            f"local model {given!r:.200} is neither one of {', '.join(KNOWN)} nor a file that can be read: {error}"
+            f"local model {given!r:.200} is neither one of {', '.join(KNOWN)} nor a file that can be read: "
+            f"{error.strerror or error}"
         ) from error
     if magic != _MAGIC:
         raise ConfigurationError(f"{given!r:.200} is not a GGUF file: it does not begin with {_MAGIC.decode()}")

@@ -27,8 +27,6 @@ from glidepath.messages import (
 )
 from glidepath.spi import ModelRequest, ToolSpec
 
-__all__ = ["PromptBrief", "brief", "loosened"]
-
 _REPLY = "Reply with one JSON object and nothing else."
 _CALL = 'To use a tool: {"tool": "NAME", "arguments": {...}}.'
 _ANSWER = 'To answer the user: {"answer": "TEXT"}.'

@@ -18,8 +18,6 @@ from glidepath.models.content import VendorReply
 from glidepath.spi import ModelRequest
 from glidepath.tools.text import clean
 
-__all__ = ["ConstrainedReply", "Reading", "fault"]
-
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"arguments"\s*:\s*(?=\S)')
 _ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*(?=\S)')
 _WHOLE = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*', re.DOTALL)

@@ -14,8 +14,6 @@ from glidepath import _wire
 from glidepath.errors import RejectedError, TransientError, told
 from glidepath.models.local.server import Address
 
-__all__ = ["Response", "ask", "post"]
-
 _LIMIT = 1 << 22  # maximum bytes of a line
 _BODY = 1 << 26  # maximum bytes of a reply that is read at once
 

@@ -22,8 +22,6 @@ from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import RejectedError, TransientError
 
-__all__ = ["Address", "LlamaServer", "ServerSettings"]
-
 _SCRIPT = Path(__file__).with_name("_serve.py")
 _FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two checks on a server that is starting
 _DYING = 0.5  # seconds a crashed process may take to disappear

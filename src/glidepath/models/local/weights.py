@@ -19,8 +19,6 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.local.download import download
 
-__all__ = ["DEFAULT", "KNOWN", "Weights", "cache_folder", "locate", "pull"]
-
 _CHUNK = 1 << 20
 
 

@@ -28,8 +28,10 @@ __all__ = ["ANSWER", "SPECIMENS", "Moment", "Outside", "Specimen", "Tireless", "
 
 def _of(module: ModuleType) -> list[type[Specimen]]:
     """The specimens in a module: its classes and its tables."""
-    named = [getattr(module, name) for name in module.__all__]
-    return [kind for one in named for kind in (one if isinstance(one, tuple) else (one,))]
+    named = [one for name, one in vars(module).items() if not name.startswith("_")]
+    own = [one for one in named if isinstance(one, tuple) or getattr(one, "__module__", "") == module.__name__]
+    kinds = [kind for one in own for kind in (one if isinstance(one, tuple) else (one,))]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Specimen)]
 
 
 _MODULES = (hangs, honest, inner_runs, loops, bad_order, overshoot, replies, result, streams, tools, vandals)

@@ -9,8 +9,6 @@ from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen
 from glidepath.testing.turns import Turn, call, calls, say
 from glidepath.tools import Tool, tool
 
-__all__ = ["PacksBoxesInOneReply"]
-
 BOXES = 4
 
 

@@ -10,8 +10,6 @@ from glidepath.messages import StreamEnd, TextDelta, Usage
 from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, Outside, specimen
 from glidepath.testing.turns import Turn, fail, raw
 
-__all__ = ["HANGS"]
-
 MANY = 20_000
 YEAR = 365 * 86_400.0
 

@@ -12,21 +12,6 @@ from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen
 from glidepath.testing.turns import Turn, call, calls, say
 from glidepath.tools import Tool, ToolResult, tool
 
-__all__ = [
-    "ArchivesMail",
-    "EditsAndTests",
-    "EditsAndTestsInAShell",
-    "FindsNothingAtFirst",
-    "PollsAJob",
-    "PressesKeys",
-    "ReadsPages",
-    "RetriesUntilItWorks",
-    "RunsSilentCommands",
-    "TriesDifferentFixes",
-    "WritesFiles",
-    "WritesFilesInBatches",
-]
-
 
 class _Honest(Specimen):
     """Works through its steps with its own tools, then answers."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from glidepath.testing.specimens.specimen import Moment, Tireless
 from glidepath.testing.turns import Turn, call, calls
 
-__all__ = ["RunsItself"]
-
 
 class RunsItself(Tireless):
     """A tool runs the agent itself, twice in every turn, by `agent.run`: the limits must reach what it starts."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glidepath._wire import replace
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless, failing, specimen
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless, failing, specimen, table
 from glidepath.testing.turns import Call, Turn, call, calls, say
-
-__all__ = ["ENDLESS", "LOOPS", "NeedsTwoNotices"]
 
 
 class _Loop(Tireless):
@@ -35,15 +33,13 @@ _expired = failing(PermissionError, "token expired")
 
 LOOPS = (
     specimen("same_call", "Makes the same call again and again; the result never changes.", _Loop),
-    specimen("two_step_loop", "Goes A, B, A, B without a new result.", _Loop, step=_cycle(2)),
-    specimen("three_step_loop", "Goes A, B, C, A, B, C without a new result.", _Loop, step=_cycle(3)),
-    specimen("four_step_loop", "Goes A, B, C, D, A, B, C, D without a new result.", _Loop, step=_cycle(4)),
-    specimen(
-        "incrementing_arguments",
-        "Counts page 1, page 2, page 3 ...; every page is the same.",
+    *table(
         _Loop,
-        step=Moment.call,
-        only_if_read_only=True,
+        "step",
+        two_step_loop=("Goes A, B, A, B without a new result.", _cycle(2)),
+        three_step_loop=("Goes A, B, C, A, B, C without a new result.", _cycle(3)),
+        four_step_loop=("Goes A, B, C, D, A, B, C, D without a new result.", _cycle(4)),
+        malformed_arguments=("Sends arguments that are not JSON, forever.", _malformed),
     ),
     specimen("same_error", "Repeats a call that always fails in the same way.", _Loop, work=_expired),
     specimen(
@@ -53,7 +49,13 @@ LOOPS = (
         step=Moment.call,
         work=_expired,
     ),
-    specimen("malformed_arguments", "Sends arguments that are not JSON, forever.", _Loop, step=_malformed),
+    specimen(
+        "incrementing_arguments",
+        "Counts page 1, page 2, page 3 ...; every page is the same.",
+        _Loop,
+        step=Moment.call,
+        only_if_read_only=True,
+    ),
     specimen(
         "unknown_tool",
         "Calls tools that do not exist, a different one each time.",
@@ -88,20 +90,15 @@ def _busy(moment: Moment) -> Turn:
     return calls(*three, text="Let me look at a few more things first. " * 20)
 
 
+def _hundreds(moment: Moment) -> Turn:
+    return calls(*[moment.call(moment.number * 1000 + offset) for offset in range(300)])
+
+
 ENDLESS = (
     specimen("reads_forever", "Keeps reading; every result is new, nothing is ever delivered.", _Reader),
+    specimen("answers_only_when_told", "Has its answer from the start and gives it only when told to finish.", _Reader),
     specimen("busy_work", "Makes three new calls in every turn and says a lot about each.", _Reader, step=_busy),
-    specimen(
-        "hundreds_of_calls",
-        "Asks for three hundred tool calls in one reply.",
-        _Reader,
-        step=lambda moment: calls(*[moment.call(moment.number * 1000 + offset) for offset in range(300)]),
-    ),
-    specimen(
-        "answers_only_when_told",
-        "Has its answer from the start and gives it only when told to finish.",
-        _Reader,
-    ),
+    specimen("hundreds_of_calls", "Asks for three hundred tool calls in one reply.", _Reader, step=_hundreds),
     specimen(
         "ignores_everything",
         "Calls tools no matter what it is told, even when none is offered, and never answers.",

@@ -6,8 +6,6 @@ from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ToolCallDel
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless, specimen
 from glidepath.testing.turns import Turn, raw
 
-__all__ = ["OVERSHOOT"]
-
 
 class _Spender(Tireless):
     family = "overshoot"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from glidepath._wire import replace
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, failing, specimen
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, failing, specimen, table
 from glidepath.testing.turns import Call, Turn, calls, empty, raw, refuse, say, thinking, truncated
-
-__all__ = ["CALLS", "REPLIES"]
 
 
 class _Reply(Specimen):
@@ -18,69 +16,57 @@ class _NoAnswer(_Reply):
     answers = False
 
 
-def _cut(moment: Moment, at: int | None = None) -> Turn:
-    return truncated(moment.call(), cut=at) if moment.request.tools else truncated("I was going to ")
+class _OddAnswer(_Reply):
+    succeeds = True
+
+
+class _CutCall(_NoAnswer):
+    needs_tools = True
+    cut: int | None
+
+    def reply(self, moment: Moment) -> Turn:
+        """A call that is cut off, or a text where no tool may be called."""
+        return truncated(moment.call(), cut=self.cut) if moment.request.tools else truncated("I was going to ")
 
 
 REPLIES = (
-    specimen("empty_reply", "Ends every stream before its first delta.", _NoAnswer, reply=lambda _: empty()),
-    specimen(
-        "whitespace_reply",
-        "Answers with blanks, line ends and zero-width spaces.",
+    *table(
         _NoAnswer,
-        reply=lambda _: say(" \n\t \u200b\u200b  "),
-    ),
-    specimen(
-        "truncated_forever",
-        "Every reply hits the output cap in mid-sentence.",
-        _NoAnswer,
-        reply=lambda _: truncated("The first thing to know about this is that "),
-    ),
-    specimen(
-        "thinks_only",
-        "Thinks at length and says nothing.",
-        _NoAnswer,
-        reply=lambda _: thinking("Let me think about this. " * 50),
-    ),
-    specimen(
-        "wrong_delta",
-        "Streams an object that is not a delta.",
-        _NoAnswer,
-        reply=lambda _: raw("not a delta"),  # type: ignore[arg-type]
+        "says",
+        empty_reply=("Ends every stream before its first delta.", empty()),
+        whitespace_reply=("Answers with blanks, line ends and zero-width spaces.", say(" \n\t \u200b\u200b  ")),
+        truncated_forever=(
+            "Every reply hits the output cap in mid-sentence.",
+            truncated("The first thing to know about this is that "),
+        ),
+        thinks_only=("Thinks at length and says nothing.", thinking("Let me think about this. " * 50)),
+        wrong_delta=("Streams an object that is not a delta.", raw("not a delta")),  # type: ignore[arg-type]
     ),
     specimen(
         "refuses_task",
         "Refuses the task.",
         _NoAnswer,
-        reply=lambda _: refuse("I cannot help with that."),
+        says=refuse("I cannot help with that."),
         succeeds=True,  # DONE with stop_reason=refusal and a cause: typed, not silent
     ),
-    specimen(
-        "unknown_stop_reason",
-        "Stops for a reason that nobody has heard of.",
-        _Reply,
-        reply=lambda _: say(ANSWER, stop_reason="guru_meditation"),
-        succeeds=True,
-    ),
-    specimen(
-        "asks_back",
-        "Asks a question back instead of answering.",
-        _Reply,
-        reply=lambda _: say(f"{ANSWER} Which of the two do you mean?"),
-        succeeds=True,
-    ),
-    specimen(
-        "garbled_text",
-        "Answers with NUL characters, half surrogate pairs and terminal control codes around its words.",
-        _Reply,
-        reply=lambda _: say(f"\x00\ud83d{ANSWER}\x1b[2J\udc00"),
-        succeeds=True,
+    *table(
+        _OddAnswer,
+        "says",
+        unknown_stop_reason=(
+            "Stops for a reason that nobody has heard of.",
+            say(ANSWER, stop_reason="guru_meditation"),
+        ),
+        asks_back=("Asks a question back instead of answering.", say(f"{ANSWER} Which of the two do you mean?")),
+        garbled_text=(
+            "Answers with NUL characters, half surrogate pairs and terminal control codes around its words.",
+            say(f"\x00\ud83d{ANSWER}\x1b[2J\udc00"),
+        ),
     ),
     specimen(
         "huge_reply",
         "Writes a hundred thousand tokens in one reply, whatever cap it is given.",
         _Reply,
-        reply=lambda _: raw(TextDelta(ANSWER), *[TextDelta("and another thing, " * 8)] * 2_600),
+        says=raw(TextDelta(ANSWER), *[TextDelta("and another thing, " * 8)] * 2_600),
     ),
     specimen(
         "empty_after_error",
@@ -90,19 +76,11 @@ REPLIES = (
         work=failing(ConnectionError, "backend is down"),
         needs_tools=True,
     ),
-    specimen(
-        "truncated_call",
-        "Every tool call hits the output cap inside its arguments.",
-        _NoAnswer,
-        reply=_cut,
-        needs_tools=True,
-    ),
-    specimen(
-        "cut_call_that_parses",
-        "A cut call whose arguments happen to parse: it must not run.",
-        _NoAnswer,
-        reply=lambda moment: _cut(moment, 10**6),
-        needs_tools=True,
+    *table(
+        _CutCall,
+        "cut",
+        truncated_call=("Every tool call hits the output cap inside its arguments.", None),
+        cut_call_that_parses=("A cut call whose arguments happen to parse: it must not run.", 10**6),
     ),
 )
 

@@ -10,8 +10,6 @@ from glidepath.spi import Plugin, PollContext
 from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, specimen
 from glidepath.testing.turns import Turn, say
 
-__all__ = ["OBSERVERS", "TOOLS"]
-
 
 class Outlandish(BaseException):
     """What greenlets, test runners and other event loops raise."""

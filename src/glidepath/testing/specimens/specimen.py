@@ -16,8 +16,6 @@ from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
 
-__all__ = ["ANSWER", "Moment", "OneCall", "Outside", "Specimen", "Tireless", "failing", "specimen"]
-
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4
 
@@ -73,6 +71,8 @@ class Specimen:
     name: ClassVar[str] = ""
     """The class's name in snake_case, unless you set it."""
     family: ClassVar[str] = ""
+    says: ClassVar[Turn] = say(ANSWER)
+    """What the model says to every request, unless `reply` decides."""
     answers: ClassVar[bool] = True
     """It writes `ANSWER`, by itself or when told to finish."""
     succeeds: ClassVar[bool] = False
@@ -107,8 +107,8 @@ class Specimen:
             cls.name = snake_case(cls.__name__)
 
     def reply(self, moment: Moment) -> Turn:
-        """What the model says."""
-        return say(ANSWER)
+        """What the model says to this request."""
+        return self.says
 
     async def work(self, number: int) -> Any:
         """What a tool does, on its `number`-th call."""
@@ -161,6 +161,11 @@ def specimen(name: str, does: str, base: type[Specimen] = Specimen, **own: objec
     if "work" in own:
         body["work"] = _awaitable(own["work"])
     return type(name.title().replace("_", ""), (base,), {"__doc__": does, "name": name, **body})
+
+
+def table(base: type[Specimen], part: str, **rows: tuple[str, object]) -> tuple[type[Specimen], ...]:
+    """Specimens that differ from `base` in one part: each has a name, says what it does, and has its own part."""
+    return tuple([specimen(name, does, base, **{part: own}) for name, (does, own) in rows.items()])
 
 
 def failing(error: type[BaseException], *arguments: object) -> Callable[[int], NoReturn]:

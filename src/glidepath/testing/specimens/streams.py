@@ -6,10 +6,8 @@ import math
 
 from glidepath.errors import ContextOverflowError, RateLimitedError, RejectedError, TransientError
 from glidepath.messages import Usage
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, specimen
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, specimen, table
 from glidepath.testing.turns import Turn, UsageReport, fail, hang, no_end, say
-
-__all__ = ["STREAMS", "USAGE"]
 
 
 class _Failing(Specimen):
@@ -23,76 +21,41 @@ def _recovers(moment: Moment) -> Turn:
     return no_end("The beginning of ") if moment.number == 2 else say(ANSWER)
 
 
+def _too_many(seconds: float) -> RateLimitedError:
+    return RateLimitedError("too many requests", retry_after=seconds)
+
+
 _RESET = TransientError("connection reset by peer")
 _BEGUN = "The beginning of an answer is "
 
 STREAMS = (
-    specimen("stalls_before_text", "Accepts the request and never sends a byte.", _Failing, reply=lambda _: hang()),
-    specimen(
-        "stalls_midway",
-        "Begins its answer and then goes silent with the connection open.",
+    *table(
         _Failing,
-        reply=lambda _: hang(_BEGUN),
-    ),
-    specimen(
-        "drips_slowly",
-        "Sends one word every thirty seconds, forever: never silent long enough to count as stalled.",
-        _Failing,
-        reply=lambda _: say("drip " * 10_000, delay=30.0),
-    ),
-    specimen(
-        "missing_terminal_event",
-        "Streams a whole answer and closes without its terminal event.",
-        _Failing,
-        reply=lambda _: no_end("This looks like an answer, but nobody said it was over."),
-    ),
-    specimen(
-        "disconnects_before_text",
-        "Drops the connection before the first byte.",
-        _Failing,
-        reply=lambda _: fail(_RESET),
-    ),
-    specimen(
-        "disconnects_midway",
-        "Drops the connection in the middle of every answer.",
-        _Failing,
-        reply=lambda _: fail(_RESET, text=_BEGUN),
-    ),
-    specimen(
-        "rate_limit_storm",
-        "Answers every request with 429.",
-        _Failing,
-        reply=lambda _: fail(RateLimitedError("too many requests", retry_after=2.0)),
-    ),
-    specimen(
-        "retry_after_an_hour",
-        "Answers 429 and asks to come back in an hour.",
-        _Failing,
-        reply=lambda _: fail(RateLimitedError("too many requests", retry_after=3600.0)),
-    ),
-    specimen(
-        "server_errors",
-        "Answers every request with 500.",
-        _Failing,
-        reply=lambda _: fail(TransientError("HTTP 500: internal error")),
-    ),
-    specimen(
-        "rejects_the_key",
-        "Answers every request with 401.",
-        _Failing,
-        reply=lambda _: fail(RejectedError("HTTP 401: the key is not valid")),
-    ),
-    specimen(
-        "crashes_the_client",
-        "Raises its own exception from inside the stream.",
-        _Failing,
-        reply=lambda _: fail(ZeroDivisionError("a defect in the client library"), text="Half "),
-    ),
-    specimen(
-        "context_overflows",
-        "Refuses every prompt as too long, however short.",
-        _Failing,
-        reply=lambda _: fail(ContextOverflowError("the prompt is too long")),
+        "says",
+        stalls_before_text=("Accepts the request and never sends a byte.", hang()),
+        stalls_midway=("Begins its answer and then goes silent with the connection open.", hang(_BEGUN)),
+        drips_slowly=(
+            "Sends one word every thirty seconds, forever: never silent long enough to count as stalled.",
+            say("drip " * 10_000, delay=30.0),
+        ),
+        missing_terminal_event=(
+            "Streams a whole answer and closes without its terminal event.",
+            no_end("This looks like an answer, but nobody said it was over."),
+        ),
+        disconnects_before_text=("Drops the connection before the first byte.", fail(_RESET)),
+        disconnects_midway=("Drops the connection in the middle of every answer.", fail(_RESET, text=_BEGUN)),
+        rate_limit_storm=("Answers every request with 429.", fail(_too_many(2.0))),
+        retry_after_an_hour=("Answers 429 and asks to come back in an hour.", fail(_too_many(3600.0))),
+        server_errors=("Answers every request with 500.", fail(TransientError("HTTP 500: internal error"))),
+        rejects_the_key=("Answers every request with 401.", fail(RejectedError("HTTP 401: the key is not valid"))),
+        crashes_the_client=(
+            "Raises its own exception from inside the stream.",
+            fail(ZeroDivisionError("a defect in the client library"), text="Half "),
+        ),
+        context_overflows=(
+            "Refuses every prompt as too long, however short.",
+            fail(ContextOverflowError("the prompt is too long")),
+        ),
     ),
     specimen(
         "recovers_after_faults",
@@ -128,15 +91,17 @@ def _half(moment: Moment) -> Turn:
 _NOT_A_NUMBER = Usage(input=math.nan, output=math.nan)  # type: ignore[arg-type]
 
 USAGE = (
-    specimen("zero_usage", "Reports zero tokens for everything.", _Liar, usage=Usage()),
-    specimen("negative_usage", "Reports negative tokens.", _Liar, usage=Usage(input=-1_000, output=-1_000)),
-    specimen("nan_usage", "Reports NaN tokens.", _Liar, usage=_NOT_A_NUMBER),
-    specimen(
-        "absurd_usage",
-        "Reports a trillion tokens a call: charging that would end any run at once.",
+    *table(
         _Liar,
-        usage=Usage(input=10**12, output=10**12),
+        "usage",
+        zero_usage=("Reports zero tokens for everything.", Usage()),
+        negative_usage=("Reports negative tokens.", Usage(input=-1_000, output=-1_000)),
+        nan_usage=("Reports NaN tokens.", _NOT_A_NUMBER),
+        absurd_usage=(
+            "Reports a trillion tokens a call: charging that would end any run at once.",
+            Usage(input=10**12, output=10**12),
+        ),
+        absent_usage=("Reports no usage at all.", "missing"),
     ),
-    specimen("absent_usage", "Reports no usage at all.", _Liar),
     specimen("half_usage", "Reports half of what it really used, in every call.", _Liar, step=_half),
 )

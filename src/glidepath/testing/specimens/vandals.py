@@ -7,8 +7,6 @@ from typing import ClassVar
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless
 from glidepath.testing.turns import Turn, call, say
 
-__all__ = ["ArgumentVandal", "SchemaVandal"]
-
 
 class SchemaVandal(Tireless):
     """Rewrites the schemas of the tools it is offered, and goes silent if that works: every later run would see it."""

@@ -1,0 +1,36 @@
+"""Names of a package that are imported when somebody asks for them: what a program does not use, it does not load.
+
+What ends or rescues a run is never among them: a process that has run out of file descriptors must still land.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeAlias
+
+__all__ = ["late"]
+
+Finder: TypeAlias = Callable[[str], Any]
+
+
+def late(
+    package: str, /, otherwise: Callable[[str], Any] | None = None, **homes: tuple[str, ...]
+) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: `homes` are the modules below it, with the names that each of them has.
+
+    `otherwise` is asked for all other names.
+    """
+
+    def find(name: str) -> Any:
+        for home, names in homes.items():
+            if name in names:
+                module = import_module(package)
+                value = getattr(import_module(f"{package}.{home}"), name)
+                setattr(module, name, value)  # from now on it is found at once
+                return value
+        if otherwise is not None:
+            return otherwise(name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find

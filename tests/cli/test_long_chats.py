@@ -1,0 +1,111 @@
+"""A long conversation costs what a short one does, and looks the same."""
+
+import asyncio
+import sys
+import types
+
+import pytest
+
+pytest.importorskip("textual")
+
+from glidepath.cli.chat import app as chat_app
+from glidepath.cli.chat.app import ChatApp
+from glidepath.testing import ScriptedModel, say
+
+from .test_chat import talk
+
+TURNS = 10
+
+
+@pytest.fixture
+def long_talk(tmp_path):
+    module = types.ModuleType("long_answers")
+    module.answer = lambda: ScriptedModel(
+        [say(f"Answer {n}.\n\n```\ncode {n}\n```\n\nThe end of **it**.") for n in range(TURNS)]
+    )
+    sys.modules["long_answers"] = module
+    yield lambda: talk(tmp_path, "hello", "--model", "python:long_answers:answer")
+    del sys.modules["long_answers"]
+
+
+async def settle(app, pilot):
+    while any(not reply.complete for reply in app.query("ChatReply")):
+        await pilot.pause(0.01)
+    await pilot.pause()
+
+
+def calls(work):
+    """How many Python functions this calls."""
+    count = 0
+
+    def count_one(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(count_one)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def rows(app):
+    """What is on the screen."""
+    return ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()]
+
+
+def pages(app):
+    """The whole log, page by page from its beginning."""
+    pane = app._pane
+    for top in (*range(0, pane.max_scroll_y, pane.size.height), pane.max_scroll_y):
+        pane.scroll_to(y=top, animate=False, immediate=True, force=True)
+        app.screen._refresh_layout(scroll=True)
+        yield rows(app)
+
+
+async def hold(app, pilot, turns, text="go"):
+    for _ in range(turns):
+        await app._turn(text)
+        await settle(app, pilot)
+
+
+def test_drawing_costs_the_same_after_many_replies(long_talk, monkeypatch):
+    monkeypatch.setattr(chat_app, "_LIVE", 20)
+    counts = []
+
+    async def run():
+        app = ChatApp(long_talk())
+        async with app.run_test(size=(80, 30)) as pilot:
+            for _ in range(TURNS):
+                await hold(app, pilot, 1)
+                counts.append(calls(app.screen._refresh_layout))
+
+    asyncio.run(run())
+    assert max(counts[4:]) <= 1.3 * max(counts[:4])
+
+
+def test_the_log_looks_the_same_with_old_messages_put_away_and_after_a_change_of_width(long_talk, monkeypatch):
+    async def run(live):
+        monkeypatch.setattr(chat_app, "_LIVE", live)
+        app = ChatApp(long_talk())
+        async with app.run_test(size=(60, 20)) as pilot:
+            await hold(app, pilot, 4, "a question that is long enough to be broken at the end of a narrow row")
+            hidden = sum(not child.display for child in app._pane.children)
+            wide = list(pages(app))
+            await pilot.resize_terminal(40, 20)
+            await pilot.pause()
+            await pilot.pause()
+            narrow = list(pages(app))
+            again = sum(not child.display for child in app._pane.children)
+            await app._command("/clear")
+            await hold(app, pilot, 1)
+            return hidden, again, [wide, narrow, rows(app)]
+
+    hidden, again, seen = asyncio.run(run(12))
+    assert hidden >= 6
+    assert again == hidden
+    shown, _, wanted = asyncio.run(run(10_000))
+    assert shown == 1  # nothing but the widget for what is put away
+    assert sum("Answer" in row for page in seen[0] for row in page) >= 4
+    assert seen == wanted
