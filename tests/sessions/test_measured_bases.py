@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, Limits, Session, tool
+from glidepath import Agent, Limits, tool
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.run import survey as survey_module
 from glidepath.run.survey import MEASURE, Survey
@@ -54,17 +54,9 @@ async def recalled(store, name="s"):
 
 def looked_at(messages):
     """The survey of a process that measures all of them."""
-    found, home = Survey(), Session("other", messages=messages)
-    home.survey = found
-    asyncio.run(_open(home))
+    found = Survey()
+    assert found.look(messages, agent(None, say("end"))._plan)
     return found
-
-
-async def _open(home):
-    from glidepath.agent.per_run import NOTHING
-
-    run = agent(None, say("end"))._open((UserMessage("go"),), home, None, None, NOTHING, None)
-    run.watch.disarm()
 
 
 @pytest.mark.parametrize("kind", KINDS)
