@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from glidepath.spi import Model, ModelRequest
     from glidepath.tools import Tool
 
-__all__ = ["Attempt", "Reply", "ordinary_reply", "pump"]
+__all__ = ["Attempt", "Reply", "ordinary_reply", "pump", "wait_for_consumer"]
 
 _log = logging.getLogger("glidepath")
 
@@ -543,3 +543,12 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     for part in parts:
         _bytes(part)
     return ReasoningBlock(*map(clean, parts))
+
+
+async def wait_for_consumer(run: Run) -> None:
+    """A thousand events are unread: spend no more until the consumer catches up."""
+    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
+    try:
+        await run.watch.wait(room)
+    except asyncio.CancelledError:
+        raise run.interrupted() from None
