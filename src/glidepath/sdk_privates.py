@@ -15,25 +15,6 @@ from operator import attrgetter
 from time import sleep
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = [
-    "SHARED_PARTS",
-    "SPAN_PARTS",
-    "GoogleConnection",
-    "below_sampled",
-    "context_variable",
-    "counts_spans",
-    "dbos_instance",
-    "google_connection",
-    "is_launched",
-    "processors_of",
-    "put_back",
-    "queue_of",
-    "span_limits",
-    "span_processor",
-    "stop_events",
-    "with_platform",
-]
-
 C = TypeVar("C")
 
 # --- model providers ------------------------------------------------------------------------------------------
@@ -61,7 +42,7 @@ class GoogleConnection(NamedTuple):
 def google_connection(client: object) -> GoogleConnection:
     """The key that a `google.genai.Client` took from the environment, its address, and whether that is Vertex AI's.
 
-    The key must not stand in an error, and the address decides whose prices hold. Without these parts we know neither:
+    The key must not appear in an error, and the address decides whose prices hold. Without these parts we know neither:
     no price list applies, and a key from the environment is not struck out of errors.
     """
     inside = getattr(client, "_api_client", None)

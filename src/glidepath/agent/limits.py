@@ -12,6 +12,7 @@ from glidepath.constraints import LIMIT_KINDS
 from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
+from glidepath.plurals import how_many
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
 from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, declared, with_settings
@@ -19,8 +20,6 @@ from glidepath.spi import Remaining
 
 if TYPE_CHECKING:
     from glidepath.spi import Wallet, WalletStore, WalletTerms
-
-__all__ = ["Budget", "Limits"]
 
 _TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
@@ -217,7 +216,7 @@ class Budget:
         said = [f"{name}={value!r:.30}" for name, value in every if value != getattr(Limits(), name)]
         if self.line:
             return f"<Budget {self.line[-1].name!r}: {', '.join(said) or 'without a limit'}, in {self.store!r}>"
-        return f"<Budget {', '.join(said) or 'without a limit'}: {self.meter.tokens} tokens used>"
+        return f"<Budget {', '.join(said) or 'without a limit'}: {how_many(self.meter.tokens, 'token')} used>"
 
     @property
     def bounded(self) -> bool:
@@ -276,9 +275,9 @@ def _line(
         )
     if store is None:
         given = {"name": name, "per": per}
-        lonely = next((field for field, value in given.items() if value is not None), None)
-        if lonely is not None:
-            raise ConfigurationError(f"Budget.{lonely} is for a stored budget: add store=..., or leave it out")
+        misplaced = next((field for field, value in given.items() if value is not None), None)
+        if misplaced is not None:
+            raise ConfigurationError(f"Budget.{misplaced} is for a stored budget: add store=..., or leave it out")
         if parent is not None and parent.store is not None:
             raise ConfigurationError(
                 f"a budget inside wallet {parent.line[-1].name!r} must be stored, too: give it name=... and store=..."

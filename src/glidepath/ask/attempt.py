@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from glidepath.spi import Model, ModelRequest
     from glidepath.tools import Tool
 
-__all__ = ["Attempt", "Reply", "ordinary_reply", "pump", "wait_for_consumer"]
-
 _log = logging.getLogger("glidepath")
 
 _loads, _Raw = _wire.loads, _wire.Raw
@@ -63,7 +61,7 @@ _ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
-FAILED = ("error", "aborted")  # stop reasons that are no answer
+FAILED = ("error", "aborted")  # stop reasons without an answer
 _TOOL_USE = StopReason.TOOL_USE
 WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
 
@@ -547,7 +545,7 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
 
 async def wait_for_consumer(run: Run) -> None:
     """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
+    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:

@@ -23,14 +23,13 @@ from glidepath.errors import (
     told,
 )
 from glidepath.events import BreakerChanged, ModelSwitched
+from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
 from glidepath.run.prefix import broke_prefix
 from glidepath.spi.models import provider_of
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
-
-__all__ = ["admit", "answered", "come_home", "let_go", "take_over"]
 
 
 class PaidCall(Protocol):
@@ -74,7 +73,7 @@ def admit(call: PaidCall) -> None:
         _next(
             call,
             BreakerOpenError(
-                f"{plan.model_name} failed {health.failures} times in a row and is not asked; "
+                f"{plan.model_name} failed {how_many(health.failures, 'time')} in a row and is not asked; "
                 f"it is tried again in {health.wait(now):.0f} s"
             ),
         )

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = ["choice_among", "offer", "request_for", "unopposed"]
-
 DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.outcome import StopCause
     from glidepath.run import Run
 
-__all__ = ["Source", "draw", "draw_slice", "pace"]
-
 
 class Source(Protocol):
     """Where a tree of meters draws from; it is in `meter.tree.source`.
@@ -66,7 +64,7 @@ async def pace(run: Run, tokens: int) -> None:
 
 
 async def _raced(run: Run, work: Coroutine[Any, Any, None]) -> None:
-    # A task of its own: an interrupt ends the wait at once, and the store's work is cancelled in order.
+    # Its own task: an interrupt ends the wait at once, and the store's work is cancelled in order.
     task = run.watch.loop.create_task(work, name="glidepath-source")
     try:
         await run.watch.wait(task)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["fees", "settled"]
-
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
 _ABSURD = 16
@@ -30,7 +28,7 @@ _ABSURD_SLACK = 100_000
 _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's differ
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
-_NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
+_NONE = 0  # compared by identity: unlike False, 0.0 and None it is an int, and a journal keeps only ints
 
 
 def settled(

@@ -16,8 +16,6 @@ from glidepath.spi import OverflowContext, TransformContext
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["COMPACTED", "own_items", "recovered", "transformed"]
-
 COMPACTED = "the context was compacted"
 MOST_SHOWN = 1_000_000  # messages of a view that a plugin makes
 
@@ -158,7 +156,7 @@ def _measured(run: Run, view: Sequence[Message]) -> int:
     for message in view:
         size = known.get(id(message))
         if size is None:
-            codec.encode(message)  # raises for half a surrogate pair, and for what is no text
+            codec.encode(message)  # raises for half a surrogate pair, and for anything but text
             size = size_of(message)
         tokens += size
     return tokens

@@ -16,8 +16,6 @@ from glidepath.spi.inside_variable import INSIDE
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["run_together"]
-
 PATIENCE = 1.0
 
 
@@ -179,7 +177,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     except BaseException as error:
         return error
     finally:
-        # Code that the tool has left running must not start children in a run that has gone on.
+        # Code that the tool has left running must not start children once the run has continued.
         inside.run = inside.work = None
     return None
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from glidepath.run.state import Run
 
-__all__ = ["HookFault", "Opinion", "ToRead", "about", "opinion", "report", "take_all", "to_read"]
-
 CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
 

@@ -26,28 +26,6 @@ if TYPE_CHECKING:
     from glidepath.run.state import Run
     from glidepath.run.watch import Watch
 
-__all__ = [
-    "ASKED",
-    "BLOCKED",
-    "INHERIT",
-    "Inherit",
-    "LostChild",
-    "Outbox",
-    "Place",
-    "Post",
-    "SideWork",
-    "apart",
-    "around",
-    "at_home",
-    "came_round",
-    "come_back",
-    "enlist",
-    "go_outside",
-    "launch",
-    "linked",
-    "recall",
-]
-
 PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 ANSWERS_WITHIN = 2.0  # seconds for the loop of the run above to begin with a child: one that is blocked never will
 

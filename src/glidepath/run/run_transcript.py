@@ -7,22 +7,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
-from glidepath.messages import (
-    AssistantMessage,
-    Message,
-    StopReason,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-    visible,
-)
+from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
 from glidepath.run.survey import Survey, characters_of
 from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
 from glidepath.spi.models import ModelRequest
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
-
-__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT", "AnswerSoFar", "CurrentTurn", "Transcript"]
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
@@ -170,7 +160,7 @@ class Transcript(Record, eq=False, kw_only=True):
         """No other call may have this id."""
         self.call_ids[call_id] = None
 
-    # --- what waits for the next turn -------------------------------------------------------------------------
+    # --- waiting for the next turn ----------------------------------------------------------------------------
 
     def tell_later(self, reason: str, source: str, text: str) -> None:
         """Tell the model this at the next turn."""

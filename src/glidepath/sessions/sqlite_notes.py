@@ -10,8 +10,6 @@ from glidepath.spi.sessions import Entry, Note
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SqliteInbox", "drop_notes", "last_note"]
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS notes(
   session INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
@@ -33,7 +31,7 @@ def last_note(connection: sqlite3.Connection, key: int) -> int:
 
 
 def _post(connection: sqlite3.Connection, key: int, note: Note, now: float) -> int:
-    """Write a note, once; its number. A transaction that writes is open."""
+    """Write a note once and return its number. A write transaction must be open."""
     connection.execute(_TABLE)
     known = connection.execute("SELECT number FROM notes WHERE session = ? AND id = ?", (key, note.id)).fetchone()
     if known is not None:
@@ -62,7 +60,7 @@ def drop_notes(connection: sqlite3.Connection, key: int) -> None:
 
 
 class SqliteInbox:
-    """What `SqliteStore` is as an `Inbox`."""
+    """The `Inbox` part of `SqliteStore`."""
 
     _clock: Callable[[], float]
 
