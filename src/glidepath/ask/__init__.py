@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, pump
+from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
@@ -99,7 +99,7 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     if plan.context_window is not None or run.transcript.picture_bytes:
         await _make_smaller(run, plan.context_window, landing=landing is not None)
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     plan.health.calls += 1
     return _Call(run, tools, landing, plan.max_output_tokens)
 
@@ -160,7 +160,7 @@ async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _C
     plan, voice = run.plan, run.voice
     tools = plan.specs if gated is None else await gated
     if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
     later = _asked_transforms(run) if run.hooks.context_transform else None
@@ -234,15 +234,6 @@ async def _reshaped(run: Run, budget: int) -> bool:
     from glidepath.ask.summary import reshape
 
     return await reshape(run, budget)
-
-
-async def _wait_for_consumer(run: Run) -> None:
-    """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
-    try:
-        await run.watch.wait(room)
-    except asyncio.CancelledError:
-        raise run.interrupted() from None
 
 
 class LandingBooking(Protocol):
