@@ -61,7 +61,8 @@ def reference() -> str:
         lines += [f"- {part.lower()}: {text}" for part, text in parts.items()]
         if mark is not None:
             lines.append(f"- stability: {mark.level}" + (f" since {mark.since}" if mark.since else ""))
-    contexts = [name for name in sorted(vars(hooks)) if name.endswith("Context") and not name.startswith("_")]
+    own = [name for name, one in vars(hooks).items() if getattr(one, "__module__", None) == hooks.__name__]
+    contexts = sorted(name for name in own if name.endswith("Context") and name[0] != "_")
     lines += ["", "### Contexts", "All are read-only values.", "", "| context | what it is | fields |", "|---|---|---|"]
     lines += [_row(name) for name in contexts]
     lines += [

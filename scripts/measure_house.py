@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
 WAVES = tomllib.loads((ROOT / "scripts" / "waves.toml").read_text(encoding="utf-8"))
-"""Which modules and public names the second wave has brought, and for which of its parts; see the file."""
+"""Which modules, definitions and public names the second wave has brought, and for which of its parts."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -53,6 +53,37 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
 
 def lines(*, second: bool = False) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources(second=second))
+
+
+def brought() -> dict[str, str]:
+    """Definitions of the second wave in modules of the first, as `module.py:qualified.name`, each with its part."""
+    found = {}
+    for part, text in WAVES["definitions"].items():
+        module = ""
+        for word in text.split():
+            if word.endswith(":"):
+                module = word
+            else:
+                found[f"{module}{word}"] = part
+    return found
+
+
+def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The functions, methods and classes of a module, with the number of their lines; decorators are counted, too."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            first = min((node.lineno, *(one.lineno for one in node.decorator_list)))
+            yield f"{prefix}{node.name}", (node.end_lineno or first) - first + 1
+            if isinstance(node, ast.ClassDef):
+                yield from definitions(node, f"{prefix}{node.name}.")
+
+
+def lines_brought() -> dict[str, int]:
+    """How many lines each definition has that the second wave brought into modules of the first; 0 when it is gone."""
+    known = brought()
+    labels = ((path.relative_to(PACKAGE).as_posix(), tree) for path, tree in trees())
+    sizes = {f"{label}:{name}": size for label, tree in labels for name, size in definitions(tree)}
+    return {name: sizes.get(name, 0) for name in known}
 
 
 def parameters(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
@@ -130,12 +161,13 @@ def public_parameters_of_any() -> list[str]:
 
 
 def repeated_names() -> tuple[list[str], list[str]]:
-    """Public class names and module names that occur more than once."""
+    """Public class names and module names that occur more than once, in the whole house."""
     classes: Counter[str] = Counter()
     modules: Counter[str] = Counter()
-    for path, tree in trees():
+    for path in PACKAGE.rglob("*.py"):
         if path.stem not in ("__init__", "__main__"):
             modules[path.stem] += 1
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         classes.update(node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")
     return sorted(n for n, c in classes.items() if c > 1), sorted(n for n, c in modules.items() if c > 1)
 
@@ -280,8 +312,11 @@ def measure() -> dict[str, Any]:
     classes, modules = repeated_names()
     turn = modules_of_a_turn()
     public = public_parameters_of_any()
+    later_lines = lines_brought()
     return {
         "lines, first wave": lines(),
+        "lines, first wave, its own definitions": lines() - sum(later_lines.values()),
+        "definitions listed as later that are gone": [name for name, size in later_lines.items() if not size],
         "lines, second wave": lines(second=True),
         "parameters": every,
         "bare Any parameters": len(bare),
@@ -305,7 +340,7 @@ def main() -> None:
         return
     for name, value in found.items():
         shown = f"{len(value)}: {', '.join(value)}" if isinstance(value, list) else value
-        print(f"{name:<34} {shown}")
+        print(f"{name:<42} {shown}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["VERSION", "is_newer"]
-
 VERSION = "0.1.0"
 
 

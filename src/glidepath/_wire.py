@@ -15,22 +15,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "UNSET",
-    "Codec",
-    "Raw",
-    "Record",
-    "Settings",
-    "Struct",
-    "UnsetType",
-    "Value",
-    "WireError",
-    "field",
-    "frozen",
-    "replace",
-    "settle_field",
-]
-
 WireError = msgspec.MsgspecError
 Raw = msgspec.Raw
 Struct = msgspec.Struct

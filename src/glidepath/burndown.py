@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from glidepath._wire import Record, Value
 
-__all__ = ["FIGURES", "Burn", "BurnPoint", "Use", "some_places", "svg_burndown", "svg_of_points", "text_burndown"]
-
 _BAR, _ROWS = 40, 16
 _WIDE, _HIGH, _LEFT, _TOP, _LINE = 640, 180, 44, 12, 18
 _PICO = 10**12

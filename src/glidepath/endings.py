@@ -22,8 +22,6 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["close_out", "delivered", "failed", "paused", "refuse_cut_calls", "salvaged", "take"]
-
 _log = logging.getLogger("glidepath")
 NOT_DECIDED = "The run waits for a decision."
 

@@ -36,23 +36,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = [
-    "AFTER_MODEL",
-    "AFTER_TOOLS",
-    "IN_FLIGHT",
-    "PRE_FLIGHT",
-    "context_of",
-    "crashed",
-    "judge",
-    "last_validations",
-    "note",
-    "nothing_to_judge",
-    "record_of",
-    "verdict_of",
-    "weighed",
-    "witness",
-]
-
 _log = logging.getLogger("glidepath")
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock

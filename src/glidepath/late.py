@@ -9,8 +9,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias
 
-__all__ = ["late"]
-
 Finder: TypeAlias = Callable[[str], Any]
 
 

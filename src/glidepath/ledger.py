@@ -142,7 +142,6 @@ class Meter:
         self.depth: int = depth
         self.above: tuple[Meter, ...] = ()  # all above it, the nearest first
         self.tree: _Tree = _Tree() if parent is None else parent.tree
-        self.limited: bool = True
         self.tokens: int = 0
         self.money: int = 0
         self.turns: int = 0
@@ -160,21 +159,14 @@ class Meter:
         self.held_money: int = 0
         self.near_tokens: int = 0
         self.near_money: int = 0
-        self.tokens_wire: float = inf
-        self.money_wire: float = inf
-        self.tokens_soft: float = inf
-        self.money_soft: float = inf
-        self.calls_wire: float = inf
-        self.turns_wire: float = inf
-        self.attention: bool = False
+        self.calls_wire: float = inf if caps.tool_calls is None else caps.tool_calls
+        self.turns_wire: float = inf if caps.turns is None else caps.turns
         if parent is not None:
             self.above = parent.lineage
             self.tree.shared = True
-        self.limited = caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
-        if caps.tool_calls is not None:
-            self.calls_wire = caps.tool_calls
-        if caps.turns is not None:
-            self.turns_wire = caps.turns
+        self.limited: bool = (
+            caps.tokens is not None or caps.money is not None or (parent is not None and parent.limited)
+        )
         self.set_wires()
 
     def __repr__(self) -> str:
@@ -187,23 +179,23 @@ class Meter:
 
     # --- what is left ---------------------------------------------------------------------------------------
 
+    def spare_tokens(self) -> int:
+        """Tokens of this node alone, which has a limit, above all reserves and with nothing in flight."""
+        return self.caps.tokens - self.tokens - self.aside_tokens - self.held_tokens  # type: ignore[operator]
+
+    def spare_money(self) -> int:
+        """The same in pico-dollars."""
+        return self.caps.money - self.money - self.aside_money - self.held_money  # type: ignore[operator]
+
     def room_tokens(self) -> int | None:
         """Tokens left above all reserves, with nothing in flight; None when unlimited."""
-        room = [
-            node.caps.tokens + node.ahead_tokens - node.tokens - node.aside_tokens - node.held_tokens
-            for node in self.lineage
-            if node.caps.tokens is not None
-        ]
-        return min(room, default=None)
+        limited = [node for node in self.lineage if node.caps.tokens is not None]
+        return min([node.spare_tokens() + node.ahead_tokens for node in limited], default=None)
 
     def room_money(self) -> int | None:
         """Pico-dollars left above all reserves, with nothing in flight; None when unlimited."""
-        room = [
-            node.caps.money + node.ahead_money - node.money - node.aside_money - node.held_money
-            for node in self.lineage
-            if node.caps.money is not None
-        ]
-        return min(room, default=None)
+        limited = [node for node in self.lineage if node.caps.money is not None]
+        return min([node.spare_money() + node.ahead_money for node in limited], default=None)
 
     def room_turns(self) -> int | None:
         """Model turns left; None when unlimited."""
@@ -229,13 +221,9 @@ class Meter:
                 money += self.ahead_money - self.money - self.aside_money - self.held_money
             turns = None if turns is None else max(0, turns - self.turns)
             calls = None if calls is None else max(0, calls - self.tool_calls)
-        return Remaining(
-            iterations=turns,
-            tokens=None if tokens is None else max(0, tokens),
-            cost=None if money is None else dollars(max(0, money)),
-            seconds=seconds,
-            tool_calls=calls,
-        )
+        tokens = None if tokens is None else max(0, tokens)
+        cost = None if money is None else dollars(max(0, money))
+        return Remaining(iterations=turns, tokens=tokens, cost=cost, seconds=seconds, tool_calls=calls)
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
@@ -251,13 +239,13 @@ class Meter:
 
     # --- reserve, settle ------------------------------------------------------------------------------------
 
-    def hold_landing(self, amount: Amount) -> None:
-        """Keep back this node's own landing reserve, where it has a limit."""
+    def hold_landing(self, amount: Amount, near_tokens: int = 0, near_money: int = 0) -> None:
+        """Keep back this node's own landing reserve, where it has a limit; warn when this little is left above it."""
         if self.caps.tokens is not None:
             self.held_tokens = amount.tokens
         if self.caps.money is not None:
             self.held_money = amount.money
-        self.set_wires()
+        self.warn_near(near_tokens, near_money)
 
     def warn_near(self, tokens: int, money: int) -> None:
         """Warn when this little is left above the reserve."""
@@ -273,15 +261,15 @@ class Meter:
     def set_wires(self) -> None:
         """Work out where this node's limits and warnings begin; after its reserve or its margins have changed."""
         caps = self.caps
-        self.tokens_wire = inf if caps.tokens is None else caps.tokens - self.held_tokens
-        self.money_wire = inf if caps.money is None else caps.money - self.held_money
-        self.tokens_soft = self.tokens_wire - self.near_tokens
-        self.money_soft = self.money_wire - self.near_money
+        self.tokens_wire: float = inf if caps.tokens is None else caps.tokens - self.held_tokens
+        self.money_wire: float = inf if caps.money is None else caps.money - self.held_money
+        self.tokens_soft: float = self.tokens_wire - self.near_tokens
+        self.money_soft: float = self.money_wire - self.near_money
         self.look()
 
     def look(self) -> None:
         """Note whether anything of this node is near its limit: one flag, because it is asked three times a turn."""
-        self.attention = (
+        self.attention: bool = (
             self.tokens + self.aside_tokens >= self.tokens_soft
             or self.money + self.aside_money >= self.money_soft
             or self.tool_calls >= self.calls_wire
@@ -414,21 +402,17 @@ class Meter:
             caps = node.caps
             if caps.tokens is not None:
                 # `room` is what there is with nothing in flight: when that is too little, waiting cannot help.
-                room = (
-                    caps.tokens - node.tokens - node.aside_tokens - node.held_tokens - node.pledged_tokens + mine_tokens
-                )
+                room = node.spare_tokens() - node.pledged_tokens + mine_tokens
                 now = room - node.reserved_tokens + node.pledged_tokens
                 if tokens > now and (worst is None or worst.resource != "tokens" or room < worst.room):
-                    worst = Refusal(
-                        resource="tokens", limit=caps.tokens, used=node.tokens, room=room, now=now, asked=tokens
-                    )
+                    used = node.tokens
+                    worst = Refusal(resource="tokens", limit=caps.tokens, used=used, room=room, now=now, asked=tokens)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money - node.pledged_money + mine_money
+                room = node.spare_money() - node.pledged_money + mine_money
                 now = room - node.reserved_money + node.pledged_money
                 if money > now and (worst is None or room < worst.room):
-                    worst = Refusal(
-                        resource="money", limit=caps.money, used=node.money, room=room, now=now, asked=money
-                    )
+                    used = node.money
+                    worst = Refusal(resource="money", limit=caps.money, used=used, room=room, now=now, asked=money)
         return worst
 
     def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
@@ -442,11 +426,11 @@ class Meter:
         for node in self.lineage:
             caps = node.caps
             if caps.tokens is not None:
-                room = caps.tokens - node.tokens - node.aside_tokens - node.held_tokens + ahead * node.ahead_tokens
+                room = node.spare_tokens() + ahead * node.ahead_tokens
                 room -= node.reserved_tokens if now else node.pledged_tokens
                 tokens = room if tokens is None else min(tokens, room)
             if caps.money is not None:
-                room = caps.money - node.money - node.aside_money - node.held_money + ahead * node.ahead_money
+                room = node.spare_money() + ahead * node.ahead_money
                 room -= node.reserved_money if now else node.pledged_money
                 money = room if money is None else min(money, room)
         if trading is not None:

@@ -16,8 +16,6 @@ from glidepath.messages import Message
 from glidepath.programs import run_programs
 from glidepath.run import Ending, Run, Touchdown
 
-__all__ = ["fly"]
-
 
 async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     """Execute one run and report how it ended. Returns on every path, unless glidepath itself has a bug."""

@@ -208,8 +208,11 @@ class ToolCall(Value, frozen=True, gc=False, tag_field="type", tag="tool_call"):
     __hash__ = None  # type: ignore[assignment] # as any value with a dict in it
 
     def __repr__(self) -> str:
-        shown = f"ToolCall(id={self.id!r}, name={self.name!r}, arguments={self.arguments!r}"
-        return f"{shown})" if self.malformed is None else f"{shown}, malformed={self.malformed!r})"
+        return f"ToolCall({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = [("id", self.id), ("name", self.name), ("arguments", self.arguments)]
+        return shown if self.malformed is None else [*shown, ("malformed", self.malformed)]
 
 
 stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
@@ -373,11 +376,13 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         return hash(_parts(self))
 
     def __repr__(self) -> str:
-        names = ("blocks", "stop_reason", "usage", "error", "model", "info")
-        shown = [f"{name}={part!r}" for name, part in zip(names, _parts(self), strict=True)]
+        shown = [f"{name}={part!r}" for name, part in self.__rich_repr__()]
         if self.info is None:
             shown.pop()
         return f"AssistantMessage({', '.join(shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return list(zip(self.__struct_fields__, _parts(self), strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AssistantMessage, _parts(self)  # how it is kept here is nobody else's affair

@@ -11,8 +11,6 @@ from glidepath.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     from glidepath.messages import Usage
 
-__all__ = ["Price", "pico"]
-
 PICO = 10**12
 _PARTS = 5  # figures of a price at most
 MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly

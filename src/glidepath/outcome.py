@@ -532,6 +532,14 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """As short for rich, which would show every message."""
+        text = self.text if len(self.text) <= _HEAD else f"{self.text[:_HEAD]}..."
+        ended = [("run_id", self.run_id), ("state", self.state.name), ("outcome", self.outcome.name)]
+        spent = [("turns", self.iterations), ("tokens", self.usage.total), ("cost", self.cost)]
+        shown = [*ended, ("cause", self.cause), ("pending", len(self.pending)), *spent, ("text", text)]
+        return [(name, value) for name, value in shown if value not in (None, 0)]
+
     @property
     def all_turns(self) -> int:
         """Model turns, those of children included."""

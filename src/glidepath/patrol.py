@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi import ResourceConstraint, ResourceContext
 
-__all__ = ["Patrol"]
-
 PATIENCE = 0.5  # seconds for a question that is still open at the end of the run
 
 

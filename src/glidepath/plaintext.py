@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glidepath.messages import AssistantMessage
     from glidepath.run import Run
 
-__all__ = ["is_question", "nudge", "speak", "take_as_call"]
-
 NAME = "plain_text_fallback"
 MAX_NUDGES = 2
 _USUAL = ("text", "answer", "message", "content", "result", "summary", "output")

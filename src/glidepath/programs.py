@@ -13,16 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import (
-    admitted,
-    breaker,
-    close_batch,
-    fly_jobs,
-    follow_up,
-    pend,
-    put_off,
-    waiting_job,
-)
+from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, put_off, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
@@ -38,8 +29,6 @@ from glidepath.tools.results import trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
-
-__all__ = ["run_programs"]
 
 MOST_KEPT = 256_000  # characters of one result that a program gets
 MOST_REFUSED = 3  # times a program may ask for calls after it was told that none are made any more

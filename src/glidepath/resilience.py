@@ -11,19 +11,6 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
-__all__ = [
-    "MARK_EVERY",
-    "MODEL_FAILURES",
-    "PROBE_EVERY",
-    "TOOL_FAILURES",
-    "Admission",
-    "Breaker",
-    "BreakerState",
-    "Health",
-    "model_breaker",
-    "tool_breaker",
-]
-
 MODEL_FAILURES = 5  # calls in a row that failed after all their retries
 TOOL_FAILURES = 10  # more than the error streak of one run: a breaker is about the tool, not about one run
 PROBE_EVERY = 30.0  # seconds between two calls that find out whether it works again

@@ -9,46 +9,13 @@ from types import MappingProxyType
 from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to
 
-__all__ = ["LONGEST_TEXT", "PLACEHOLDERS", "Texts"]
-
 LONGEST_TEXT = 4_000  # characters: a text must fit where little is left
-
-PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "wind_down": frozenset({"limit"}),
-        "repetition": frozenset({"tools", "times"}),
-        "same_answer": frozenset({"tools", "times"}),
-        "error_streak": frozenset({"reason"}),
-        "only_errors": frozenset({"times"}),
-        "read_only": frozenset({"steps"}),
-        "withdrawn": frozenset({"tools", "reason"}),
-        "not_executed": frozenset({"reason"}),
-        "plain_text": frozenset({"tool"}),
-        "output_repair": frozenset({"problem"}),
-        "forked": frozenset({"turn", "calls"}),
-        "repaired": frozenset({"calls"}),
-        "denied": frozenset({"reason"}),
-        "blocked": frozenset({"reason"}),
-        "unknown_tool": frozenset({"advice"}),
-        "hidden_tool": frozenset({"advice"}),
-        "bad_arguments": frozenset({"problem"}),
-        "breaker_open": frozenset({"tool", "failures", "seconds"}),
-        "tool_gone": frozenset({"tool"}),
-        "not_started": frozenset({"reason"}),
-        "stopped": frozenset({"reason"}),
-        "not_stopped": frozenset({"reason"}),
-        "calls_per_turn": frozenset({"limit"}),
-        "partial_child": frozenset({"ended", "reason"}),
-        "paused_child": frozenset({"waiting"}),
-    }
-)
-"""What each text may name in braces. A text that is not listed has no placeholders."""
 
 
 class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     """What the runtime tells a model, word for word. Checked at construction; the defaults name no tool.
 
-    A text may use the placeholders listed for it, such as `{limit}`, each any number of times or not at all. Write
+    A text may use the placeholders of its default, such as `{limit}`, each any number of times or not at all. Write
     a literal brace twice: `{{`.
     """
 
@@ -168,7 +135,7 @@ def _check(name: str, text: object) -> None:
         raise ConfigurationError(f"Texts.{name} cannot be sent: half a character at {error.start}") from None
     if "\0" in text:
         raise ConfigurationError(f"Texts.{name} holds a NUL character; it cannot be stored")
-    allowed = PLACEHOLDERS.get(name, frozenset())
+    allowed = PLACEHOLDERS[name]
     may = f"it may use {', '.join(f'{{{one}}}' for one in sorted(allowed))}" if allowed else "it has no placeholders"
     try:
         fields = [(field, spec) for _, field, spec, _ in Formatter().parse(text) if field is not None]
@@ -182,3 +149,7 @@ def _check(name: str, text: object) -> None:
 
 
 _DEFAULTS.update(zip(Texts.__struct_fields__, Texts.__struct_defaults__, strict=True))
+PLACEHOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {name: frozenset([part[1] for part in Formatter().parse(text) if part[1]]) for name, text in _DEFAULTS.items()}
+)
+"""What each text may name in braces: what its default does."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glidepath.cli.chat.input_history import History
+from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
 
@@ -64,11 +64,11 @@ def test_ctrl_r_searches_what_was_sent_and_escape_leaves_the_draft_alone(tmp_pat
 def test_the_history_outlives_the_chat_and_only_its_owner_can_read_it(tmp_path):
     path = tmp_path / "deep" / "history"
     for line in ("one", "two\nlines", "two\nlines", "   "):
-        History(path).add(line)
-    assert History(path).lines == ["one", "two\nlines"]
+        InputHistory(path).add(line)
+    assert InputHistory(path).lines == ["one", "two\nlines"]
     assert path.stat().st_mode & 0o077 == 0
     path.write_text("not json")
-    assert History(path).lines == []
+    assert InputHistory(path).lines == []
 
 
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])

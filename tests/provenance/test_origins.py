@@ -12,7 +12,7 @@ from glidepath.sessions.archive import export_journal, import_journal, read_jour
 from glidepath.spi import AfterDecision, Ask
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.teams.events import StepAttempted, TeamStarted
-from glidepath.teams.history import History
+from glidepath.teams.team_history import History
 from glidepath.teams.team_prompts import step_prompt, told_to
 from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import io
 import json
 import pickle
 
@@ -9,7 +10,7 @@ import pytest
 
 from glidepath import Agent, Budget, CancelToken, Limits, Plugin, _wire, approve, tool
 from glidepath.events import ApprovalRequested, MessageAdded, RunEnded, ToolStarted
-from glidepath.messages import AssistantMessage, ImageBlock, ToolCall, UserMessage
+from glidepath.messages import AssistantMessage, ImageBlock, TextBlock, ToolCall, UserMessage, packed
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.teams import TeamExecutionRequest
@@ -208,3 +209,27 @@ def test_budgets_and_tokens_say_what_they_are():
     token.cancel("a" * 1_000)
     assert "cancelled" in repr(token)
     assert len(repr(token)) < 150
+
+
+def _in_rich(value):
+    from rich.console import Console
+
+    console = Console(width=200, file=io.StringIO())
+    console.print([value])
+    return console.file.getvalue()
+
+
+def test_rich_shows_a_result_at_a_glance_however_long_its_transcript_is():
+    shown = _in_rich(_large())
+    assert "RunResult(" in shown
+    assert "UserMessage" not in shown
+    assert len(shown) < 1000
+
+
+def test_rich_shows_a_call_and_a_reply_as_they_are_and_not_as_they_are_kept():
+    made = ToolCall("c1", "look", {"n": 1})
+    shown = _in_rich(AssistantMessage(packed([TextBlock("hi"), made])))
+    assert "arguments={'n': 1}" in _in_rich(made)
+    assert "TextBlock(text='hi')" in shown
+    assert "arguments={'n': 1}" in shown
+    assert "Two(" not in shown

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from glidepath.run import Plan, Run
     from glidepath.sessions.scribe import Scribe
 
-__all__ = ["adopted"]
-
 
 @asynccontextmanager
 async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> AsyncIterator[Opening]:

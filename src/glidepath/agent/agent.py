@@ -17,10 +17,7 @@ from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
-from glidepath.agent.run_lifecycle import (
-    partial_line,
-    paused_line,
-)
+from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError, no_attribute
 from glidepath.messages import Message
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from glidepath.agent.resuming import Target
     from glidepath.agent.sync_stream import SyncStream
     from glidepath.run import Decision
-
-__all__ = ["Agent"]
 
 _ELSEWHERE = {  # what other frameworks call it
     **dict.fromkeys(
@@ -134,19 +129,21 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             user=user,
         )
         agent = self if given is NOTHING else self._as_given(given)
+        asked = RunRequest(prompt, session, cancel, given=given)
         if isinstance(parent, ToolContext):
             if session is not None or cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and its own session: leave both out")
             if given is NOTHING:
                 return await parent.spawn(self, prompt)
-            return await run_inside(agent, call_of(parent), as_messages(prompt, self.config), None, None, given)
+            asked.prompt = as_messages(prompt, self.config)
+            return await run_inside(agent, call_of(parent), asked)
+        asked.budget = None if parent is INHERIT else parent
         place = place_of(parent)
         if place is None:
-            above = None if parent is INHERIT else parent
-            return await agent._fly(prompt, session, cancel, above, given, None)  # noqa: SLF001 - itself, or nearly
-        home = self._home_inside(place, session, cancel)
-        budget = parent if parent is not INHERIT else None
-        return await run_inside(agent, place, as_messages(prompt, self.config), home, cancel, given, budget)
+            return await agent._fly(asked)  # noqa: SLF001 - itself, or nearly
+        asked.session = self._home_inside(place, session, cancel)
+        asked.prompt = as_messages(prompt, self.config)
+        return await run_inside(agent, place, asked)
 
     async def resume(
         self,
@@ -183,7 +180,8 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             metadata=metadata,
             user=user,
         )
-        return await self._fly_on(target, decisions, limits, cancel, parent, given, None, accept_repair=accept_repair)
+        asked = RunRequest((), None, cancel, parent, given, limits=limits)
+        return await self._fly_on(asked, target, decisions, accept_repair=accept_repair)
 
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
@@ -251,15 +249,16 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             user=user,
         )
         above: Any = None if parent is INHERIT else parent
+        asked = RunRequest((), session, cancel, above, given)
         if resume is None:
             if decisions is not None:
                 raise ConfigurationError("decisions need resume=...: a new run has no pending calls")
-            messages = as_messages(prompt, self.config)
+            asked.prompt = as_messages(prompt, self.config)
             place, agent = place_of(parent), self._as_given(given)
             if place is None:
-                return RunStream(partial(agent._fly, messages, session, cancel, above, given))  # noqa: SLF001
-            home = self._home_inside(place, session, cancel)
-            return RunStream(partial(stream_inside, agent, place, messages, home, cancel, given))
+                return RunStream(lambda stream: agent._fly(asked.heard_by(stream)))  # noqa: SLF001
+            asked.session, asked.budget = self._home_inside(place, session, cancel), None
+            return RunStream(partial(stream_inside, agent, place, asked))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
@@ -270,8 +269,9 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
                 nothing_to_decide(decisions)
             else:
                 check_decisions(decisions, found[0])
-        fly = partial(self._fly_on, accept_repair=accept_repair)
-        return RunStream(partial(fly, resume, decisions, limits, cancel, above, given))
+        asked.limits = limits
+        fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=accept_repair)
+        return RunStream(lambda stream: fly(asked.heard_by(stream)))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it."""

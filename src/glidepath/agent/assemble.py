@@ -27,8 +27,6 @@ from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
 
-__all__ = ["assemble"]
-
 
 @readable()
 def assemble(

@@ -25,8 +25,6 @@ from glidepath.spi import (
     TransformContext,
 )
 
-__all__ = ["AgentBuilder", "child_builder"]
-
 _HOW_IT_LANDS = ("grace_iterations", "landing_tokens", "landing_seconds", "max_depth", "max_descendants")
 _KINDS: dict[str, Any] = {"limits": Limits, "guardrails": GuardrailsConfig}
 

@@ -36,8 +36,6 @@ from glidepath.tools.sources import ToolSource, split_tools
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
 
-__all__ = ["ExecutionMode", "LoopConfig"]
-
 MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
 INSTALLED = ("plugins", "constraints", "guards", "tools")  # may be given by the name of what a package offers
 LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glidepath.run import Plan
     from glidepath.sessions import Session
 
-__all__ = ["begun", "bounded_conversation", "is_conversation"]
-
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
 
 
@@ -63,18 +61,14 @@ def _before(home: Session, run_id: str | None) -> Carried:
 
 
 def bounded_conversation(
-    plan: Plan,
-    config: LoopConfig,
-    home: Session,
-    above: Meter | None,
-    snapshot: Snapshot | None = None,
-    depth: int = 0,
+    plan: Plan, home: Session, above: Meter | None, snapshot: Snapshot | None = None, depth: int = 0
 ) -> tuple[Plan, Meter, Carried]:
     """The meter of a run in a conversation that is limited as a whole, and what is in it from earlier runs.
 
     Limits with the scope of a session are those of the run's own meter, which begins where the last run ended. The
     limits of the session itself are a meter above it, as a shared budget is.
     """
+    config = plan.config
     before = _before(home, None if snapshot is None else snapshot.run_id)
     stand = _of_session(home, snapshot)
     if stand is not None:

@@ -14,8 +14,6 @@ from glidepath.tools import Tool, tool
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUPS", "available", "installed"]
-
 GROUPS = {field: f"glidepath.{field}" for field in INSTALLED}
 """The entry-point group behind each field of the configuration that takes names."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from glidepath.agent.resuming import check_decisions, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.run import Decision, Ending, Offspring, Resumption, restore_meter, snapshot_of
+from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base
@@ -38,11 +38,8 @@ from glidepath.texts import Texts
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.ledger import Meter
     from glidepath.run import Run
     from glidepath.spi.sessions import SessionStore
-
-__all__ = ["Opening", "claimed", "reopened", "session_of"]
 
 
 def session_of(target: object) -> str:
@@ -83,13 +80,6 @@ class Opening(Record, kw_only=True):
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
     above: Scribe | None = None
     """The parent's scribe, which knows of this child."""
-
-    def resumption(self, meter: Meter) -> Resumption | None:
-        """What a child that had begun continues from; its meter continues, too. What is above it has been charged."""
-        if self.snapshot is None:
-            return None
-        restore_meter(meter, self.snapshot)
-        return self.resuming(self.snapshot)
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
         """What the run continues from, with this state."""
@@ -136,19 +126,29 @@ def _store_failure(error: StoreError | None) -> Ending:
 
 
 @asynccontextmanager
-async def claimed(
+async def _held(
     config: LoopConfig,
-    home: Session,
+    opening: Opening,
+    store: SessionStore,
+    make: Callable[..., Scribe],
+    read: Callable[[Lease, Scribe], Awaitable[None]],
     *,
-    store: SessionStore | None = None,
-    parent: dict[str, str] | None = None,
-    scribe: Callable[..., Scribe] = Scribe,
+    create: bool,
 ) -> AsyncIterator[Opening]:
-    """Claim a session for a new run, made when there is none; the lease is given back at the end."""
-    opening = Opening(home=home)
+    """Claim a session and `read` what its journal says; the lease is given back at the end."""
+    name = opening.home.id
     try:
-        await _claim(config, opening, store or config.store, partial(scribe, parent=parent))
+        lease = await claim_session(store, name, create=create)
+        scribe = make(store, lease, durability=config.durability)
+        try:
+            await read(lease, scribe)
+        except BaseException:
+            await scribe.release()
+            raise
+        opening.scribe = scribe
     except StoreError as error:
+        if error.kind == "missing" and not create:
+            raise ConfigurationError(f"resume({name!r:.80}): {error}") from None
         opening.error = error
     try:
         yield opening
@@ -157,23 +157,28 @@ async def claimed(
             await opening.scribe.release()
 
 
-async def _claim(config: LoopConfig, opening: Opening, store: SessionStore, make: Callable[..., Scribe]) -> None:
-    home = opening.home
-    lease = await claim_session(store, home.id)
-    scribe = make(store, lease, durability=config.durability)
-    try:
+def claimed(
+    config: LoopConfig,
+    home: Session,
+    *,
+    store: SessionStore | None = None,
+    parent: dict[str, str] | None = None,
+    scribe: Callable[..., Scribe] = Scribe,
+) -> AbstractAsyncContextManager[Opening]:
+    """Claim a session for a new run, made when there is none; the lease is given back at the end."""
+    opening, kept = Opening(home=home), store or config.store
+
+    async def read(lease: Lease, scribe: Scribe) -> None:
         if lease.head:
-            folded = await heard(folded_state(store, home.id, lease.head))
+            folded = await heard(folded_state(kept, home.id, lease.head))
             # A run that ended has its children's spend in its own figures; only a crash leaves some of it in theirs.
-            found = await family(store, folded) if _crashed(folded) else None
+            found = await family(kept, folded) if _crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
             if folded.flag is not None:  # it was meant for a run before
                 await scribe.forget_stop()
-        await _open_inbox(store, lease, scribe, opening)
-    except BaseException:
-        await scribe.release()
-        raise
-    opening.scribe = scribe
+        await _open_inbox(kept, lease, scribe, opening)
+
+    return _held(config, opening, kept, partial(scribe, parent=parent), read, create=True)
 
 
 async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
@@ -234,8 +239,7 @@ def _move_in(
         home.metadata["guardrails"] = snapshot.guards
 
 
-@asynccontextmanager
-async def reopened(
+def reopened(
     config: LoopConfig,
     session_id: str,
     decisions: Mapping[str, Decision] | None,
@@ -245,39 +249,12 @@ async def reopened(
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
-) -> AsyncIterator[Opening]:
+) -> AbstractAsyncContextManager[Opening]:
     """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
-    store = store or config.store
-    opening = Opening(home=Session(session_id))
-    try:
-        await _reopen(config, opening, store, decisions, tools, run_id, scribe, accept_repair=accept_repair)
-    except StoreError as error:
-        if error.kind == "missing":
-            raise ConfigurationError(f"resume({session_id!r:.80}): {error}") from None
-        opening.error = error
-    try:
-        yield opening
-    finally:
-        if opening.scribe is not None:
-            await opening.scribe.release()
+    opening, kept = Opening(home=Session(session_id)), store or config.store
 
-
-async def _reopen(
-    config: LoopConfig,
-    opening: Opening,
-    store: SessionStore,
-    decisions: Mapping[str, Decision] | None,
-    tools: Mapping[str, Any],
-    run_id: str | None,
-    make: Callable[..., Scribe],
-    *,
-    accept_repair: bool,
-) -> None:
-    session_id = opening.home.id
-    lease = await claim_session(store, session_id, create=False)
-    scribe = make(store, lease, durability=config.durability)
-    try:
-        folded = await heard(folded_state(store, session_id, lease.head))
+    async def read(lease: Lease, scribe: Scribe) -> None:
+        folded = await heard(folded_state(kept, session_id, lease.head))
         # A result of an older run must not resume a newer one, whose calls it knows nothing about.
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
@@ -288,7 +265,7 @@ async def _reopen(
                 raise repair_notice(session_id, folded.repaired)
             opening.unknown = unknown_calls(folded.repaired)
         scribe.mailbox.goes_on_from(folded.taken)
-        await _open_inbox(store, lease, scribe, opening)
+        await _open_inbox(kept, lease, scribe, opening)
         # After the inbox: a decision may have been posted while nobody flew the run.
         _go_on(folded, scribe, opening, decisions, tools)
         if folded.flag is not None and opening.result is None:
@@ -297,11 +274,9 @@ async def _reopen(
             else:
                 opening.stop = folded.flag
         if opening.snapshot is not None and opening.ended is None:
-            await _with_children(store, folded, scribe, opening)
-    except BaseException:
-        await scribe.release()
-        raise
-    opening.scribe = scribe
+            await _with_children(kept, folded, scribe, opening)
+
+    return _held(config, opening, kept, scribe, read, create=False)
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:

@@ -21,8 +21,6 @@ from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["Equipment", "Fitted", "Outfit"]
-
 _log = logging.getLogger("glidepath")
 PATIENCE = 1.0  # seconds a source has to close before it is listed as abandoned
 

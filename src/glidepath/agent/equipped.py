@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.agent.equipment import Fitted, Outfit
     from glidepath.agent.keywords import RunKeywords
+    from glidepath.agent.run_lifecycle import RunRequest
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
     from glidepath.tools import Tool
-
-__all__ = ["Equipped", "supplied"]
 
 _log = logging.getLogger("glidepath")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
@@ -33,14 +32,12 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
 
 def supplied(method: F) -> F:
     """Make a method that starts a run use the tools of the agent's sources, where it has any."""
-    place = method.__code__.co_varnames.index("cancel") - 1  # parameters come first, in their order
 
     @functools.wraps(method)
-    def flown(self: Equipped, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:
+    def flown(self: Equipped, asked: RunRequest, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:
         if self._outfit is None:
-            return method(self, *args, **keywords)
-        cancel = keywords["cancel"] if "cancel" in keywords else args[place] if len(args) > place else None
-        return self._with_sources(cancel, lambda agent: method(agent, *args, **keywords))
+            return method(self, asked, *args, **keywords)
+        return self._with_sources(asked.cancel, lambda agent: method(agent, asked, *args, **keywords))
 
     return flown  # type: ignore[return-value]
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from glidepath.run import Plan
     from glidepath.sessions.forking import Fork
 
-__all__ = ["ForkingAgent"]
-
 
 class ForkingAgent:
     """What an `Agent` can do with the sessions in its store besides running."""

@@ -11,8 +11,6 @@ from glidepath.errors import close_to
 from glidepath.guards import GuardrailsConfig
 from glidepath.setting import declared
 
-__all__ = ["ineffective", "misspelt", "warn_about_ineffective"]
-
 
 def ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
     """The settings that have no effect, each with the one it needs: the declarations say which."""

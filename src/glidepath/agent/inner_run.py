@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING, Given
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
-from glidepath.sessions import Session
 from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
-
-__all__ = ["DELEGATES", "call_of", "place_of", "run_inside", "stream_inside"]
+    from glidepath.agent.run_lifecycle import RunRequest
 
 DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
 """The agents that were made tools, and their limits, by the function of the tool."""
@@ -61,81 +58,52 @@ def named(place: Place, messages: tuple[Message, ...]) -> str:
     return f"{name}-{run.work.number(name)}"
 
 
-async def run_inside(
-    agent: Agent,
-    place: Place,
-    messages: tuple[Message, ...],
-    home: Session | None,
-    cancel: CancelToken | None,
-    given: Given = NOTHING,
-    budget: Budget | None = None,
-) -> RunResult:
+async def run_inside(agent: Agent, place: Place, asked: RunRequest) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
 
     In a thread with its own loop the child runs on the loop of its parent, where everything about it is known.
     Only where that loop is blocked, by `run_sync` in an `async def`, it runs here, on the same ledger.
     """
+    cancel = asked.cancel
 
     def begin(token: CancelToken, name: str) -> Any:
-        if place.run.journal is not None and (place.is_hook or budget is not None):
-            name = named(place, messages)
-        return agent.fly_child(
-            messages, parent=place.run, cancel=token, place=name, home=home, budget=budget, given=given
-        )
+        if place.run.journal is not None and (place.is_hook or asked.budget is not None):
+            name = named(place, asked.prompt)
+        asked.cancel = token
+        return agent.fly_below(asked, place.run, name)
 
-    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, messages, home, cancel, given, None))
-    away = partial(_apart, agent, place, messages, home, cancel, given, budget=budget)
+    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, asked))
+    away = partial(_apart, agent, place, asked)
     result: RunResult = await (here() if place.here else at_home(place, here, away))
     return result
 
 
-async def stream_inside(
-    agent: Agent,
-    place: Place,
-    messages: tuple[Message, ...],
-    home: Session | None,
-    cancel: CancelToken | None,
-    given: Given,
-    stream: RunStream,
-) -> RunResult:
+async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: RunStream) -> RunResult:
     """The same with its events, in the task of the stream."""
+    asked.stream = stream
     if not place.is_open:
         place.warn()
-        return await agent.fly_alone(messages, home, cancel, given, stream)
+        return await agent.fly_alone(asked)
     if not place.here:
-        return await _apart(agent, place, messages, home, cancel, given, stream=stream)
-    token, let_go = linked(cancel)
+        return await _apart(agent, place, asked)
+    asked.cancel, let_go = linked(asked.cancel)
     run = place.run
     name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
     if place.is_hook and run.journal is not None:
-        name = named(place, messages)
-    enlist(place, token, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
+        name = named(place, asked.prompt)
+    enlist(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
-        return await agent.fly_child(
-            messages, parent=run, cancel=token, place=name, home=home, stream=stream, given=given
-        )
+        return await agent.fly_below(asked, run, name)
     finally:
         let_go()
 
 
-async def _apart(
-    agent: Agent,
-    place: Place,
-    messages: tuple[Message, ...],
-    home: Session | None,
-    cancel: CancelToken | None,
-    given: Given,
-    *,
-    stream: RunStream | None = None,
-    budget: Budget | None = None,
-) -> RunResult:
+async def _apart(agent: Agent, place: Place, asked: RunRequest) -> RunResult:
     """Run a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
-    run = place.run
+    run, cancel = place.run, asked.cancel
 
     def fly(token: CancelToken, post: Post) -> Any:
-        return agent.fly_child(
-            messages, parent=run, cancel=token, home=home, stream=stream, budget=budget, given=given, post=post
-        )
+        asked.cancel = token
+        return agent.fly_below(asked, run, post=post)
 
-    alone = partial(agent.fly_alone, messages, home, cancel, given, stream)
-    return await apart(place, fly, cancel, alone)  # type: ignore[no-any-return]
+    return await apart(place, fly, cancel, partial(agent.fly_alone, asked))  # type: ignore[no-any-return]

@@ -18,8 +18,6 @@ from glidepath.sessions.recover import begun_calls, charged, inner_calls, open_c
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["TRIES", "Family", "family", "journal_of", "used_in", "with_accounts", "with_spend"]
-
 TRIES = 2  # to read the journal of a child: a connection may have dropped
 
 

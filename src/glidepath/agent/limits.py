@@ -20,8 +20,6 @@ from glidepath.spi import Remaining
 if TYPE_CHECKING:
     from glidepath.spi import Wallet, WalletStore, WalletTerms
 
-__all__ = ["Budget", "Limits"]
-
 _TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
@@ -276,9 +274,9 @@ def _line(
         )
     if store is None:
         given = {"name": name, "per": per}
-        lonely = next((field for field, value in given.items() if value is not None), None)
-        if lonely is not None:
-            raise ConfigurationError(f"Budget.{lonely} is for a stored budget: add store=..., or leave it out")
+        misplaced = next((field for field, value in given.items() if value is not None), None)
+        if misplaced is not None:
+            raise ConfigurationError(f"Budget.{misplaced} is for a stored budget: add store=..., or leave it out")
         if parent is not None and parent.store is not None:
             raise ConfigurationError(
                 f"a budget inside wallet {parent.line[-1].name!r} must be stored, too: give it name=... and store=..."

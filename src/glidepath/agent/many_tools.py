@@ -17,8 +17,6 @@ from glidepath.spi import ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.advice import closest
 
-__all__ = ["CALL", "FIND", "SHARE", "FoundToolsPolicy", "doors", "too_many"]
-
 SHARE = 0.10  # of the context window
 FIND, CALL = "find_tools", "call_found_tool"
 MOST_FOUND = 20

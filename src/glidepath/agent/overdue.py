@@ -16,8 +16,6 @@ from glidepath.spi.wallets import Wallet, WalletStore
 if TYPE_CHECKING:
     from glidepath.spi.wallets import OverdueHold, WalletTerms
 
-__all__ = ["account_of", "known_wallet", "sweep"]
-
 _ALL = (None, None)
 
 

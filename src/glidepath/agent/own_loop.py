@@ -15,8 +15,6 @@ from glidepath.run import CancelToken, Place
 from glidepath.run.inside import BLOCKED
 from glidepath.spi.inside_variable import INSIDE
 
-__all__ = ["can_be_interrupted", "in_its_own_loop"]
-
 T = TypeVar("T")
 
 

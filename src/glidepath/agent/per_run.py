@@ -10,7 +10,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
-from glidepath._wire import Record, asdict, replace
+from glidepath._wire import Value, asdict, replace
 from glidepath.agent.config import TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import joined
@@ -24,18 +24,6 @@ from glidepath.tools import Tool
 if TYPE_CHECKING:
     from glidepath.agent.keywords import RunKeywords
 
-__all__ = [
-    "NOTHING",
-    "Given",
-    "altered",
-    "check_metadata",
-    "check_user",
-    "checked_per_run",
-    "continued",
-    "deps_for",
-    "inherited",
-]
-
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16
 LONGEST_KEY = 64
@@ -43,7 +31,7 @@ LONGEST_VALUE = 512
 LONGEST_USER = 64
 
 
-class Given(Record):
+class Given(Value, frozen=True, eq=False):
     """What one run was given: what the journal keeps of it, and objects that it never sees."""
 
     per_run: PerRun | None = None

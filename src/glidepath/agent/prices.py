@@ -13,8 +13,6 @@ from glidepath.ledger import Price
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
-__all__ = ["checked_prices", "find_price", "is_free"]
-
 
 def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     """The price of a model; raises `ConfigurationError` when a money limit needs one and none is known."""

@@ -16,8 +16,6 @@ from glidepath.tools.picture_size import picture_bytes
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
-__all__ = ["as_messages", "as_session"]
-
 _ROLES = frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"})
 
 

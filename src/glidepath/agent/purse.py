@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from glidepath.run import Run
 
-__all__ = ["Purse"]
-
 _log = logging.getLogger("glidepath")
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other runs give back
 PATIENCE = 120.0  # seconds to wait for it; then the run lands

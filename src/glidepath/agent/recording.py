@@ -15,8 +15,6 @@ from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
 from glidepath.sessions.lenient import message_of
 from glidepath.spi.sessions import Commit
 
-__all__ = ["STOPPED", "Leg", "legs_of"]
-
 STOPPED = "the run was stopped"
 _NOT_OF_A_RUN = ("imported", "forked", "quarantine")  # written by whoever copied or repaired the journal
 _BY_THE_CLOCK = frozenset({AgentState.CANCELLED, AgentState.TIMED_OUT})

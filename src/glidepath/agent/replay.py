@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
 
-__all__ = ["Replayed", "replay"]
-
 PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
 TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment
 
@@ -412,7 +410,7 @@ async def _flown(
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
-    from glidepath.agent.run_lifecycle import finish_run, open_run, watch_over
+    from glidepath.agent.run_lifecycle import RunRequest, finish_run, open_run, watch_over
 
     began: Any = leg.began
     holder: list[_Copyist] = []
@@ -443,23 +441,23 @@ async def _flown(
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])
         opened = claimed(config, home, parent=parent, scribe=make)
     async with opened as opening:
-        home, prompt = opening.home, tuple(leg.told[began.first_new :])
+        home = opening.home
         if leg.carried.session is not None:
             then = Snapshot(run_id=began.run_id, carried=leg.carried)
-            plan, meter, _ = bounded_conversation(plan, config, home, meter.parent, then)
+            plan, meter, _ = bounded_conversation(plan, home, meter.parent, then)
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
-            run = open_run(plan, home, (), meter, watch(), None, None, resumed=resumed)
-            prompt = ()
+            asked = RunRequest((), cancel=token)
+            run = open_run(asked, plan, home, meter, watch(), resumed=resumed, carried=leg.carried)
         else:
             begun(meter, leg.carried)
-            run = open_run(plan, home, prompt, meter, watch(), None, None, given=Given(leg.per_run))
+            asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=token, given=Given(leg.per_run))
+            run = open_run(asked, plan, home, meter, watch(), carried=leg.carried)
         if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
             run.terms.take_notes(leg.per_run.notes)
         run.become(began.run_id)
-        run.terms.accept(leg.carried, token)
-        return await finish_run(lambda: (run, home, prompt), token, opening=opening)
+        return await finish_run(lambda: (run, home), asked, opening=opening)
 
 
 def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:

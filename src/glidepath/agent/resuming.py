@@ -14,8 +14,6 @@ from glidepath.sessions import Session
 from glidepath.tools import ArgumentsError
 from glidepath.tools.binding import SchemaBinder
 
-__all__ = ["Target", "check_decisions", "find", "nothing_to_decide", "run_of"]
-
 Target = RunResult | Session | str
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.spi.models import Model
 
-__all__ = ["known_output", "priced", "reply_ceiling", "routed", "vendor_of"]
-
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
 CEILING = 32_768  # tokens of a reply, by our own count, from a model whose maximum nobody knows
 METERED = 4  # bytes of a token while a reply streams
@@ -64,6 +62,7 @@ def _sure(price: Price | None) -> Price | None:
 
 
 def joined(plans: list[Plan]) -> Plan:
+    """The first of these plans, on one route with the others."""
     route = Route()
     route.plans = tuple([replace(plan, route=route, position=place) for place, plan in enumerate(plans)])
     return route.plans[0]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath._wire import encode, replace
-from glidepath.agent.config import LoopConfig
+from glidepath._wire import Record, encode, replace
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.endings import salvaged
@@ -20,8 +19,7 @@ from glidepath.judge import last_validations
 from glidepath.landing import enough_to_land, landing_reserve, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
-from glidepath.messages import Message
-from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
 from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
@@ -33,28 +31,37 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.equipment import Fitted
+    from glidepath.agent.limits import Budget, Limits
+    from glidepath.agent.purse import Purse
+    from glidepath.outcome import Carried
     from glidepath.patrol import Patrol
 
-__all__ = [
-    "Begin",
-    "announce_child",
-    "finish_run",
-    "new_id",
-    "open_run",
-    "partial_line",
-    "paused_line",
-    "priced_under",
-    "report_child",
-    "revived",
-    "watch_over",
-]
+
+class RunRequest(Record, eq=False):
+    """What a run is started with, by whoever starts it; made for one run."""
+
+    prompt: Any
+    """Messages, once they have been checked; none for a run that continues."""
+    session: str | Session | None = None
+    cancel: CancelToken | None = None
+    budget: Budget | Purse | None = None
+    """What it spends from beside its own limits."""
+    given: Given = NOTHING
+    stream: RunStream | None = None
+    limits: Limits | None = None
+    """Those of a child, or of a run that continues, instead of its agent's."""
+
+    def heard_by(self, stream: RunStream) -> RunRequest:
+        """The same run with its events."""
+        self.stream = stream
+        return self
 
 
-def priced_under(plan: Plan, config: LoopConfig, budget: Meter) -> Plan:
+def priced_under(plan: Plan, budget: Meter) -> Plan:
     """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
     if all(node.caps.money is None for node in budget.lineage):
         return plan
-    return priced(plan, config)
+    return priced(plan, plan.config)
 
 
 def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None) -> Watch:
@@ -76,45 +83,43 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
 
 
 def open_run(
+    asked: RunRequest,
     plan: Plan,
     home: Session,
-    messages: Sequence[Message],
     meter: Meter,
     watch: Watch,
-    parent_id: str | None,
-    stream: RunStream | None,
-    *,
+    parent: Run | None = None,
     resumed: Resumption | None = None,
-    given: Given = NOTHING,
+    *,
+    carried: Carried = NOT_CARRIED,
 ) -> Run:
     """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
-        return _opened(plan, home, messages, meter, watch, parent_id, stream, resumed=resumed, given=given)
+        run = _opened(asked, plan, home, meter, watch, parent, resumed)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
+    run.terms.accept(carried, asked.cancel)
+    return run
 
 
 def _opened(
+    asked: RunRequest,
     plan: Plan,
     home: Session,
-    messages: Sequence[Message],
     meter: Meter,
     watch: Watch,
-    parent_id: str | None,
-    stream: RunStream | None,
-    *,
+    parent: Run | None,
     resumed: Resumption | None,
-    given: Given,
 ) -> Run:
     if home.in_flight:
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
     plan = with_constraints_of_its_own(plan) if plan.custom else plan
-    deps, paid = deps_for(plan, given, home.id), True
+    deps, paid = deps_for(plan, asked.given, home.id), True
     survey = None
     if resumed is None:
         survey = _surveyed(plan, home)
-        reserve = landing_reserve(plan, messages, meter)
+        reserve = landing_reserve(plan, asked.prompt, meter)
         if meter.tokens or meter.money:  # earlier runs of the session have used some of it
             reserve = what_is_left(reserve, meter)
             paid = enough_to_land(plan, reserve, meter)
@@ -123,12 +128,11 @@ def _opened(
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
         resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.warn_near(plan.config.guardrails.reserve_tokens, plan.near_money)
-    meter.hold_landing(reserve)
+    meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
     run = open_state(
         plan,
         run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
-        parent_id=parent_id,
+        parent_id=None if parent is None else parent.run_id,
         session_id=home.id,
         messages=home.messages,
         metadata=home.metadata,
@@ -137,9 +141,9 @@ def _opened(
         landing_reserve=reserve,
         landing_paid=paid,
         deps=deps,
-        stream=stream,
+        stream=asked.stream,
         resumed=resumed,
-        per_run=given.per_run,
+        per_run=asked.given.per_run,
         survey=survey,
     )
     if plan.strategy.name == "summarize":
@@ -148,9 +152,9 @@ def _opened(
         recall(run)
     # Last: a run that could not be opened must not block its session.
     home.flight = run
-    if stream is not None:
-        stream.run = run
-        watch.wake_by(stream.ring)
+    if asked.stream is not None:
+        asked.stream.run = run
+        watch.wake_by(asked.stream.ring)
     return run
 
 
@@ -173,13 +177,13 @@ def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
 
-Begin: TypeAlias = Callable[[], tuple[Run, Session, Sequence[Message]]]
+Begin: TypeAlias = Callable[[], tuple[Run, Session]]
 """Opens a run, in the task that will run it."""
 
 
 async def finish_run(
     begin: Begin,
-    cancel: CancelToken | None,
+    asked: RunRequest,
     *,
     refusal: Refusal | None = None,
     opening: Opening | None = None,
@@ -192,9 +196,9 @@ async def finish_run(
     """
     before = go_outside()
     try:
-        run, home, messages = begin()
+        run, home = begin()
         del begin
-        watch = run.watch
+        watch, cancel = run.watch, asked.cancel
         watch.enter()
         patrol = _patrol(run) if run.plan.clocked else None
         try:
@@ -208,7 +212,7 @@ async def finish_run(
                 if cancel is not None:
                     cancel.subscribe(run.hear)
                 if ending is None:
-                    ending = await fly(run, messages)
+                    ending = await fly(run, asked.prompt)
             except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
                 raise
             except BaseException as defect:

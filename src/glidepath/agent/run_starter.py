@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -15,9 +16,11 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING, Given, continued, inherited
+from glidepath.agent.per_run import continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.run_lifecycle import (
+    Begin,
+    RunRequest,
     announce_child,
     finish_run,
     new_id,
@@ -29,22 +32,18 @@ from glidepath.agent.run_lifecycle import (
 )
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Meter
-from glidepath.messages import Message
-from glidepath.outcome import NOT_CARRIED, RunResult, Snapshot
-from glidepath.run import CancelToken, Place, Plan, Resumption, Run, RunStream, restore_meter
-from glidepath.run.inside import come_back, go_outside
+from glidepath.outcome import NOT_CARRIED, RunResult
+from glidepath.run import CancelToken, Place, Plan, Resumption, Run, restore_meter
+from glidepath.run.inside import Post, come_back, go_outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
-    from glidepath.agent.purse import Purse
     from glidepath.agent.resuming import Target
     from glidepath.run import Decision
     from glidepath.sessions.scribe import Scribe
-
-__all__ = ["RunStarter"]
 
 _log = logging.getLogger("glidepath")
 
@@ -55,129 +54,90 @@ class RunStarter(Equipped):
     __slots__ = ()
 
     @supplied
-    def _fly(
-        self,
-        prompt: Any,
-        session: str | Session | None,
-        cancel: CancelToken | None,
-        parent: Budget | None,
-        given: Given,
-        stream: RunStream | None,
-    ) -> Coroutine[Any, Any, RunResult]:
-        if parent is None and self.config.store is None:  # nearly always
-            return finish_run(partial(self._begin, prompt, session, cancel, given, stream), cancel, fitted=self._fitted)
-        return self._fly_kept(prompt, session, cancel, parent, given, stream)
+    def _fly(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+        if asked.budget is None and self.config.store is None:  # nearly always
+            return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
+        return self._fly_kept(asked)
 
-    def _begin(
-        self,
-        prompt: Any,
-        session: str | Session | None,
-        cancel: CancelToken | None,
-        given: Given,
-        stream: RunStream | None,
-    ) -> tuple[Run, Session, tuple[Message, ...]]:
+    def _begin(self, asked: RunRequest) -> tuple[Run, Session]:
         """A run on its own limits that nobody keeps, ready to start."""
-        messages = prompt if stream is not None else as_messages(prompt, self.config)  # a stream has looked at it
-        self._check_root(cancel, None)
-        home = as_session(session)
-        if isinstance(session, str):
-            self._tell_of_store(home.id)
-        return self._open(messages, home, None, cancel, given, stream), home, messages
+        home = self._home_of(asked)
+        return self._open(asked, home), home
 
-    async def _fly_kept(
-        self,
-        prompt: Any,
-        session: str | Session | None,
-        cancel: CancelToken | None,
-        parent: Budget | None,
-        given: Given,
-        stream: RunStream | None,
-    ) -> RunResult:
+    async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
-        messages = prompt if stream is not None else as_messages(prompt, self.config)
-        self._check_root(cancel, parent)
-        home = as_session(session)
-        if self.config.store is None and isinstance(session, str):
+        home = self._home_of(asked)
+
+        def begin() -> tuple[Run, Session]:
+            return self._open(asked, home), home
+
+        async with _spending_from(asked):
+            if self.config.store is None:
+                return await finish_run(begin, asked, fitted=self._fitted)
+            from glidepath.agent.durable import claimed
+
+            before = go_outside()
+            try:
+                async with claimed(self.config, home) as opening:
+                    return await finish_run(begin, asked, opening=opening, fitted=self._fitted)
+            finally:
+                come_back(before)
+
+    def _home_of(self, asked: RunRequest) -> Session:
+        """The session of a root, once everything about it has been checked."""
+        if asked.stream is None:  # a stream has looked at it
+            asked.prompt = as_messages(asked.prompt, self.config)
+        self._check_root(asked, self.config.limits)
+        home = as_session(asked.session)
+        if self.config.store is None and isinstance(asked.session, str):
             self._tell_of_store(home.id)
-        if parent is None or not parent.line:
-            return await self._flown(messages, home, parent, cancel, given, stream)
-        purse = _purse_of(parent)
-        try:
-            return await self._flown(messages, home, purse, cancel, given, stream)
-        finally:
-            await purse.close()
+        return home
 
-    async def _flown(
-        self,
-        messages: tuple[Message, ...],
-        home: Session,
-        parent: Budget | Purse | None,
-        cancel: CancelToken | None,
-        given: Given,
-        stream: RunStream | None,
-    ) -> RunResult:
-        def begin() -> tuple[Run, Session, tuple[Message, ...]]:
-            return self._open(messages, home, parent, cancel, given, stream), home, messages
-
-        if self.config.store is None:
-            return await finish_run(begin, cancel, fitted=self._fitted)
-        from glidepath.agent.durable import claimed
-
-        before = go_outside()
-        try:
-            async with claimed(self.config, home) as opening:
-                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
-        finally:
-            come_back(before)
-
-    async def fly_alone(
-        self,
-        messages: tuple[Message, ...],
-        home: Session | None,
-        cancel: CancelToken | None,
-        given: Given,
-        stream: RunStream | None,
-    ) -> RunResult:
+    def fly_alone(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
         """A run that was started, or a stream that was made, inside a tool call that has ended meanwhile."""
-        return await self._fly(messages, home, cancel, None, given, stream)
+        asked.budget = None
+        return self._fly(asked)
 
     def _open(
         self,
-        messages: tuple[Message, ...],
+        asked: RunRequest,
         home: Session,
-        parent: Budget | Purse | None,
-        cancel: CancelToken | None,
-        given: Given,
-        stream: RunStream | None,
+        plan: Plan | None = None,
+        parent: Run | None = None,
+        resumed: Resumption | None = None,
     ) -> Run:
-        """A run that is ready to start, in the task that will run it."""
-        plan = self._plan if parent is None else priced_under(self._plan, self.config, parent.meter)
-        now = self._began or asyncio.get_running_loop().time()
-        shared = parent.deadline(now) if parent is not None else inf
-        above = parent.meter if parent is not None else None
-        carried = NOT_CARRIED
-        if is_conversation(self.config.limits, home):
-            plan, meter, carried = bounded_conversation(plan, self.config, home, above)
-            begun(meter, carried)
+        """A run that is ready to start, in the task that will run it; `plan`, when it is not simply the agent's.
+
+        With a `parent` it is a child: on its budget or the part of it that was asked for, and within its time.
+        """
+        plan, budget = plan or self._plan, asked.budget
+        loop = asyncio.get_running_loop()
+        now, until, above, depth = self._began or loop.time(), inf, None, 0
+        if budget is not None:
+            until, above = budget.deadline(now), budget.meter
+        if parent is not None:
+            watch, depth = parent.watch, parent.meter.depth + 1
+            ahead = 0.0 if loop is watch.loop else now - watch.time()
+            until, above = min(until, min(watch.window_at, watch.deadline_at) + ahead), above or parent.meter
+        if above is not None:
+            plan = priced_under(plan, above)
+        then, earlier, elapsed = None, NOT_CARRIED, 0.0
+        if resumed is not None:
+            then = resumed.snapshot
+            earlier, elapsed = then.carried, max(0.0, then.elapsed)
+        if is_conversation(plan.config.limits, home) or earlier != NOT_CARRIED:
+            plan, meter, carried = bounded_conversation(plan, home, above, then, depth)
         else:
-            meter = Meter(plan.caps, above)
-        watch = watch_over(plan, now, shared)
-        run = open_run(plan, home, messages, meter, watch, None, stream, given=given)
-        run.terms.accept(carried, cancel)
-        return run
+            meter, carried = Meter(plan.caps, above, depth), earlier
+        if then is not None:
+            restore_meter(meter, then)
+        begun(meter, carried, earlier)
+        watch = watch_over(plan, now, until, elapsed, None if parent is None else parent.watch)
+        return open_run(asked, plan, home, meter, watch, parent, resumed, carried=carried)
 
     @supplied
     async def _fly_on(
-        self,
-        target: Target,
-        decisions: Mapping[str, Decision] | None,
-        limits: Limits | None,
-        cancel: CancelToken | None,
-        parent: Budget | None,
-        given: Given,
-        stream: RunStream | None,
-        *,
-        accept_repair: bool,
+        self, asked: RunRequest, target: Target, decisions: Mapping[str, Decision] | None, *, accept_repair: bool
     ) -> RunResult:
         from glidepath.agent.resuming import check_decisions, find, nothing_to_decide, run_of
 
@@ -186,84 +146,53 @@ class RunStarter(Equipped):
             if isinstance(found, RunResult):
                 nothing_to_decide(decisions)
                 return found
-            snapshot, home = found
-            snapshot, given = continued(snapshot, given, limits)
-            decided = check_decisions(decisions, snapshot)
-            fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
-            return await fly(snapshot, home, decided, limits)
+            snapshot, asked.given = continued(found[0], asked.given, asked.limits)
+            resumed = Resumption(snapshot, check_decisions(decisions, snapshot))
+            return await self._as_given(asked.given)._carry_on(asked, found[1], resumed)  # noqa: SLF001 - nearly itself
         # The run as the store has it: a result or session that was passed only names it.
         from glidepath.agent.durable import reopened, session_of
 
         wanted = run_of(target)
         reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
+            home = opening.home
             if isinstance(target, Session):
-                opening.home.limits = target.limits
+                home.limits = target.limits
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
-                run = self._open((), opening.home, parent, cancel, given, stream)
-                begin = partial(_opened, run, opening.home)
-                return await finish_run(begin, cancel, opening=opening, fitted=self._fitted)
-            snapshot, given = continued(opening.snapshot, given, limits)
-            fly = partial(self._as_given(given).carry_on, given=given, cancel=cancel, parent=parent, stream=stream)
-            return await fly(snapshot, opening.home, opening.decisions, limits, opening=opening)
+                run = self._open(asked, home)
+                return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
+            snapshot, asked.given = continued(opening.snapshot, asked.given, asked.limits)
+            agent, resumed = self._as_given(asked.given), opening.resuming(snapshot)
+            return await agent._carry_on(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
 
     @supplied
-    async def carry_on(
-        self,
-        snapshot: Snapshot,
-        home: Session,
-        decisions: Mapping[str, Decision],
-        limits: Limits | None = None,
-        *,
-        given: Given = NOTHING,
-        cancel: CancelToken | None = None,
-        parent: Budget | None = None,
-        stream: RunStream | None = None,
-        opening: Opening | None = None,
+    async def _carry_on(
+        self, asked: RunRequest, home: Session, resumed: Resumption, opening: Opening | None = None
     ) -> RunResult:
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
-        config, plan = self.config, self._plan
+        config, plan, limits = self.config, self._plan, asked.limits
         if limits is not None:
-            if not isinstance(limits, Limits):
-                raise ConfigurationError(
-                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
-                )
+            _check_limits(limits)
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
-            snapshot = replace(snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False)
-        self._check_root(cancel, parent, config.limits)
-        if snapshot.on_budget and parent is None and limits is None:
+            resumed.snapshot = replace(
+                resumed.snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False
+            )
+        self._check_root(asked, config.limits)
+        if resumed.snapshot.on_budget and asked.budget is None and limits is None:
             raise ConfigurationError(
                 "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
                 "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
-        purse = _purse_of(parent) if parent is not None and parent.line else None
-        above = purse or parent
-        if above is not None:
-            plan = priced_under(plan, config, above.meter)
-        now = self._began or asyncio.get_running_loop().time()
-        meter, carried = Meter(plan.caps, above.meter if above is not None else None), NOT_CARRIED
-        if is_conversation(config.limits, home) or snapshot.carried != NOT_CARRIED:
-            plan, meter, carried = bounded_conversation(plan, config, home, meter.parent, snapshot)
-        restore_meter(meter, snapshot)
-        if carried != snapshot.carried:
-            begun(meter, carried, snapshot.carried)
-        watch = watch_over(plan, now, above.deadline(now) if above is not None else inf, max(0.0, snapshot.elapsed))
-        resumed = Resumption(snapshot, decisions) if opening is None else opening.resuming(snapshot)
-        run = open_run(plan, home, (), meter, watch, None, stream, resumed=resumed, given=given)
-        run.terms.accept(carried, cancel)
-        try:
-            return await finish_run(partial(_opened, run, home), cancel, opening=opening, fitted=self._fitted)
-        finally:
-            if purse is not None:
-                await purse.close()
+        async with _spending_from(asked):
+            run = self._open(asked, home, plan, resumed=resumed)
+            return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
 
     def _home_inside(self, place: Place, session: object, cancel: object) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
-        if cancel is not None and not isinstance(cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+        _check_cancel(cancel)
         above = place.run  # None when another thread has closed the place meanwhile
         if session is None and (self.config.store is None or (above is not None and above.journal is not None)):
             return None
@@ -271,101 +200,62 @@ class RunStarter(Equipped):
             self._tell_of_store(session)
         return as_session(session)
 
+    def fly_child(
+        self, prompt: object, *, parent: Run, cancel: CancelToken, limits: Limits | None = None, place: str = ""
+    ) -> Coroutine[Any, Any, RunResult]:
+        """Run as a child of another run: on its budget, within its time, under its guards."""
+        return self.fly_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place)
+
     @supplied
-    async def fly_child(
-        self,
-        prompt: object,
-        *,
-        parent: Run,
-        cancel: CancelToken,
-        limits: Limits | None = None,
-        place: str = "",
-        home: Session | None = None,
-        stream: RunStream | None = None,
-        budget: Budget | None = None,
-        given: Given = NOTHING,
-        post: Callable[[Callable[[], None]], None] | None = None,
-    ) -> RunResult:
-        """Run as a child of another run: on its budget, within its time, under its guards.
+    async def fly_below(self, asked: RunRequest, parent: Run, place: str = "", post: Post | None = None) -> RunResult:
+        """The same for any request. A `budget` in it is a part of the parent's.
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
-        With its own session (`home`) it is kept where its agent keeps sessions. `budget`: a part of the parent's.
-        `post` tells the parent what happened, when that lives on another loop.
+        With its own session it is kept where its agent keeps sessions. `post` tells the parent what happened, when that
+        lives on another loop.
         """
-        messages = tainted(parent, as_messages(prompt, self.config))
-        if limits is None:
+        asked.prompt = tainted(parent, as_messages(asked.prompt, self.config))
+        if asked.limits is None:
             plan = self._heir(parent.plan)
         else:
-            if not isinstance(limits, Limits):
-                raise ConfigurationError(
-                    f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
-                )
-            plan = self._plan_under(parent.plan, replace(self.config, limits=limits))
-        above = parent.meter if budget is None else budget.meter
-        plan = priced_under(plan, self.config, above)
-        given = inherited(parent, plan, given)
-        fly = partial(self._fly_below, messages, plan, parent, cancel, budget=budget, stream=stream, given=given)
-        fly = partial(fly, post=post or _at_once)
-        if (home is None or self.config.store is None) and (post is not None or parent.journal is None):
-            return await fly(home=home)
+            _check_limits(asked.limits)
+            plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
+        asked.given = inherited(parent, plan, asked.given)
+        home: Any = asked.session
+        fly = partial(self._flown_below, asked, plan, parent, post or _at_once)
+        journal = parent.journal if post is None else None
+        beside, kept = home is None and journal is not None, home is not None and self.config.store is not None
+        if not beside and not kept:
+            return await fly(home or Session(new_id("session", asyncio.get_running_loop())))
         from glidepath.agent.adopting import adopted
         from glidepath.agent.durable import claimed
 
-        if home is None and post is None and parent.journal is not None:
+        if beside:
             async with adopted(self.config, parent, place, plan) as opening:
-                return opening.result or await fly(opening=opening)
-        if home is None or self.config.store is None:
-            return await fly(home=home)
-        if post is None and parent.journal is not None and parent.journal.store is self.config.store:
-            await parent.journal.spawned(place.rpartition(".")[0], home.id, plan.config.agent_name)
-            async with claimed(self.config, home) as opening:
-                opening.above = cast("Scribe", parent.journal)
-                return await fly(opening=opening)
+                return opening.result or await fly(opening.home, opening)
+        known = journal is not None and journal.store is self.config.store
+        if known:
+            await journal.spawned(place.rpartition(".")[0], home.id, plan.config.agent_name)  # type: ignore[union-attr]
         async with claimed(self.config, home) as opening:
-            return await fly(opening=opening)
+            opening.above = cast("Scribe", journal) if known else None
+            return await fly(opening.home, opening)
 
-    async def _fly_below(
-        self,
-        messages: tuple[Message, ...],
-        plan: Plan,
-        parent: Run,
-        cancel: CancelToken,
-        *,
-        budget: Budget | None,
-        stream: RunStream | None,
-        given: Given,
-        post: Callable[[Callable[[], None]], None],
-        home: Session | None = None,
-        opening: Opening | None = None,
+    async def _flown_below(
+        self, asked: RunRequest, plan: Plan, parent: Run, post: Post, home: Session, opening: Opening | None = None
     ) -> RunResult:
-        loop = asyncio.get_running_loop()
-        home = opening.home if opening is not None else home or Session(new_id("session", loop))
-        meter = Meter(plan.caps, parent.meter if budget is None else budget.meter, depth=parent.meter.depth + 1)
         then = None if opening is None else opening.snapshot
-        carried = NOT_CARRIED
-        if is_conversation(self.config.limits, home):
-            plan, meter, carried = bounded_conversation(plan, self.config, home, meter.parent, then, meter.depth)
-        resumed = None if opening is None else opening.resumption(meter)
-        begun(meter, carried, NOT_CARRIED if then is None else then.carried)
-        elapsed = 0.0 if resumed is None else resumed.snapshot.elapsed
-        now, until = self._began or loop.time(), min(parent.watch.window_at, parent.watch.deadline_at)
-        if loop is not parent.watch.loop:
-            until += now - parent.watch.time()
-        if budget is not None:
-            until = min(until, budget.deadline(now))
-        watch = watch_over(plan, now, until, elapsed, parent.watch)
-        messages = messages if resumed is None else ()
-        run = open_run(plan, home, messages, meter, watch, parent.run_id, stream, resumed=resumed, given=given)
+        resumed = None if opening is None or then is None else opening.resuming(then)
+        asked.prompt = asked.prompt if resumed is None else ()
+        run = self._open(asked, home, plan, parent, resumed)
         key = place_here()
-        run.terms.accept(carried, cancel)
         run.work.belong_to(parent)
-        refusal = meter.adopt() if resumed is None else None
+        refusal = run.meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
-            opening.above.follow(home.id, meter)
+            opening.above.follow(home.id, run.meter)
         post(partial(announce_child, parent, run))
         try:
-            begin = partial(_opened, run, home, messages)
-            return await finish_run(begin, cancel, refusal=refusal, opening=opening, fitted=self._fitted)
+            begin: Begin = lambda: (run, home)  # noqa: E731
+            return await finish_run(begin, asked, refusal=refusal, opening=opening, fitted=self._fitted)
         finally:
             run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
@@ -397,36 +287,51 @@ class RunStarter(Equipped):
                 name,
             )
 
-    def _check_root(self, cancel: object, parent: object, limits: Limits | None = None) -> None:
-        config = self.config
-        if cancel is not None and not isinstance(cancel, CancelToken):
-            raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
-        if parent is not None and not isinstance(parent, Budget):
+    def _check_root(self, asked: RunRequest, limits: Limits) -> None:
+        config, budget = self.config, asked.budget
+        _check_cancel(asked.cancel)
+        if budget is not None and not isinstance(budget, Budget):
             hint = (
                 ": stream() takes a Budget; use run() or ToolContext.spawn() for a child"
-                if isinstance(parent, ToolContext)
+                if isinstance(budget, ToolContext)
                 else ""
             )
-            raise ConfigurationError(f"parent must be a Budget, not {type(parent).__name__}{hint}")
-        own = bool(config.constraints) if config.replace_defaults else (limits or config.limits).bounded
+            raise ConfigurationError(f"parent must be a Budget, not {type(budget).__name__}{hint}")
+        own = bool(config.constraints) if config.replace_defaults else limits.bounded
         bounded = own or config.unbounded
-        if not bounded and (parent is None or not parent.bounded):
+        if not bounded and (budget is None or not budget.bounded):
             raise ConfigurationError(
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
 
 
-def _purse_of(budget: Budget) -> Purse:
-    """What a run spends from a budget that a store keeps."""
+def _check_limits(limits: object) -> None:
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(
+            f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
+        )
+
+
+def _check_cancel(cancel: object) -> None:
+    if cancel is not None and not isinstance(cancel, CancelToken):
+        raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
+
+
+@asynccontextmanager
+async def _spending_from(asked: RunRequest) -> AsyncIterator[None]:
+    """What a run spends from a budget that a store keeps is settled in the end."""
+    budget = asked.budget
+    if not isinstance(budget, Budget) or not budget.line:
+        yield
+        return
     from glidepath.agent.purse import Purse
 
-    return Purse(budget.store, budget.line, budget.meter)
-
-
-def _opened(run: Run, home: Session, messages: tuple[Message, ...] = ()) -> tuple[Run, Session, tuple[Message, ...]]:
-    """For a run that is open already."""
-    return run, home, messages
+    asked.budget = purse = Purse(budget.store, budget.line, budget.meter)
+    try:
+        yield
+    finally:
+        await purse.close()
 
 
 def _at_once(act: Callable[[], None]) -> None:

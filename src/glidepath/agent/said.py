@@ -7,8 +7,6 @@ from typing import Any, Self
 
 from glidepath.errors import BuilderError
 
-__all__ = ["Said"]
-
 
 class Said:
     """The values of settings, by field; single limits and guardrails separate from whole ones."""

@@ -15,8 +15,6 @@ from glidepath.agent.said import Said
 from glidepath.guards import GuardrailsConfig
 from glidepath.setting import Setting, declared, sentence
 
-__all__ = ["Setters"]
-
 _DOC = "One method for every setting. Each takes effect on this object and returns it."
 _PARTS: dict[type[Any], str] = {LoopConfig: "", Limits: "limits", GuardrailsConfig: "guardrails"}
 

@@ -14,8 +14,6 @@ from glidepath.outcome import OutputT, RunResult
 from glidepath.run import CancelToken, RunStream
 from glidepath.run.stream import SpokenText
 
-__all__ = ["SyncStream"]
-
 _ROOM = 1024  # events not yet consumed at which the run waits for its consumer
 _POLL = 0.01
 _HOW = (

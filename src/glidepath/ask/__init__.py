@@ -12,10 +12,10 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import offer, request_for
+from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.settlement import learn, settle
 from glidepath.ask.summary import reshape
-from glidepath.ask.view import recovered, transformed
+from glidepath.ask.view import recovered, transformed, untransformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
@@ -137,20 +137,38 @@ def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Mes
     return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
 
 
-async def shaped(run: Run) -> _Call | None:
-    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is."""
-    plan, transcript, voice = run.plan, run.transcript, run.voice
-    tools = await offer(run) if run.hooks.tool_gate else plan.specs
+def shaped(run: Run) -> Awaitable[_Call | None] | None:
+    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is; else await it.
+
+    That gives None, too, or the call that `ask` continues with.
+    """
+    outbox = run.voice.outbox
+    gated = unopposed(run) if run.hooks.tool_gate else None
+    if gated is not None or run.plan.health.alert or (outbox is not None and len(outbox) >= HIGH_WATER):
+        return _shaped(run, gated)
+    return _asked_transforms(run) if run.hooks.context_transform else None
+
+
+def _asked_transforms(run: Run) -> Awaitable[_Call | None] | None:
+    view = run.transcript.view
+    later = untransformed(run, view, run.transcript.view_tokens)
+    return None if later is None else _viewed(run, view, later)
+
+
+async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _Call | None:
+    plan, voice = run.plan, run.voice
+    tools = plan.specs if gated is None else await gated
     if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
-    if run.hooks.context_transform:
-        source = transcript.view
-        shape = await transformed(run, source, transcript.view_tokens)
-        if shape[0] is not source:
-            return handed_over(run, tools, shape)
-    return None
+    later = _asked_transforms(run) if run.hooks.context_transform else None
+    return None if later is None else await later
+
+
+async def _viewed(run: Run, view: Sequence[Message], later: Awaitable[tuple[Sequence[Message], int]]) -> _Call | None:
+    shape = await later
+    return None if shape[0] is view else handed_over(run, run.plan.specs, shape)
 
 
 def noted(run: Run, booking: Booking) -> Awaitable[None] | None:

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from glidepath.spi import Model, ModelRequest
     from glidepath.tools import Tool
 
-__all__ = ["Attempt", "Reply", "ordinary_reply", "pump"]
-
 _log = logging.getLogger("glidepath")
 
 _loads, _Raw = _wire.loads, _wire.Raw

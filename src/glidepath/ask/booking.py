@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
-from glidepath.ledger import Amount, Price, Refusal, Reservation, dollars
+from glidepath.ledger import Amount, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
@@ -19,21 +19,7 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Run
 
-__all__ = [
-    "MARGIN",
-    "Booking",
-    "admit_to_budget",
-    "amount",
-    "book",
-    "booked",
-    "fit",
-    "fit_window",
-    "least_output",
-    "overfull",
-    "shape_view",
-    "source",
-]
-
+T = TypeVar("T")
 BYTES_PER_TOKEN = 4  # how output is metered while it streams
 SLICE = 4096  # how much a reply that outgrows its reservation asks for at a time
 PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
@@ -127,39 +113,48 @@ async def admit_to_budget(run: Run) -> None:
     # The task is on disk before anything is spent on it.
     if run.journal is not None:
         await run.journal.begin()
-    meter = run.meter
     # Alone, nobody else can take what the first call will need: it is reserved when it is made.
-    if meter.parent is None:
+    if run.meter.parent is None:
         return
-    first = amount(run, run.transcript.input_tokens(), least_output(run))
+    first, landing = amount(run, run.transcript.input_tokens(), least_output(run)), run.spend.landing_reserve
     compacted = False
-    waiting = None
+
+    async def start(waiting: Waiting | None) -> Reservation | None:
+        nonlocal first, compacted
+        while True:
+            if run.meter.tree.source is not None:
+                from glidepath.ask.source import draw  # only a wallet is a source
+
+                whole = Amount(first.tokens + landing.tokens, first.money + landing.money)
+                await draw(run, whole, whole)
+            got = run.meter.reserve_start(landing, first, queued=waiting is not None)
+            if isinstance(got, Reservation):
+                return got
+            if got.resource == "queue" or got.room >= got.asked:
+                return None
+            # A shorter prompt helps against tokens and money, never against turns; and it is tried once.
+            if compacted or got.resource == "turns":
+                raise Touchdown(_refused(run, got))
+            compacted = True
+            first = amount(run, _squeeze(run, run.transcript.input_tokens(), landing), least_output(run))
+
+    run.spend.admit(await _in_turn(run, start))
+
+
+async def _in_turn(
+    run: Run, attempt: Callable[[Waiting | None], Awaitable[T | None]], waiting: Waiting | None = None
+) -> T:
+    """Try at once, unless `waiting` in the queue of the tree already, and then whenever it is our turn there."""
+    meter = run.meter
     try:
         while True:
             # Before looking: what comes free between the look and the wait must wake us.
             if waiting is not None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
-                if meter.tree.source is not None:
-                    from glidepath.ask.source import draw  # only a wallet is a source
-
-                    whole = Amount(
-                        first.tokens + run.spend.landing_reserve.tokens, first.money + run.spend.landing_reserve.money
-                    )
-                    await draw(run, whole, whole)
-                got = meter.reserve_start(run.spend.landing_reserve, first, queued=waiting is not None)
-                if isinstance(got, Reservation):
-                    run.spend.admit(got)
-                    return
-                if got.resource != "queue" and got.room < got.asked:
-                    # A shorter prompt helps against tokens and money, never against turns; and it is tried once.
-                    if compacted or got.resource == "turns":
-                        raise Touchdown(_refused(run, got))
-                    compacted = True
-                    first = amount(
-                        run, _squeeze(run, run.transcript.input_tokens(), run.spend.landing_reserve), least_output(run)
-                    )
-                    continue
+                got = await attempt(waiting)
+                if got is not None:
+                    return got
             if waiting is None:
                 waiting = meter.enqueue()
             if not await came_round(run.watch, waiting.turn):
@@ -198,45 +193,38 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
         raise Touchdown(_refused(run, refusal))
-    meter = run.meter
-    waiting = meter.enqueue()
-    compacted = False
-    try:
-        while True:
-            waiting.rearm()
-            if meter.is_head(waiting):
-                if meter.tree.source is not None:
-                    from glidepath.ask.source import draw
+    meter, compacted = run.meter, False
 
-                    least = amount(run, input_tokens, min(want, least_output(run)))
-                    await draw(run, amount(run, input_tokens, want), least)
-                output = _affordable(run, input_tokens, want)
-                # Not even the least output would ever fit: a shorter prompt may make room, once.
-                if output is None and not compacted:
-                    compacted = True
-                    input_tokens = _squeeze(run, input_tokens)
-                    continue
-                if output is None:
-                    least = amount(run, input_tokens, min(want, least_output(run)))
-                    raise Touchdown(_refused(run, meter.shortage(least, run.spend.first_call) or refusal))
-                if output:
-                    asked = amount(run, input_tokens, output)
-                    got = meter.reserve(
-                        asked.tokens, asked.money, turns=turns, trading=run.spend.first_call, queued=True
-                    )
-                    if isinstance(got, Reservation):
-                        run.spend.trade_first_call()
-                        # The provider counts otherwise: the cap leaves room for that within what is reserved.
-                        lowered = cap if output == want else max(1, int(output / MARGIN))
-                        return booked(run, got, input_tokens, output, lowered)
-                    if got.resource == "turns":
-                        raise Touchdown(_refused(run, got))
-            if not await came_round(run.watch, waiting.turn):
-                raise Touchdown(_blocked(run))
-    except asyncio.CancelledError:
-        raise run.interrupted() from None
-    finally:
-        meter.leave(waiting)
+    async def take(_: object) -> Booking | None:
+        nonlocal input_tokens, compacted
+        while True:
+            least = amount(run, input_tokens, min(want, least_output(run)))
+            if meter.tree.source is not None:
+                from glidepath.ask.source import draw
+
+                await draw(run, amount(run, input_tokens, want), least)
+            output = _affordable(run, input_tokens, want)
+            if output is not None:
+                break
+            # Not even the least output would ever fit: a shorter prompt may make room, once.
+            if compacted:
+                raise Touchdown(_refused(run, meter.shortage(least, run.spend.first_call) or refusal))
+            compacted = True
+            input_tokens = _squeeze(run, input_tokens)
+        if not output:
+            return None
+        asked = amount(run, input_tokens, output)
+        got = meter.reserve(asked.tokens, asked.money, turns=turns, trading=run.spend.first_call, queued=True)
+        if isinstance(got, Reservation):
+            run.spend.trade_first_call()
+            # The provider counts otherwise: the cap leaves room for that within what is reserved.
+            lowered = cap if output == want else max(1, int(output / MARGIN))
+            return booked(run, got, input_tokens, output, lowered)
+        if got.resource == "turns":
+            raise Touchdown(_refused(run, got))
+        return None
+
+    return await _in_turn(run, take, meter.enqueue())
 
 
 def _affordable(run: Run, input_tokens: int, want: int) -> int | None:

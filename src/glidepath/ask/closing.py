@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from glidepath.messages import Delta
     from glidepath.run import Run
 
-__all__ = ["LAST_WORDS", "MOST_AFTER_END", "finish"]
-
 MOST_AFTER_END = 32  # deltas that are read and dropped after the terminal event, before the stream is closed
 LAST_WORDS = 0.5  # seconds a stream has to end by itself and to close; it has as long again to obey a cancellation
 LEAST = 0.1  # seconds to close, however long the stream took to end

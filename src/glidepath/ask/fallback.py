@@ -30,8 +30,6 @@ from glidepath.spi.models import provider_of
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = ["admit", "answered", "come_home", "let_go", "take_over"]
-
 
 class PaidCall(Protocol):
     """A call of the model, as far as its health is concerned."""

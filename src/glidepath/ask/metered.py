@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from glidepath.run import Run
 
-__all__ = ["MeteredCall"]
-
 
 class _Beside:
     """The run, with nobody listening and, where it is given, its own watch."""

@@ -14,8 +14,6 @@ from glidepath.tools.picture_size import picture_bytes
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["LEFT_OUT", "shed_pictures", "without_pictures"]
-
 FILL = 0.75  # of the bytes that pictures may have, once some are left out
 LEFT_OUT = "[an image, left out]"
 

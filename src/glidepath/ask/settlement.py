@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from glidepath.run.account import Spending
     from glidepath.run.run_transcript import Transcript
 
-__all__ = ["learn", "settle", "settle_ordinary"]
-
 _NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
 
 

@@ -24,8 +24,6 @@ from glidepath.run import Touchdown
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["SideAccount", "SideQuestion", "SideRefused", "SideReply", "side_call"]
-
 LEAST_OUTPUT = 64
 LONGEST = 300.0  # seconds
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.outcome import StopCause
     from glidepath.run import Run
 
-__all__ = ["Source", "draw", "draw_slice", "pace"]
-
 
 class Source(Protocol):
     """Where a tree of meters draws from; it is in `meter.tree.source`.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from glidepath.ask.metered import MeteredCall
     from glidepath.run import Run
 
-__all__ = ["MOST_FUTILE", "recall", "reshape"]
-
 MOST_FUTILE = 2  # checkpoints in a row that did not help, before no more are asked for in this run
 HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, with what the journal takes along
 

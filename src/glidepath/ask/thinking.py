@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 
 from glidepath.messages import Delta, TextDelta, ThinkingDelta
 
-__all__ = ["ThinkingTags", "untagged"]
-
 _NAMES = r"(?:think|thinking|thought|reasoning|reflection)"
 _OPEN = rf"(?i:<\s*{_NAMES}\s*>)"  # compiled when it is needed
 _CLOSE = rf"(?i:<\s*/\s*{_NAMES}\s*>)"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price
     from glidepath.run import Run
 
-__all__ = ["fees", "settled"]
-
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
 _ABSURD = 16

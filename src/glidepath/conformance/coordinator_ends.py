@@ -19,7 +19,7 @@ from glidepath.teams.events import (
     TeamEvent,
     TeamStarted,
 )
-from glidepath.teams.history import History
+from glidepath.teams.team_history import History
 from glidepath.teams.values import (
     RiskProfile,
     StepOutcome,

@@ -12,9 +12,9 @@ from glidepath.agent import Agent, Limits
 from glidepath.outcome import RunResult
 from glidepath.run import CancelToken
 from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamEvent
-from glidepath.teams.history import History
 from glidepath.teams.spi import TeamCoordinator
 from glidepath.teams.team import Member, Team
+from glidepath.teams.team_history import History
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import TeamConfig, TeamExecutionPlan, TeamExecutionRequest, TeamResult, TeamStep
 from glidepath.testing import ScriptedModel, say

@@ -1,7 +1,7 @@
 """The `summarize` strategy: what no longer fits is replaced by a checkpoint that the model itself has written.
 
-Nothing here asks a model. `brief` says what to ask, `gist` judges the answer, and `shape` works without one, as
-`compact` does, but keeps the checkpoint. `ask/summary.py` makes the call.
+Nothing here asks a model. `checkpoint_request` says what to ask, `checkpoint_from` judges the answer, and `shape` works
+without one, as `compact` does, but keeps the checkpoint. `ask/summary.py` makes the call.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class Summarize(Compact):
         self._estimate = estimate
 
     def under(
-        self, gist: Checkpoint, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]
+        self, checkpoint: Checkpoint, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]
     ) -> tuple[list[Message], list[int], list[int]]:
         """The transcript, its sizes and its pins, with the checkpoint in place of what it replaces; it is pinned."""
-        first = gist.upto
+        first = checkpoint.upto
         head = [index for index in pinned if index < first]
         place = len(head)
-        checkpoint = coming_from(gist.message, origins_of(messages[:first]))  # whoever wrote it had read all of this
+        message = coming_from(checkpoint.message, origins_of(messages[:first]))  # whoever wrote it had read all of this
         return (
-            [*[messages[i] for i in head], checkpoint, *messages[first:]],
-            [*[sizes[i] for i in head], gist.size, *sizes[first:]],
+            [*[messages[i] for i in head], message, *messages[first:]],
+            [*[sizes[i] for i in head], checkpoint.size, *sizes[first:]],
             [*range(place + 1), *[i - first + place + 1 for i in pinned if i >= first]],
         )
 
@@ -165,13 +165,13 @@ class Summarize(Compact):
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]
         return "\n".join(f"[{frame.mark} {frame.clear(who)}]\n{frame.clear(text)}" for who, text in parts)
 
-    def checkpoint_from(self, text: str, brief: CheckpointRequest) -> Checkpoint | None:
+    def checkpoint_from(self, text: str, asked: CheckpointRequest) -> Checkpoint | None:
         """The answer as a checkpoint; None when it says nothing or is no smaller than what it replaces."""
         text = text.strip()
         if not text:
             return None
-        gist = self.restored(text, brief.upto)
-        return gist if gist.size < brief.replaces else None
+        checkpoint = self.restored(text, asked.upto)
+        return checkpoint if checkpoint.size < asked.replaces else None
 
     def restored(self, text: str, upto: int) -> Checkpoint:
         """A checkpoint that was written before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -17,7 +17,7 @@ from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
+from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
@@ -105,13 +105,13 @@ async def text_of(run: Run, job: Job) -> str | None:
     if run.hooks.after_tool_call:
         if run.work.spawned:
             await recall(run, job.call.id)
-        if job.result is not None:
-            await _after(run, job)
+        later = _after(run, job) if job.result is not None else None
+        if later is not None:
+            await later
     result = job.result
-    if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
+    if result is None or (content := result.content).__class__ is not str or len(content) > ALWAYS_KEPT:
         return None
-    plain = not result.terminate and job.fatal is None and job.trial is None
-    return result.content if plain else None
+    return content if not result.terminate and job.fatal is None and job.trial is None else None
 
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
@@ -416,7 +416,9 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
             if run.work.spawned:
                 await recall(run, job.call.id)
             if job.result is not None and run.hooks.after_tool_call:
-                await _after(run, job)
+                later = _after(run, job)
+                if later is not None:
+                    await later
 
 
 def _finish(run: Run, jobs: list[Job]) -> bool:
@@ -483,8 +485,8 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins)
 
 
-async def _after(run: Run, job: Job) -> None:
-    """Every after-hook may change what the model sees of the result, or vote to end the run."""
+def _after(run: Run, job: Job) -> Awaitable[None] | None:
+    """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
     voices = iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
     context = ToolResultContext(
@@ -494,9 +496,19 @@ async def _after(run: Run, job: Job) -> None:
         tool=job.tool,
         result=_shown(run, job),
     )
+    heard = opinion(run, "after_tool_call", voices, context)
+    return None if heard is None else _changed(run, job, voices, context, heard)
+
+
+async def _changed(
+    run: Run,
+    job: Job,
+    voices: Iterator[Any],
+    context: ToolResultContext,
+    heard: Awaitable[Opinion | None] | None,
+) -> None:
     try:
-        said = await opinion(run, "after_tool_call", voices, context)
-        while said is not None:
+        while heard is not None and (said := await heard) is not None:
             try:
                 if said.fault is not None:
                     raise said.fault
@@ -504,13 +516,14 @@ async def _after(run: Run, job: Job) -> None:
                 context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
-            said = await opinion(run, "after_tool_call", voices, context)
+            heard = opinion(run, "after_tool_call", voices, context)
     except Touchdown:
         return  # the run is being stopped: what the tool answered stays as it is
 
 
 def _shown(run: Run, job: Job) -> ToolResultMessage:
-    call, result, origins = job.call, job.result, job.origins(run)
+    call, result = job.call, job.result
+    origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
     return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 

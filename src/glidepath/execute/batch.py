@@ -16,8 +16,6 @@ from glidepath.spi.inside_variable import INSIDE
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["run_together"]
-
 PATIENCE = 1.0
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from glidepath.execute.job import Job
     from glidepath.run import Run
 
-__all__ = ["admit", "blames_tool", "tell"]
-
 _log = logging.getLogger("glidepath")
 
 ABOUT_ARGUMENTS = (

@@ -13,8 +13,6 @@ from glidepath.tools import ArgumentsError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["close_accounts", "forget_program", "job_for", "keep", "settle"]
-
 
 def settle(run: Run) -> None:
     """First of all: a call that had begun and cannot be repeated is unknown.

@@ -15,8 +15,6 @@ from glidepath.spi import GuardVerdict, Step
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["apply", "crashed", "fatal_verdict", "heeded", "heeded_by", "objection", "stuck"]
-
 
 def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVerdict] | None:
     """What the first of these guards has against a batch, and its name; None when it may run."""

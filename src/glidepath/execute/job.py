@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 
-__all__ = ["ALWAYS_KEPT", "MOST_KEPT", "UNKNOWN", "Job", "failure"]
-
 NOT_SHOWN = (
     "The tool ran to its end, and whatever it does is done. It returned binary data that cannot be shown here; "
     "calling it again would not help."

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 
-__all__ = ["hint", "width_for"]
-
 WORTH_IT = 0.02  # seconds that every call of a reply must have taken before a hint is given
 
 

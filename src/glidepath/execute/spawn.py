@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.spi import Remaining
 
-__all__ = ["Host"]
-
 MOST_REPORTED = 8_000  # characters of one report
 
 

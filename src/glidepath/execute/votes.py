@@ -10,8 +10,6 @@ from glidepath.execute.job import Job
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["carried", "count_votes", "put_off"]
-
 _NO_VOTES = (False, False, True)
 
 

@@ -12,7 +12,7 @@ from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.stdio_transport import StdioTransport
 
 if TYPE_CHECKING:
-    from glidepath.mcp.server_owner import Asked, ServerOwner
+    from glidepath.mcp.server_owner import ServerAsked, ServerOwner
 
 __all__ = ["CALL_RESULT", "make_client"]
 
@@ -23,7 +23,7 @@ CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = Typ
 with a library that a hostile schema can keep busy forever."""
 
 
-def make_client(link: ServerLink, owner: ServerOwner, asked: Asked) -> tuple[Client, Any]:
+def make_client(link: ServerLink, owner: ServerOwner, asked: ServerAsked) -> tuple[Client, Any]:
     """A client that is not connected yet, and its transport."""
     transport: Any = HttpTransport(link) if link.url is not None else StdioTransport(link, owner.lost)
 

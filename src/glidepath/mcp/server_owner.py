@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.types import CreateMessageRequestParams, ElicitRequestParams
     from mcp.types import Tool as Definition
 
-__all__ = ["Asked", "Idle", "Interruptible", "Listing", "Request", "ServerLost", "ServerOwner", "ServerRefused"]
+__all__ = ["Idle", "Interruptible", "Listing", "Request", "ServerAsked", "ServerLost", "ServerOwner", "ServerRefused"]
 
 _log = logging.getLogger("glidepath")
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Listing:
         return self.version >= "2026"
 
 
-class Asked:
+class ServerAsked:
     """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
 
     async def sample(self, params: CreateMessageRequestParams) -> Any:  # noqa: ARG002 - part of the port
@@ -82,7 +82,7 @@ class Asked:
 class ServerOwner:
     """The connection to one server in one event loop: made on first use, made again after a failure, closed once."""
 
-    def __init__(self, link: ServerLink, asked: Asked, changed: Callable[[Listing], None]) -> None:
+    def __init__(self, link: ServerLink, asked: ServerAsked, changed: Callable[[Listing], None]) -> None:
         self.link = link
         self.listing: Listing | None = None
         self.retreat = Retreat()

@@ -16,7 +16,7 @@ from glidepath.mcp.mcp_server import OfferedTools, ServerLink
 from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
 from glidepath.mcp.resource_tools import resource_tools
 from glidepath.mcp.server_calls import ServerCall, call_tool
-from glidepath.mcp.server_owner import Asked, Listing, ServerOwner
+from glidepath.mcp.server_owner import Listing, ServerAsked, ServerOwner
 from glidepath.tools import NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError, SuppliedRun, ToolSupply
 
@@ -28,7 +28,7 @@ __all__ = ["McpSupply"]
 _log = logging.getLogger("glidepath")
 
 
-class McpSupply(ToolSupply, Asked):
+class McpSupply(ToolSupply, ServerAsked):
     """One server in one loop. Its tools are ordinary tools; calls go through its owner."""
 
     def __init__(self, link: ServerLink) -> None:

@@ -12,6 +12,6 @@ except ImportError as error:
     raise ImportError(f"glidepath.otel needs opentelemetry-api: {install_line('otel')}", name=error.name) from None
 
 from glidepath.otel.fleet_gauges import watch_fleet
-from glidepath.otel.plugin import OpenTelemetry
+from glidepath.otel.telemetry_plugin import OpenTelemetry
 
 __all__ = ["OpenTelemetry", "watch_fleet"]

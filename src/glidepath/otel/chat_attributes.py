@@ -6,7 +6,7 @@ from typing import Any
 
 from glidepath.events import BudgetSettled
 from glidepath.messages import AssistantMessage, StopReason
-from glidepath.otel.content import clean
+from glidepath.otel.span_content import clean
 from glidepath.otel.vocabulary import finish_reason
 
 __all__ = ["add_figures", "add_reply"]

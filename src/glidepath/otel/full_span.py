@@ -11,7 +11,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
 from glidepath.otel.background import Background
 
-__all__ = ["NANO", "Content", "Ending", "FullTracer", "NoTracer", "SpanMaker", "finish_span", "without_known"]
+__all__ = ["NANO", "Content", "FullTracer", "NoTracer", "SpanEnding", "SpanMaker", "finish_span", "without_known"]
 
 _log = logging.getLogger("glidepath.otel")
 NANO = 1_000_000_000
@@ -43,7 +43,7 @@ def finish_span(span: Span, attributes: Mapping[str, Any], at: int, error: str |
     span.end(at)
 
 
-class Ending:
+class SpanEnding:
     """The end of one span, with its last attributes and, where content is allowed, what was said."""
 
     __slots__ = ("at", "attributes", "content", "error", "finish", "span")
@@ -123,4 +123,4 @@ class FullTracer:
     ) -> None:
         """End it on the background thread."""
         late = without_known(attributes)
-        self._background.put(Ending(finish_span, span, late, int(at * NANO), error, content))
+        self._background.put(SpanEnding(finish_span, span, late, int(at * NANO), error, content))

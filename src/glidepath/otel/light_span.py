@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from glidepath.otel.background import Background
-from glidepath.otel.full_span import NANO, Content, Ending, without_known
+from glidepath.otel.full_span import NANO, Content, SpanEnding, without_known
 from glidepath.sdk_privates import (
     SHARED_PARTS,
     SPAN_PARTS,
@@ -137,7 +137,7 @@ class LightTracer:
                 span._end_time = ended
                 self._queue(span)
                 return
-        ending = Ending(self.finish, span, attributes, int(at * NANO), error, content)
+        ending = SpanEnding(self.finish, span, attributes, int(at * NANO), error, content)
         if content is None and self.never_blocks:
             ending()
         else:

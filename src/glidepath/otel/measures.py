@@ -26,7 +26,7 @@ from glidepath.events import (
     RunStarted,
 )
 from glidepath.otel.background import Background
-from glidepath.otel.content import clean
+from glidepath.otel.span_content import clean
 
 __all__ = ["SCOPE", "Measures", "instruments_of"]
 
@@ -39,7 +39,7 @@ _BREAKER = {"closed": 0, "half_open": 1, "open": 2}
 Labels = dict[str, Any]
 
 
-class Totals:
+class MeasuredTotals:
     """What is used, reserved and allowed right now, over all runs in flight, by agent. Read by gauges."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Totals:
 class Instruments:
     """Every instrument, made once for a meter provider."""
 
-    def __init__(self, meter: Meter, totals: Totals, *, latest: bool) -> None:
+    def __init__(self, meter: Meter, totals: MeasuredTotals, *, latest: bool) -> None:
         self.totals = totals
         self.latest = latest
         counter, histogram = meter.create_counter, _histograms(meter)
@@ -127,7 +127,7 @@ class Instruments:
         gauge("glidepath.telemetry.dropped", [totals.dropped], "{span}", "Spans that were dropped")
 
 
-_MADE: WeakKeyDictionary[MeterProvider, tuple[Totals, dict[bool, Instruments]]] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[MeterProvider, tuple[MeasuredTotals, dict[bool, Instruments]]] = WeakKeyDictionary()
 _MAKING = threading.Lock()
 
 
@@ -137,7 +137,7 @@ def instruments_of(provider: MeterProvider, background: Background, *, latest: b
     `background` is a thread whose losses they show, too.
     """
     with _MAKING:
-        totals, made = _MADE.get(provider) or _MADE.setdefault(provider, (Totals(), {}))
+        totals, made = _MADE.get(provider) or _MADE.setdefault(provider, (MeasuredTotals(), {}))
         if totals.process != os.getpid():
             totals.reset()
         found = made.get(latest)

@@ -43,10 +43,10 @@ from glidepath.messages import AssistantMessage, Message
 from glidepath.observe import UNCHECKED_NAMES
 from glidepath.otel.background import Background
 from glidepath.otel.chat_attributes import add_figures, add_reply
-from glidepath.otel.content import Writer, clean
 from glidepath.otel.current_span import context_with, enter
-from glidepath.otel.full_span import NANO, Content, Ending, FullTracer, NoTracer, SpanMaker, finish_span
+from glidepath.otel.full_span import NANO, Content, FullTracer, NoTracer, SpanEnding, SpanMaker, finish_span
 from glidepath.otel.measures import Measures
+from glidepath.otel.span_content import ContentWriter, clean
 from glidepath.otel.vocabulary import provider_name
 from glidepath.outcome import AgentState
 
@@ -117,7 +117,7 @@ class RunSpans:
         tracer: Tracer | None,
         background: Background,
         measures: Measures | None,
-        writer: Writer | None,
+        writer: ContentWriter | None,
     ) -> None:
         self._name = name
         self._provider_used = provider
@@ -249,7 +249,7 @@ class RunSpans:
         content: Content | None = None
         if self._writer is not None and result.cause is not None:
             content = partial(self._writer.cause, result.cause.reason)
-        ending = Ending(finish_span, self._span, attributes, int(event.time * NANO), error, content)
+        ending = SpanEnding(finish_span, self._span, attributes, int(event.time * NANO), error, content)
         if self._waits or self._writer is not None:  # behind those of its calls
             self._background.put(ending)
         else:

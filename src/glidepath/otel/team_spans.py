@@ -11,10 +11,10 @@ from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 
 from glidepath.events import Event
 from glidepath.otel.background import Background
-from glidepath.otel.content import Writer, clean
-from glidepath.otel.full_span import NANO, Ending, finish_span
+from glidepath.otel.full_span import NANO, SpanEnding, finish_span
 from glidepath.otel.measures import Measures
 from glidepath.otel.run_spans import traceparent
+from glidepath.otel.span_content import ContentWriter, clean
 from glidepath.teams.events import TERMINAL, Handoff, StepAssigned, TeamEvent, TeamStarted
 
 __all__ = ["TEAM_HANDLERS", "TeamSpans"]
@@ -32,7 +32,7 @@ class TeamSpans:
         tracer: Tracer | None,
         background: Background,
         measures: Measures | None,  # noqa: ARG002
-        writer: Writer | None,  # noqa: ARG002
+        writer: ContentWriter | None,  # noqa: ARG002
     ) -> None:
         self._tracer = tracer
         self._background = background
@@ -90,7 +90,7 @@ class TeamSpans:
         error = result.status.value if event.kind in ("TEAM_FAILED", "TEAM_TIMEOUT") else None
         if error is not None:
             attributes["error.type"] = error
-        self._background.put(Ending(finish_span, self._span, attributes, int(event.time * NANO), error))
+        self._background.put(SpanEnding(finish_span, self._span, attributes, int(event.time * NANO), error))
 
 
 TEAM_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {

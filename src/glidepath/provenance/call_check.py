@@ -9,7 +9,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.provenance.call_rules import Rules
-from glidepath.provenance.known_text import Chunk, Entry, KnownText, keys_in, leaves
+from glidepath.provenance.known_text import Chunk, KnownEntry, KnownText, keys_in, leaves
 from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant, word_set
 
 __all__ = ["Suspicion", "suspicions"]
@@ -171,7 +171,7 @@ def _said(value: str, known: KnownText) -> bool:
     return any(chunk.has(value, known.user) for chunk in known.user)
 
 
-def _pointed_at(entry: Entry, known: KnownText) -> frozenset[str]:
+def _pointed_at(entry: KnownEntry, known: KnownText) -> frozenset[str]:
     """The names of a record that the user has used."""
     return frozenset([name for name in entry.names if any(name in chunk.words for chunk in known.user)])
 

@@ -58,7 +58,7 @@ class Passage(Mutable):
     """The words of each field that stands by itself."""
 
 
-class Entry(Mutable):
+class KnownEntry(Mutable):
     """One record of a structured result."""
 
     values: frozenset[str]
@@ -74,7 +74,7 @@ class KnownText:
         self.user: list[Chunk] = []
         self.trusted: list[tuple[str, Chunk]] = []
         self.outside: list[Passage] = []
-        self.entries: dict[tuple[frozenset[str], frozenset[str]], Entry] = {}
+        self.entries: dict[tuple[frozenset[str], frozenset[str]], KnownEntry] = {}
         self.listed: set[str] = set()
         self.origins: dict[str, None] = {}
         self.actions = ActionWords(extra_words)
@@ -206,7 +206,7 @@ def _records(data: object) -> Iterator[Mapping[str, Any]]:
             waiting += [value for value in one if isinstance(value, Mapping | list)]
 
 
-def _entry(record: Mapping[str, Any]) -> Entry:
+def _entry(record: Mapping[str, Any]) -> KnownEntry:
     values: set[str] = set()
     names: set[str] = set()
     links: set[str] = set()
@@ -218,7 +218,7 @@ def _entry(record: Mapping[str, Any]) -> Entry:
             if any(part in str(key).casefold() for part in _NAMING):
                 names |= {words, _without_ending(one)}
     names = {name for name in names if sum(char.isalpha() for char in name) >= _SHORT}
-    return Entry(frozenset(values), frozenset(names), frozenset(links))
+    return KnownEntry(frozenset(values), frozenset(names), frozenset(links))
 
 
 def _without_ending(text: str) -> str:

@@ -14,15 +14,7 @@ from glidepath.run.plan import Ending, Fallback, Plan, Route, SoftLimit, Touchdo
 from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.watch import (
-    Interrupt,
-    LetGo,
-    Signal,
-    Stopped,
-    Watch,
-    Why,
-    interrupt_by_hand,
-)
+from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, Why, interrupt_by_hand
 
 if TYPE_CHECKING:
     from glidepath.run.decisions import Decision, answer, approve, deny

@@ -10,8 +10,6 @@ from typing import Any
 
 from glidepath.run.asyncio_privates import GENERATOR_SCOPES, SCOPES
 
-__all__ = ["MAX_PATIENCE", "TaskBound", "closable", "is_request", "move_scopes", "request", "run_abandoned", "scopes"]
-
 MAX_PATIENCE = 1.0  # seconds that foreign code has to stop
 
 

@@ -17,8 +17,6 @@ from glidepath.outcome import Charge, ResultKind, Spend, dollars
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["Account", "Spending", "breakdown"]
-
 _NOTHING: Final[Any] = MappingProxyType({})
 
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)

@@ -11,17 +11,6 @@ import contextlib
 from asyncio.runners import Runner
 from typing import Any
 
-__all__ = [
-    "BY_HAND",
-    "GENERATOR_SCOPES",
-    "GROUP_FAILED",
-    "SCOPES",
-    "TIMED_OUT",
-    "close_pipes",
-    "must_cancel",
-    "pressed",
-]
-
 # ruff: noqa: SLF001 - that is what this module is for
 
 # Only the code that calls `Task.cancel` tells whose cancellation it is: asyncio counts them and keeps no owner.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CancelToken"]
-
 _lock = threading.Lock()  # one for all tokens: it is held for a moment, and a token is made for every run
 
 

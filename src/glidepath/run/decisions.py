@@ -9,8 +9,6 @@ from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 
-__all__ = ["Decision", "answer", "approve", "deny"]
-
 
 class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Final
 from glidepath._wire import Record
 from glidepath.outcome import StopCause, ValidationRecord, Verdict
 
-__all__ = ["Audit", "Descent"]
-
 _NOTHING: Final[Any] = MappingProxyType({})
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glidepath.run.plan import Plan
     from glidepath.tools import Tool
 
-__all__ = ["Fingerprint", "differences", "fingerprint"]
-
 _PARTS = ("agent", "model", "fallback_models", "system_prompt", "output_type")
 _MAPS = (("limit", "limits"), ("tool", "tools"), ("plugin", "plugins"), ("constraint", "constraints"))
 

@@ -26,27 +26,6 @@ if TYPE_CHECKING:
     from glidepath.run.state import Run
     from glidepath.run.watch import Watch
 
-__all__ = [
-    "BLOCKED",
-    "INHERIT",
-    "Inherit",
-    "LostChild",
-    "Outbox",
-    "Place",
-    "Post",
-    "SideWork",
-    "apart",
-    "around",
-    "at_home",
-    "came_round",
-    "come_back",
-    "enlist",
-    "go_outside",
-    "launch",
-    "linked",
-    "recall",
-]
-
 PATIENCE = 1.5  # seconds for a child to land after its tool call has ended: it lets go of its own work after one
 ANSWERS_WITHIN = 2.0  # seconds for the loop of the run above to begin with a child: one that is blocked never will
 
@@ -80,7 +59,8 @@ class _Asked:
     result = None
 
 
-_ASKED = _Asked()
+ASKED = _Asked()
+"""The work of a place that is a hook's."""
 
 
 class LostChild(ToolError):  # noqa: N818 - what happened
@@ -117,7 +97,7 @@ class Place(Record, eq=False):
     @classmethod
     def of_hook(cls, run: Run, hook: str) -> Place:
         """A hook that is about to be asked."""
-        return cls(run, hook, _ASKED)
+        return cls(run, hook, ASKED)
 
     def copy(self, mailbox: Mailbox | None = None) -> Place:
         """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
@@ -149,7 +129,7 @@ class Place(Record, eq=False):
     def close(self) -> None:
         """The call or hook has ended."""
         self.run = None
-        if self.work is not _ASKED:
+        if self.work is not ASKED:
             self.work = None
 
     def warn(self) -> None:

@@ -24,8 +24,6 @@ from glidepath.run.watch import Watch
 if TYPE_CHECKING:
     from glidepath.plugins.observer import Audience
 
-__all__ = ["open_state"]
-
 
 def open_state(
     plan: Plan,

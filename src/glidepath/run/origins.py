@@ -12,8 +12,6 @@ from glidepath.spi.inside_variable import INSIDE
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["hear", "heard_in", "heard_in_programs", "place_here", "tainted", "transcripts_above"]
-
 
 def place_here() -> str:
     """The call or hook that this code runs in; empty when unknown."""

@@ -11,8 +11,6 @@ from glidepath.messages import Message, SystemMessage
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["broke_prefix", "kept_prefix"]
-
 SYSTEM_FIRST = frozenset({"anthropic", "google"})
 """Vendors that take system messages only in front of everything else, wherever they are in the transcript."""
 _log = logging.getLogger("glidepath")

@@ -7,22 +7,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
-from glidepath.messages import (
-    AssistantMessage,
-    Message,
-    StopReason,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-    visible,
-)
+from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
 from glidepath.run.survey import Survey, characters_of
 from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
 from glidepath.spi.models import ModelRequest
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
-
-__all__ = ["AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT", "AnswerSoFar", "CurrentTurn", "Transcript"]
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
@@ -295,6 +285,8 @@ class CurrentTurn(Record, eq=False, gc=False):
     pending: tuple[PendingCall, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
     """How a batch has voted that waits for a person: see `Snapshot`."""
+    about: Mapping[str, Any] | None = None
+    """What the contexts of hooks say about the run, as of the last time one was asked."""
     programs: Mapping[str, Program] = _NOTHING
     """Calls of the turn that make calls themselves and have no result yet."""
     program_states: Mapping[str, str] = _NOTHING
@@ -308,6 +300,11 @@ class CurrentTurn(Record, eq=False, gc=False):
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
+
+    def describe(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the contexts of hooks say about the run until the next reply."""
+        self.about = about
+        return about
 
     def reach(self, checkpoint: str) -> None:
         """Constraints are asked now."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from glidepath.run.state import Run
     from glidepath.spi.sessions import Lease, SessionStore
 
-__all__ = ["BookedCall", "JournaledCall", "RunJournal", "Spawner"]
-
 
 class BookedCall(Protocol):
     """A model call that is paid for, as a journal sees it."""

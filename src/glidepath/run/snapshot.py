@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from glidepath.run.plan import Ending
     from glidepath.run.state import Run
 
-__all__ = [
-    "KEPT",
-    "PARTS",
-    "Offspring",
-    "Resumption",
-    "place",
-    "restore",
-    "restore_meter",
-    "snapshot_of",
-    "take_snapshot",
-]
-
 
 class Offspring(Record):
     """A child of a call that had begun, as its journal has it: what it has cost, and what of it is unknown."""

@@ -10,15 +10,7 @@ from functools import lru_cache
 from math import inf
 
 from glidepath._wire import Record, frozen
-from glidepath.events import (
-    Event,
-    HookFailed,
-    MessageAdded,
-    NoticeSent,
-    RunStarted,
-    TurnEnded,
-    TurnStarted,
-)
+from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
@@ -37,8 +29,6 @@ from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
-
-__all__ = ["Run"]
 
 _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"

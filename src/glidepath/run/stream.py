@@ -21,8 +21,6 @@ from glidepath.run.watch import Interrupt, Signal
 if TYPE_CHECKING:
     from glidepath.run.state import Run
 
-__all__ = ["HIGH_WATER", "RunStream", "SpokenText"]
-
 _NOTHING: Iterator[Event] = iter(())
 _HOW = (
     "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "

@@ -25,8 +25,6 @@ from glidepath.run.plan import Plan
 from glidepath.run.unseen import NEVER_SENT, is_notice
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
-__all__ = ["LONG", "Survey", "characters_of", "in_order"]
-
 _CHARACTERS = object()  # stands for every `CharEstimator`: they all count alike
 LONG = 100
 """Messages from which on it is worth remembering what they are like."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from glidepath.run.state import Run
     from glidepath.run.watch import Watch
 
-__all__ = ["Lookout", "Lookouts", "Sentry", "Switch", "cleared"]
-
 POLL = 0.05  # seconds between two looks
 PROBE = 0.25  # seconds a look may take; one that takes longer counts as a switch that cannot be read
 JOIN = 0.1  # seconds for a thread that has answered to be gone

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glidepath.run.plan import Plan
     from glidepath.run.snapshot import Resumption
 
-__all__ = ["RunGuards", "Terms"]
-
 _NOTHING: Final[Any] = MappingProxyType({})
 PLAIN_CHOICES = ("auto", "required", "none")
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from glidepath.messages import CustomMessage, Message, UnknownMessage, UserMessage
 
-__all__ = ["NEVER_SENT", "hidden", "is_notice", "sendable"]
-
 NEVER_SENT = frozenset({CustomMessage, UnknownMessage})
 _HIDDEN = CustomMessage("hidden")
 """A placeholder where the model sees nothing, so that every other message keeps its place."""

@@ -14,8 +14,6 @@ from glidepath.events import Event, StreamChunk
 if TYPE_CHECKING:
     from glidepath.plugins.observer import Audience
 
-__all__ = ["Consumer", "Voice", "counter"]
-
 _LAST = 1 << 62
 
 

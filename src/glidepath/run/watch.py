@@ -23,16 +23,6 @@ from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
 from glidepath.run.whose import INSIDE, is_by_hand
 
-__all__ = [
-    "Interrupt",
-    "LetGo",
-    "Signal",
-    "Stopped",
-    "Watch",
-    "Why",
-    "interrupt_by_hand",
-]
-
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from glidepath.run.watch import Watch
 
-__all__ = ["INSIDE", "Ear", "is_by_hand"]
-
 INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
 """The watch of the innermost run in whose task, or for whose sake, this code runs."""
 

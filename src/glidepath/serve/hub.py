@@ -30,7 +30,7 @@ from glidepath.sessions.finding import annotate
 from glidepath.sessions.session import checked_id
 from glidepath.spi import Plugin
 
-__all__ = ["ChildEvents", "Flight", "Hub"]
+__all__ = ["ChildEvents", "Hub", "HubFlight"]
 
 _log = logging.getLogger("glidepath.serve")
 KEPT = 500  # feeds of ended runs that are kept at hand
@@ -66,7 +66,7 @@ class ChildEvents(Plugin):
             self._breakers[event.target, event.kind] = (event.state, event.time)
 
 
-class Flight(Record, eq=False, kw_only=True):
+class HubFlight(Record, eq=False, kw_only=True):
     """A run in flight."""
 
     agent: Agent[Any]
@@ -99,7 +99,7 @@ class Hub:
         self.max_runs = max_runs
         self.lands_alone = on_disconnect == "land" and store is None
         self.disconnect_grace = disconnect_grace
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, HubFlight] = {}
         """By run id."""
         self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
         """State and time of every breaker that has changed, by target and kind."""
@@ -123,7 +123,7 @@ class Hub:
         """When each run last changed, counted in changes."""
         self._results: OrderedDict[str, RunResult[Any]] = OrderedDict()
         self._latest: dict[str, str] = {}
-        self._starting: set[Flight] = set()
+        self._starting: set[HubFlight] = set()
         self._busy: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -175,7 +175,7 @@ class Hub:
         task.add_done_callback(self._chores.discard)
 
     @property
-    def taking_off(self) -> tuple[Flight, ...]:
+    def taking_off(self) -> tuple[HubFlight, ...]:
         """What was admitted and has no events yet."""
         return tuple(self._starting)
 
@@ -265,11 +265,11 @@ class Hub:
             raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
         return agent
 
-    def _flight(self, agent: Agent[Any], name: str) -> Flight:
+    def _flight(self, agent: Agent[Any], name: str) -> HubFlight:
         started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
-        return Flight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
+        return HubFlight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
 
-    async def _launch(self, flight: Flight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
+    async def _launch(self, flight: HubFlight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
         """Run it in its own task, and wait until it has taken off."""
         await self.open()
         self._starting.add(flight)
@@ -283,7 +283,7 @@ class Hub:
             if session is not None:
                 self._busy.discard(session)
 
-    async def _fly(self, flight: Flight, opened: Callable[[], RunStream[Any]]) -> None:
+    async def _fly(self, flight: HubFlight, opened: Callable[[], RunStream[Any]]) -> None:
         try:
             async with opened() as stream:
                 flight.stream = stream
@@ -304,7 +304,7 @@ class Hub:
         finally:
             self._landed(flight)
 
-    async def _took_off(self, flight: Flight, event: Event) -> RunFeed:
+    async def _took_off(self, flight: HubFlight, event: Event) -> RunFeed:
         """The first event tells which run this is."""
         if not isinstance(event, RunStarted):
             raise ConfigurationError(f"the first event of a run was {type(event).__name__}")
@@ -324,7 +324,7 @@ class Hub:
         await self._look_again(flight, event.session_id)
         return feed
 
-    async def _look_again(self, flight: Flight, session_id: str) -> None:
+    async def _look_again(self, flight: HubFlight, session_id: str) -> None:
         """A kill switch that was thrown since the run was admitted: from here on, throwing it finds the run."""
         try:
             held = await self.switches.held(session_id)
@@ -333,7 +333,7 @@ class Hub:
         if held is not None:
             flight.token.cancel(held)
 
-    def _failed(self, flight: Flight, error: BaseException) -> None:
+    def _failed(self, flight: HubFlight, error: BaseException) -> None:
         if flight.started.done():
             _log.error("run %s was lost: %s", flight.feed and flight.feed.run_id, told(error))
             return
@@ -347,7 +347,7 @@ class Hub:
         flight.started.set_exception(refusal)
         flight.started.exception()  # whoever asked may be gone
 
-    def _landed(self, flight: Flight) -> None:
+    def _landed(self, flight: HubFlight) -> None:
         feed = flight.feed
         if feed is None:
             return
@@ -433,7 +433,7 @@ class Hub:
         self.changes += 1
         self.stamps[run_id] = self.changes
 
-    def flight_in(self, session_id: str) -> Flight | None:
+    def flight_in(self, session_id: str) -> HubFlight | None:
         """What is running in a session, in this process."""
         return self.flights.get(self._latest.get(session_id, ""))
 

@@ -18,7 +18,7 @@ from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
 from glidepath.serve.gatekeeper import Visitor
-from glidepath.serve.hub import Flight, Hub, changed_limits, refusal_of
+from glidepath.serve.hub import Hub, HubFlight, changed_limits, refusal_of
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
@@ -120,7 +120,7 @@ class RunActions:
         when = "after this turn" if card.state == "running" else "when the run continues"
         return self.done(found, began, f"sent: the model reads it {when}")
 
-    async def _deliver(self, flight: Flight | None, session_id: str) -> None:
+    async def _deliver(self, flight: HubFlight | None, session_id: str) -> None:
         """Hand over at once what the run would find in its inbox within a second."""
         journal: Any = None if flight is None or flight.stream is None else getattr(flight.stream.run, "journal", None)
         if flight is not None and journal is not None:
@@ -289,7 +289,7 @@ class RunActions:
     # --- what they share --------------------------------------------------------------------------------------
 
     async def remark(
-        self, found: FoundRun, flight: Flight | None, action: str, reason: str, who: Visitor, **more: Any
+        self, found: FoundRun, flight: HubFlight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
         """Journal what was done, why, and who: by the run if it is in this process, else in the session's inbox."""
         if self.store is None or (found.entry is None and flight is None):
@@ -377,12 +377,12 @@ def _names(waiting: Mapping[str, Any]) -> str:
     return f"those waiting are {', '.join(waiting)}" if waiting else "none does"
 
 
-def _fed(flight: Flight) -> RunFeed:
+def _fed(flight: HubFlight) -> RunFeed:
     assert flight.feed is not None  # noqa: S101 - it is in the hub's list
     return flight.feed
 
 
-def found_flight(flight: Flight) -> FoundRun:
+def found_flight(flight: HubFlight) -> FoundRun:
     """A run in flight here, as the reader would find it."""
     feed = _fed(flight)
     return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed)

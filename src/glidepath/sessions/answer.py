@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import closable
 
-__all__ = ["FAREWELL", "SILENCE", "as_store_error", "called", "heard"]
-
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
 FAREWELL = 10.0  # seconds to give a lease back: by then it has run out

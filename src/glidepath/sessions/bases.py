@@ -30,8 +30,6 @@ from glidepath.spi.sessions import Commit, Entry, SessionStore
 if TYPE_CHECKING:
     from glidepath.spi.session_catalog import Excerpts
 
-__all__ = ["SPAN", "Base", "folded_state", "next_base"]
-
 SPAN = 400
 """Commits after which the next run writes a base."""
 _NOTHING = 1 << 62  # a number that no commit has: only the entry is asked for

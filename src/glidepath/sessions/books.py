@@ -20,27 +20,6 @@ from glidepath.errors import StoreError
 from glidepath.sessions.owner import alive, free
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
-__all__ = [
-    "KEPT",
-    "Book",
-    "HoldRow",
-    "PeriodRow",
-    "WalletRow",
-    "all_used",
-    "closed",
-    "draw",
-    "forgotten",
-    "gone",
-    "opened",
-    "overdue",
-    "overruled",
-    "period_of",
-    "settle",
-    "shown",
-    "taken_in",
-    "write_off",
-]
-
 Pair = tuple[int, int]
 Line = tuple[tuple[str, str], ...]
 """The accounts of a hold: names of wallets with their period."""

@@ -11,19 +11,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry
 
-__all__ = [
-    "UNFINISHED",
-    "Card",
-    "card",
-    "checked_query",
-    "checked_tags",
-    "checked_title",
-    "families",
-    "is_child",
-    "page_of",
-    "summary_in",
-]
-
 UNFINISHED = "unfinished"
 """The outcome to ask for when a session's last run has none yet."""
 LAST = chr(0x10FFFF)  # comes after every id that begins in the same way

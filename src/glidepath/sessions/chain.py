@@ -16,19 +16,6 @@ from glidepath._wire import Raw, Value
 from glidepath.errors import StoreError
 from glidepath.spi.sessions import Commit
 
-__all__ = [
-    "OLDEST",
-    "SCHEMA",
-    "JournalRecord",
-    "check_schema",
-    "link",
-    "other_layout",
-    "plain_payload",
-    "read",
-    "sealed",
-    "verified",
-]
-
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)
 """This version reads the last two."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["apply", "diff"]
-
 
 def diff(old: Any, new: Any) -> list[Any] | None:
     """The patch that turns `old` into `new`; None if they are equal."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glidepath.sessions.forking import Fork
 
-__all__ = ["CanFork"]
-
 
 class CanFork:
     """A store whose sessions can be forked: `await store.fork("trip", at=7)`."""

@@ -12,8 +12,6 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Effect
 from glidepath.spi.sessions import Commit
 
-__all__ = ["effects_in", "told_effects"]
-
 _SHOWN_CALLS, _SHOWN_ARGUMENTS = 20, 200
 _NEVER_RAN = frozenset({"interrupted", "not_decided", "denied", "blocked", "unknown_tool", "cancelled", "answered"})
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from glidepath import _wire
 from glidepath._wire import WireError
 
-__all__ = ["events_folder", "forget_events"]
-
 
 def events_folder(store: object) -> Path | None:
     """The folder beside a store that is a file or a folder itself; None for any other."""

@@ -14,8 +14,6 @@ from glidepath.sessions.owner import free
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 
-__all__ = ["annotate", "each_session", "expired", "find_sessions", "prune", "remove_sessions"]
-
 TEAM = "team:"
 _PAGE = 10_000
 _ENDED = ("completed",)

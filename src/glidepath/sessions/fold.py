@@ -25,24 +25,6 @@ from glidepath.sessions.lenient import converted, decoded, message_of
 from glidepath.sessions.session import Session, copied
 from glidepath.spi.sessions import Commit
 
-__all__ = [
-    "HOOK",
-    "KINDS",
-    "Began",
-    "Child",
-    "Effect",
-    "Folded",
-    "Forked",
-    "Imported",
-    "Intent",
-    "Opened",
-    "Quarantine",
-    "Quarantined",
-    "Reserved",
-    "Used",
-    "fold",
-]
-
 HOOK = "hook:"  # prefix of a hook's name, used instead of a call id for its children
 _BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # kinds that are written while a hook runs
 
@@ -288,15 +270,15 @@ class Folded:
             return StoreError(said, kind="newer")
         return StoreError(f"{what} cannot be read: {error}", kind="damaged")
 
-    # --- one method for each kind -----------------------------------------------------------------------------
+    # --- one method for each kind of record -------------------------------------------------------------------
 
-    def on_open(self, data: bytes) -> None:
+    def on_opened(self, data: bytes) -> None:
         """The session is new."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
         self.opened = decoded(data, Opened)
         self.session.id = self.opened.session_id
 
-    def on_begin(self, data: bytes) -> None:
+    def on_began(self, data: bytes) -> None:
         """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
         self.began = began = decoded(data, Began)
@@ -343,29 +325,29 @@ class Folded:
     def on_base(self, data: bytes) -> None:
         """A base has nothing new."""
 
-    def on_rewrite(self, data: bytes) -> None:
+    def on_transcript(self, data: bytes) -> None:
         """The transcript was repaired."""
         # They describe a transcript that no longer exists.
         self.bases, self.based = [], 0
         self.messages[:] = [message_of(bytes(raw)) for raw in _wire.decode(data, list[_wire.Raw])]
 
-    def on_intend(self, data: bytes) -> None:
+    def on_intent(self, data: bytes) -> None:
         """A call may take effect from here on."""
         intent = decoded(data, Intent)
         # The last one counts: a call that is repeated after a crash has two.
         self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
 
-    def on_queue(self, data: bytes) -> None:
+    def on_queued(self, data: bytes) -> None:
         """Calls that are counted and wait for their turn."""
         self.queued = tuple(_wire.decode(data, list[str]))
 
-    def on_finish(self, data: bytes) -> None:
+    def on_result(self, data: bytes) -> None:
         """One of several calls has ended."""
         result: Any = message_of(data)
         self.results[result.call_id] = result
 
-    def on_place(self, data: bytes) -> None:
+    def on_placed(self, data: bytes) -> None:
         """Known results join the transcript."""
         for call_id in _wire.decode(data, list[str]):
             # The result was written when it came, and only its place now: it is on disk once.
@@ -385,19 +367,19 @@ class Folded:
         """The figures that change every turn."""
         untick(_wire.decode(data, list[Any]), self.fields)
 
-    def on_reserve(self, data: bytes) -> None:
+    def on_reserved(self, data: bytes) -> None:
         """What a model call may cost."""
         self.reserved = decoded(data, Reserved)
 
-    def on_spawn(self, data: bytes) -> None:
+    def on_child(self, data: bytes) -> None:
         """A call has a child."""
         self.children.append(decoded(data, Child))
 
-    def on_charge(self, data: bytes) -> None:
+    def on_charged(self, data: bytes) -> None:
         """How much of each running child's spending is in the figures of this commit."""
         self.charged = _wire.decode(data, dict[str, Used])
 
-    def on_import(self, data: bytes) -> None:
+    def on_imported(self, data: bytes) -> None:
         """The journal was imported: decisions are void, and calls that had begun are never repeated."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
@@ -429,12 +411,12 @@ class Folded:
         """A person did something: land, stop, steer, decide, and so on. The result is in other records."""
         self.controls.append(_wire.decode(data, dict[str, Any]))
 
-    def on_decide(self, data: bytes) -> None:
+    def on_decided(self, data: bytes) -> None:
         """A person decided while no run was waiting for it."""
         # The first decision wins: a second person may have answered the same question.
         self.decisions = {**_wire.decode(data, dict[str, Decision]), **self.decisions}
 
-    def on_fork(self, data: bytes) -> None:
+    def on_forked(self, data: bytes) -> None:
         """Everything before this is a copy: calls that had begun are not repeated; the run gets its own id."""
         self.forked = forked = decoded(data, Forked)
         self.session.id = forked.session_id
@@ -450,7 +432,7 @@ class Folded:
             self.result = _wire.replace(result, run_id=run_id, session_id=forked.session_id, snapshot=snapshot)
             self.session.last = self.result
 
-    def on_redact(self, data: bytes) -> None:
+    def on_redacted(self, data: bytes) -> None:
         """The stored arguments of these calls are redacted: they may not run with them."""
         self.redacted = self.redacted.union(_wire.decode(data, list[str]))
 
@@ -462,7 +444,7 @@ class Folded:
         if self.fields:
             self.fields["pending"] = []
 
-    def on_end(self, data: bytes) -> None:
+    def on_ended(self, data: bytes) -> None:
         """The run is over."""
         self.result = self._told(decoded(data, RunResult))
         self.session.close_run(self.result)
@@ -475,29 +457,7 @@ class Folded:
 
 
 _READERS: dict[str, Callable[[Folded, bytes], None]] = {
-    "opened": Folded.on_open,
-    "began": Folded.on_begin,
-    "config": Folded.on_config,
-    "message": Folded.on_message,
-    "transcript": Folded.on_rewrite,
-    "intent": Folded.on_intend,
-    "queued": Folded.on_queue,
-    "result": Folded.on_finish,
-    "placed": Folded.on_place,
-    "state": Folded.on_state,
-    "tick": Folded.on_tick,
-    "reserved": Folded.on_reserve,
-    "child": Folded.on_spawn,
-    "charged": Folded.on_charge,
-    "ended": Folded.on_end,
-    "imported": Folded.on_import,
-    "mail": Folded.on_mail,
-    "decided": Folded.on_decide,
-    "control": Folded.on_control,
-    "forked": Folded.on_fork,
-    "quarantine": Folded.on_quarantine,
-    "redacted": Folded.on_redact,
-    "base": Folded.on_base,
+    name.removeprefix("on_"): method for name, method in vars(Folded).items() if name.startswith("on_")
 }
 KINDS = tuple(_READERS)
 """The records that this release writes and understands; it leaves others as they are."""

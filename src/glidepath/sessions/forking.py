@@ -29,8 +29,6 @@ from glidepath.texts import Texts
 if TYPE_CHECKING:
     from glidepath.sessions.chain import JournalRecord
 
-__all__ = ["Fork", "fork", "rewind", "turns"]
-
 _LONGEST_BASE = 160
 REWINDING = "rewinding"
 

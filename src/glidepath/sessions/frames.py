@@ -13,24 +13,6 @@ from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
 
-__all__ = [
-    "HASH_SIZE",
-    "HEADER_SIZE",
-    "MAX_PAYLOAD",
-    "Frame",
-    "Gap",
-    "Kind",
-    "Scan",
-    "frame_at",
-    "mended",
-    "needed_at",
-    "packed",
-    "packed_commit",
-    "resealed",
-    "salt_of",
-    "scan",
-]
-
 MAGIC = b"gS"
 _HEADER = struct.Struct("<2sBBIIQQIIQ16sdI")
 _SEAL = struct.Struct("<I")

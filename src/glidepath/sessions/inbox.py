@@ -25,8 +25,6 @@ from glidepath.spi.sessions import Inbox, Note
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["SessionMailbox", "control_in", "decide", "note_control", "posted_decisions", "send"]
-
 _DECISIONS = Mapping[str, Decision]
 
 

@@ -20,8 +20,6 @@ from glidepath.sessions.pulse import Pulse, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
-__all__ = ["Items", "JournalWriter", "claim_session"]
-
 RENEW = 6  # beats between two renewals of the lease
 Items: TypeAlias = list[tuple[str, Any]]
 

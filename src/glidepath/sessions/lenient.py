@@ -27,8 +27,6 @@ from glidepath.messages import (
 )
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
 
-__all__ = ["converted", "decoded", "message_of", "messages_of"]
-
 _LEAST: Mapping[type, Enum] = {
     AgentState: AgentState.ERROR,
     LoopOutcome: LoopOutcome.FAILED,

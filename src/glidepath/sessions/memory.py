@@ -16,8 +16,6 @@ from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
-__all__ = ["MemoryStore"]
-
 
 class _Shelf(Record):
     entry: Entry

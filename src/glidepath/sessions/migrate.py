@@ -18,8 +18,6 @@ from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore
 from glidepath.spi.wallets import WalletStore
 
-__all__ = ["Migrated", "migrate"]
-
 
 class Migrated(Value, frozen=True, kw_only=True):
     """What a migration copied, and what it left behind, with the reason for each."""

@@ -8,8 +8,6 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["GONE", "LEASE", "SHORT", "alive", "free", "give_up", "of_this_process", "this_owner"]
-
 LEASE = 10.0  # seconds an owner may be silent
 SHORT = 6.0  # a shorter lease is renewed with every heartbeat, not with every sixth
 GONE = 0.0  # an `expires` that is always past

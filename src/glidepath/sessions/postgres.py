@@ -22,8 +22,6 @@ from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection,
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
-__all__ = ["PostgresStore", "make_tables"]
-
 T = TypeVar("T")
 LAYOUT = 1
 GATHER = 0.15  # seconds in which the heartbeats of other runs may join

@@ -16,8 +16,6 @@ from glidepath.spi.sessions import Commit, Entry
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
-__all__ = ["PostgresCatalog", "prepare"]
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS glidepath_catalog(
   key bigint PRIMARY KEY REFERENCES glidepath_sessions(key) ON DELETE CASCADE, id text NOT NULL,

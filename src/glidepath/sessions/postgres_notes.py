@@ -10,8 +10,6 @@ from glidepath.spi.sessions import Note
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
-__all__ = ["MAIL", "NOTES_TABLES", "post_note", "read_notes"]
-
 NOTES_TABLES = """
 CREATE TABLE IF NOT EXISTS glidepath_inboxes(
   session bigint PRIMARY KEY REFERENCES glidepath_sessions(key) ON DELETE CASCADE, last bigint NOT NULL);

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
 
-__all__ = ["ConnectionPool", "PostgresConnection", "PostgresRow", "driver", "explained", "ridden_out"]
-
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0

@@ -21,8 +21,6 @@ from glidepath.sessions.wallet_desk import Rows, WalletDesk
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
-__all__ = ["PostgresWallets"]
-
 T = TypeVar("T")
 MOST = 64  # pieces of work in one transaction
 ADVISORY = 0x676C6977

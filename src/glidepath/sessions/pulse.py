@@ -10,8 +10,6 @@ from weakref import WeakKeyDictionary
 from glidepath.sessions.answer import LAST_WORDS, called, heard
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
-__all__ = ["BEAT", "Pulse", "Pulsing", "pulse_of"]
-
 BEAT = 0.5  # seconds between two looks at the stop flags
 
 

@@ -20,8 +20,6 @@ from glidepath.sessions.families import refuse_unfinished
 from glidepath.sessions.fold import Folded
 from glidepath.spi.sessions import Commit, Entry
 
-__all__ = ["recalled", "remember"]
-
 _LEAST = 100  # commits: what is shorter is not remembered
 _MOST_SESSIONS = 64
 _MOST_BYTES = 32_000_000  # of journal, in all the sessions that one store remembers

@@ -18,19 +18,6 @@ from glidepath.run.decisions import Decision
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
-__all__ = [
-    "abandon",
-    "begun_calls",
-    "charged",
-    "inner_calls",
-    "known_results",
-    "open_calls",
-    "strangers",
-    "unredacted",
-    "verdicts",
-    "with_inner_results",
-]
-
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
     """The calls of the last reply that have no result."""

@@ -19,8 +19,6 @@ from glidepath.spi.sessions import Commit, Note
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["Hook", "RedactingStore", "Redactor", "redacted_commits", "redactor_of"]
-
 Hook = Callable[[str], str]
 Items = list[tuple[str, Any]]
 

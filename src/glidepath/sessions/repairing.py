@@ -19,8 +19,6 @@ from glidepath.sessions.recover import open_calls
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 from glidepath.texts import Texts
 
-__all__ = ["Repaired", "repair", "repair_notice", "unknown_calls"]
-
 
 class Repaired(Value, frozen=True, kw_only=True):
     """What a repair kept and what it had to drop, and why. `quarantined` commits are kept but not trusted.

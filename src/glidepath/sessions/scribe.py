@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run.seams import BookedCall
 
-__all__ = ["Scribe"]
-
 ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 

@@ -14,8 +14,6 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
 
-__all__ = ["Session", "Totals"]
-
 _MAX_ID = 200
 
 

@@ -30,8 +30,6 @@ from glidepath.spi.sessions import Commit, Entry, Lease, Sign
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SqliteStore"]
-
 LAYOUT = 1  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
@@ -440,28 +438,23 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 except Exception as error:
                     if not isinstance(error, self._duplicate()):
                         raise self._explained(error) from error
-        with self._lock, self._errors():
-            execute("BEGIN IMMEDIATE")
+
+        def work(connection: sqlite3.Connection) -> None:
             try:
-                try:
-                    written = execute(_APPEND, row).rowcount
-                except self._duplicate():
-                    written = 0
-                if written != 1:
-                    raise self._refused(connection, lease, number)
-                execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
-                if summary is not None:
-                    if self._catalogued:
-                        note_summary(execute, key, lease.session_id, summary, now, number)
-                    execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
-                execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    with suppress(Exception):
-                        execute("ROLLBACK")
-                raise
-            # Until then commits leave the lease alone: it is good for four times as long.
-            self._renewals[key] = now + self._lease / 4
+                written = execute(_APPEND, row).rowcount
+            except self._duplicate():
+                written = 0
+            if written != 1:
+                raise self._refused(connection, lease, number)
+            execute(_ADVANCE, (number, commit.hash, now, now + self._lease, lease.owner, key))
+            if summary is not None:
+                if self._catalogued:
+                    note_summary(execute, key, lease.session_id, summary, now, number)
+                execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
+
+        self._transaction(connection, work)
+        # Until then commits leave the lease alone: it is good for four times as long.
+        self._renewals[key] = now + self._lease / 4
 
     def _duplicate(self) -> type[Exception]:
         import sqlite3

@@ -32,8 +32,6 @@ from glidepath.spi.sessions import Commit, Entry
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SqliteCatalog", "conditions", "note_summary"]
-
 _TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS catalog("

@@ -10,8 +10,6 @@ from glidepath.spi.sessions import Entry, Note
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["SqliteInbox", "drop_notes", "last_note"]
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS notes(
   session INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,

@@ -8,8 +8,6 @@ from typing import Any
 from glidepath.sessions.cards import summary_in
 from glidepath.spi.sessions import Entry
 
-__all__ = ["blob", "entry_in"]
-
 
 def blob(value: object) -> bytes:
     """The bytes in a row; anything else was not written by us, and will not fit the chain."""

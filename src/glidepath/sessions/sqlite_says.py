@@ -11,8 +11,6 @@ from glidepath.errors import StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["CANNOT_OPEN", "explained", "write_ahead"]
-
 BUSY, CANNOT_OPEN = 5, 14
 _WAIT = 0.005  # seconds between two tries
 _KINDS = {  # SQLite's primary result codes

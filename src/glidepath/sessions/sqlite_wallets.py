@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-__all__ = ["SqliteWallets"]
-
 T = TypeVar("T")
 TABLES = """
 CREATE TABLE IF NOT EXISTS wallets(

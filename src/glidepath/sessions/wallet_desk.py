@@ -13,8 +13,6 @@ from glidepath.sessions import books
 from glidepath.sessions.books import Book
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
-__all__ = ["MemoryWallets", "Rows", "WalletDesk"]
-
 T = TypeVar("T")
 
 

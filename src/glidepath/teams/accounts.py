@@ -11,8 +11,8 @@ from glidepath.agent.kin import used_in
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
 from glidepath.spi.sessions import SessionStore
-from glidepath.teams.history import History, StepAccount
 from glidepath.teams.money_spent import add_cost
+from glidepath.teams.team_history import History, StepAccount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from glidepath.sessions.journal_writer import Items, JournalWriter, claim_sessio
 from glidepath.sessions.redaction import Redactor
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import TERMINAL, TeamEvent, codec
-from glidepath.teams.history import History
+from glidepath.teams.team_history import History
 
 _SHOWN = 200  # characters of a goal in a list of sessions
 

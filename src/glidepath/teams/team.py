@@ -20,9 +20,9 @@ from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audited
 from glidepath.teams.events import TeamEvent
-from glidepath.teams.history import History, check_decisions
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.mailbox import KEPT_VARIANTS
+from glidepath.teams.team_history import History, check_decisions
 from glidepath.teams.team_run import TeamRun, TeamRunTerms
 from glidepath.teams.values import (
     TeamExecutionPlan,

@@ -22,9 +22,9 @@ from glidepath.spi import Plugin
 from glidepath.teams.accounts import session_id
 from glidepath.teams.event_channel import EventChannel
 from glidepath.teams.events import TeamEvent
-from glidepath.teams.history import History, StepAccount, decided_key
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.money_spent import add_cost, newly_spent
+from glidepath.teams.team_history import History, StepAccount, decided_key
 from glidepath.teams.team_prompts import told_to
 from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
 from glidepath.tools.text import clean

@@ -26,10 +26,10 @@ from glidepath.run.interrupting import uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
+from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
-from glidepath.workspace.survey import MOST_ENTRIES, Survey, compare, survey
 
 NO_SANDBOX = "no sandbox: the command runs as you"
 """What a person is told about a command without a sandbox."""
@@ -113,7 +113,7 @@ async def run_command(
     return text or "(no output)"
 
 
-def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: Survey) -> Boxed:
+def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: FileSurvey) -> Boxed:
     """The command in its sandbox, where protected files of the workspace cannot be changed either."""
     binds: list[str] = []
     protected = (("--bind-try", before.fixed), ("--ro-bind-try", before.readonly), ("--bind-try", before.writable))
@@ -129,7 +129,7 @@ def _job(
     command: str,
     home: Path | None,
     limits: ShellLimits,
-    before: Survey | None,
+    before: FileSurvey | None,
 ) -> dict[str, Any]:
     """The job for the warden."""
     # Nothing of our environment: no keys, no tokens.

@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, consult
-from glidepath.cli.chat.input_history import History
+from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.past import LogEntry, Past
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
@@ -113,7 +113,7 @@ class ChatApp(App[int]):
         self._pane = VerticalScroll(self._past, id="log")
         self._status = _StatusLine("status")
         kept = data_folder() if talk.kept else None
-        history = History(None if kept is None else kept / "chat_history.jsonl")
+        history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         self._prompt = Prompt(history, talk.completions, "Message, or /help")
 
     # --- layout ---------------------------------------------------------------------------------------------------

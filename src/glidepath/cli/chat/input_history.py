@@ -10,7 +10,7 @@ from pathlib import Path
 _MOST, _LONGEST = 1_000, 20_000
 
 
-class History:
+class InputHistory:
     """Lines that were sent, the last one last; kept in a file that only its owner can read, when there is one."""
 
     def __init__(self, path: Path | None = None) -> None:

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from glidepath.cli.chat.history_search import HistorySearch
-from glidepath.cli.chat.input_history import History
+from glidepath.cli.chat.input_history import InputHistory
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
@@ -50,7 +50,7 @@ class Prompt(TextArea):
     single: Sequence[str] = ()
     """Keys that are an answer by themselves, while the line is empty."""
 
-    def __init__(self, history: History, complete: Complete, placeholder: str) -> None:
+    def __init__(self, history: InputHistory, complete: Complete, placeholder: str) -> None:
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._complete = complete

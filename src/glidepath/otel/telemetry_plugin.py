@@ -15,9 +15,9 @@ from opentelemetry.trace import Tracer, TracerProvider
 from glidepath.errors import ConfigurationError, told
 from glidepath.events import Event
 from glidepath.otel.background import Background
-from glidepath.otel.content import Redact, Writer
 from glidepath.otel.measures import SCOPE, Measures, instruments_of
 from glidepath.otel.run_spans import RunSpans
+from glidepath.otel.span_content import ContentWriter, Redact
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.otel.vocabulary import latest, wants_content
 from glidepath.spi import Plugin
@@ -25,7 +25,7 @@ from glidepath.spi.direct_observer import DirectObserver, is_unreal
 
 __all__ = ["OpenTelemetry"]
 
-_Parts: TypeAlias = tuple[str, TracerProvider | None, Tracer | None, Background, Measures | None, Writer | None]
+_Parts: TypeAlias = tuple[str, TracerProvider | None, Tracer | None, Background, Measures | None, ContentWriter | None]
 _MAX_CHARS = 4000
 _log = logging.getLogger("glidepath.otel")
 
@@ -98,7 +98,7 @@ class OpenTelemetry(Plugin, DirectObserver):
             return mine
         mine.__dict__["events"] = _EVENTS
         wanted = wants_content() if self._content is None else self._content
-        writer = Writer(self._redact, self._max_chars) if wanted else None
+        writer = ContentWriter(self._redact, self._max_chars) if wanted else None
         mine._parts = (self.name, tracers, tracer, self._background, measures, writer)
         return mine
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from glidepath.messages import AssistantMessage, Message, ThinkingBlock, ToolCall, ToolResultMessage
 from glidepath.otel.vocabulary import finish_reason
 
-__all__ = ["Redact", "Writer", "clean"]
+__all__ = ["ContentWriter", "Redact", "clean"]
 
 Redact: TypeAlias = Callable[[str], str]
 REDACTION_FAILED = "[not shown: the redaction failed]"
@@ -21,7 +21,7 @@ def clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-class Writer:
+class ContentWriter:
     """Writes the messages of a turn: each text is redacted, then cut to `max_chars`."""
 
     def __init__(self, redact: Redact | None, max_chars: int) -> None:

@@ -33,7 +33,7 @@ _WORKTREE_PARTS = ("config.worktree", "commondir", "gitdir")
 _ADVICE = "; a person can allow it by name with allow_protected"
 
 
-class Found:
+class FoundFile:
     """One protected thing: where, what it is (for comparison), in which folder, why, and whether git lives there."""
 
     def __init__(
@@ -48,12 +48,12 @@ class Found:
         self.part_of = part_of
 
 
-class Survey:
+class FileSurvey:
     """The protected things of a workspace."""
 
-    def __init__(self, workspace: Workspace, before: Survey | None = None) -> None:
+    def __init__(self, workspace: Workspace, before: FileSurvey | None = None) -> None:
         self.root = str(workspace.root)
-        self.found: list[Found] = []
+        self.found: list[FoundFile] = []
         self.complete = True
         self.listed: set[str] = set()
         """The folders that were looked into."""
@@ -74,7 +74,7 @@ class Survey:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> Survey:
+    def look(self) -> FileSurvey:
         """Look through the workspace and decide what to mount."""
         sent = sent_from_above(Path(self.root))
         if self._protection.closed is not None or self.root in sent:
@@ -84,7 +84,7 @@ class Survey:
         self._walk()
         for path in sent:
             if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
-                self.found.append(Found(path, self._signature(path), _GIT_WORD))
+                self.found.append(FoundFile(path, self._signature(path), _GIT_WORD))
         self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
         paths = [os.path.realpath(path) for path in [one.path for one in self.found if not one.git] + self._links]
         inside = [path for path in paths if path.startswith(f"{self.root}/")]
@@ -146,28 +146,28 @@ class Survey:
         else:
             own = self._protection.is_own(self._steps(path))
             signature = _identity(path) if own else self._signature(path)
-            self.found.append(Found(path, signature, why, own=own))
+            self.found.append(FoundFile(path, signature, why, own=own))
 
     def _git(self, folder: str) -> None:
         """A folder in which git has to be able to write, but not to what it takes commands from."""
-        self.found.append(Found(folder, _identity(folder), _GIT_WORD, git=True))
+        self.found.append(FoundFile(folder, _identity(folder), _GIT_WORD, git=True))
         for name in GIT_PARTS:
             path = f"{folder}/{name}"
             if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
-                self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+                self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
         for place in (folder, *_folders(f"{folder}/worktrees")):
             if _runs_commands(f"{place}/{_REBASE}"):
                 path = f"{place}/{_REBASE}"
-                self.found.append(Found(path, self._signature(path), _REBASE_WORD, part_of=folder))
+                self.found.append(FoundFile(path, self._signature(path), _REBASE_WORD, part_of=folder))
         for tree in _folders(f"{folder}/worktrees"):
             for name in _WORKTREE_PARTS:
                 if os.path.lexists(f"{tree}/{name}"):
                     path = f"{tree}/{name}"
-                    self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+                    self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
         for path in named_places(_configuration(folder) or "", os.path.dirname(folder)):
             inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
             if inside and os.path.lexists(path) and not self._protection.allows(self._steps(path)):
-                self.found.append(Found(path, self._signature(path), _GIT_WORD, part_of=folder))
+                self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
 
     def _signature(self, path: str) -> Signature:
         """What cannot stay the same when something is changed: not even its owner can set a change time.
@@ -216,17 +216,17 @@ class Survey:
         return path[len(self.root.rstrip("/")) + 1 :].split("/")
 
 
-def survey(workspace: Workspace) -> Survey:
+def survey(workspace: Workspace) -> FileSurvey:
     """What is protected in a workspace right now."""
-    return Survey(workspace).look()
+    return FileSurvey(workspace).look()
 
 
-def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
+def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
     """Set aside what a command has made, and say so; say what was changed although it was read-only.
 
     Also whether all of the workspace could be looked at.
     """
-    after = Survey(workspace, before).look()
+    after = FileSurvey(workspace, before).look()
     known = {one.signature for one in before.found}
     held = {*before.fixed, *before.readonly}
     mounted = {one.path: one for one in before.found if one.path in held}
@@ -256,7 +256,7 @@ def compare(workspace: Workspace, before: Survey) -> tuple[list[str], bool]:
     return said, before.complete and after.complete
 
 
-def _is_new(path: str, before: Survey) -> bool:
+def _is_new(path: str, before: FileSurvey) -> bool:
     """True when the first survey would have seen it, had it been there: it looked into the folder above."""
     folder = os.path.dirname(path)
     while folder not in before.listed and folder.startswith(before.root):
@@ -267,7 +267,7 @@ def _is_new(path: str, before: Survey) -> bool:
     return folder in before.listed
 
 
-def _set_aside(one: Found) -> str:
+def _set_aside(one: FoundFile) -> str:
     """Rename it so that nothing finds it. A git folder also loses its HEAD, so git no longer accepts it."""
     what = "it"
     try:
