@@ -171,7 +171,7 @@ def counted(way="stream"):
 
     asyncio.run(flown(look_at_blocks, way))  # also warms up
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before
+    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before  # noqa: SLF001
     sys.settrace(tally.trace)
     try:
         asyncio.run(flown(switch, way))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
+from glidepath.plurals import how_many
 from glidepath.run import Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
@@ -65,4 +66,4 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
             kept.append(message)
     run.transcript.wait(kept)
     if fault is not None:
-        report(run, hook, name, fault, f"{len(kept)} messages are used" if kept else "skipped")
+        report(run, hook, name, fault, f"kept {how_many(len(kept), 'message')}" if kept else "skipped")

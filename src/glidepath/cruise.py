@@ -3,7 +3,7 @@
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.
 Whatever is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not,
-and calls them itself where something unusual comes up in between. Constraints and hooks that have a say in a turn are
+and calls them itself where something unusual comes up in between. Constraints and hooks that take part in a turn are
 such calls, too: while they have nothing to say, the turn stays on the line. The architecture page lists the pairs;
 random flights with `Run.cruises` on and off must have the same events, results and journals:
 `tests/properties/test_straight_line.py`.

@@ -29,6 +29,7 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
+from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
@@ -67,7 +68,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                # Whoever heard of this attempt may have stopped the run.
+                # An observer of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
                 try:
@@ -176,7 +177,7 @@ def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
     if run.meter.tree.source is not None:
         return _noted(run, booking, None)
     try:
-        later = run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
+        later = run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -230,7 +231,7 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
 
 async def _wait_for_consumer(run: Run) -> None:
     """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
+    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:
@@ -378,7 +379,7 @@ class _Call(Record, eq=False, gc=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {short} tokens more than the budget allows")
+            fault = HookFault(f"its view takes {how_many(short, 'token')} more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source

@@ -156,7 +156,7 @@ def _measured(run: Run, view: Sequence[Message]) -> int:
     for message in view:
         size = known.get(id(message))
         if size is None:
-            codec.encode(message)  # raises for half a surrogate pair, and for what is no text
+            codec.encode(message)  # raises for half a surrogate pair, and for anything but text
             size = size_of(message)
         tokens += size
     return tokens

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent, Budget
@@ -108,7 +109,7 @@ async def migrate_store(name: str | None, source: SessionStore, world: World) ->
         await target.close()
     for session, reason in done.left.items():
         world.complain(f"{session} stays: {reason}")
-    world.note(f"{len(done.moved)} sessions are in {getattr(target, 'path', name)}")
+    world.note(f"{how_many(len(done.moved), 'session')} moved to {getattr(target, 'path', name)}")
     file = default_file()
     if name is None and not done.left and place == str(file):
         await source.close()

@@ -204,7 +204,7 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     if pending is not None and pending.form is not None:
         job.asks = pending
     decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
-    if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
+    if job.tool is None and (decision is None or decision.kind == "approve"):  # any other decision needs no tool
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=call.name))
     return job
 
@@ -319,7 +319,7 @@ def written_down(run: Run, job: Job) -> Awaitable[None] | None:
     None when it is on disk already.
     """
     try:
-        later = run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
+        later = run.journal.starting([job])  # type: ignore[union-attr] # the caller has checked
     except Touchdown:
         job.not_started(run)
         raise
@@ -346,7 +346,7 @@ async def _run_alone(run: Run, job: Job) -> None:
         number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
         voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
-        job.not_started(run)  # whoever heard of it has stopped the run
+        job.not_started(run)  # an observer has stopped the run
         return
     text = first_step(run, job, call.id, job.tool, job.bound)
     if text is not None:
@@ -460,7 +460,7 @@ def _begin_program(run: Run, job: Job) -> None:
     """Its tool asks for calls: `run_programs` makes them, once the rest of its batch is done."""
     bound: Any = job.bound
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    clock = run.voice.now() if run.journal is None else run.journal.time  # what a journal that is flown again knows
+    clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
 
@@ -518,7 +518,7 @@ async def _changed(
                 report(run, "after_tool_call", said.name, fault, "skipped")
             heard = opinion(run, "after_tool_call", voices, context)
     except Touchdown:
-        return  # the run is being stopped: what the tool answered stays as it is
+        return  # the run is being stopped: leave the tool's answer unchanged
 
 
 def _shown(run: Run, job: Job) -> ToolResultMessage:

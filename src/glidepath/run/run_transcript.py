@@ -160,7 +160,7 @@ class Transcript(Record, eq=False, kw_only=True):
         """No other call may have this id."""
         self.call_ids[call_id] = None
 
-    # --- what waits for the next turn -------------------------------------------------------------------------
+    # --- waiting for the next turn ----------------------------------------------------------------------------
 
     def tell_later(self, reason: str, source: str, text: str) -> None:
         """Tell the model this at the next turn."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -250,7 +251,7 @@ async def _expire(options: argparse.Namespace, store: SessionStore, world: World
         found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:
             world.write(f"{entry.session_id}\n")
-        world.note(f"{_counted(len(found))} would be deleted, with their children")
+        world.note(f"{how_many(len(found), 'session')} would be deleted, with their children")
         return 0
     _say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
     return 0
@@ -263,11 +264,7 @@ async def _migrate(options: argparse.Namespace, store: SessionStore, world: Worl
 
 
 def _say_gone(gone: list[str], world: World) -> None:
-    world.note(f"deleted {_counted(len(gone))}")
-
-
-def _counted(number: int) -> str:
-    return f"{number} {'session' if number == 1 else 'sessions'}"
+    world.note(f"deleted {how_many(len(gone), 'session')}")
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.plurals import how_many
 from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     whose = "an operator's" if wallet.overruled else "of the program that used it last"
     out.write(f"limits    {_limits(wallet) or 'none'}{f' ({whose})' if _limits(wallet) else ''}\n")
     out.write(f"used      {_amount(wallet.tokens, wallet.cost)}\n")
-    runs = "1 run" if wallet.holds == 1 else f"{wallet.holds} runs"
+    runs = how_many(wallet.holds, "run")
     out.write(f"held      {_amount(wallet.held_tokens, wallet.held_cost)}, by {runs}\n")
     for period, (tokens, money) in wallet.history.items() if wallet.per is not None else ():
         out.write(f"{period:<10}{_amount(tokens, dollars(money))}\n")
@@ -185,10 +186,10 @@ def _line(wallet: Wallet) -> str:
 
 
 def _limits(wallet: Wallet) -> str:
-    tokens = None if wallet.max_tokens is None else f"{wallet.max_tokens} tokens"
+    tokens = None if wallet.max_tokens is None else how_many(wallet.max_tokens, "token")
     cost = None if wallet.max_cost is None else f"${wallet.max_cost:f}"
     return ", ".join(part for part in (cost, tokens) if part is not None)
 
 
 def _amount(tokens: int, cost: Decimal) -> str:
-    return f"${cost:f}, {tokens} tokens"
+    return f"${cost:f}, {how_many(tokens, 'token')}"

@@ -9,6 +9,8 @@ import argparse
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from glidepath.plurals import how_many
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -182,7 +184,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((one.cost for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
-    runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
+    runs = f"{how_many(len(fates), 'run')}"
     world.write(
         f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
         f"cost {money(paid)} and would have been {money(then)}\n"
