@@ -4,7 +4,8 @@
     python bench/turn.py --json   # for tests/bench/test_turn.py
 
 One turn: a reply of twenty deltas with a call of an async tool, a believable report of its usage, every limit on, every
-event consumed one by one.
+event consumed one by one. The same with ten custom constraints, and with ten plugins that override every hook; none of
+them has anything to say.
 """
 
 import asyncio
@@ -16,12 +17,14 @@ from collections import Counter
 from pathlib import Path
 
 import glidepath
-from glidepath import Agent, Limits, Usage, tool
+from glidepath import Agent, Limits, Plugin, ResourceConstraint, ResourceValidation, Usage, tool
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
+from glidepath.spi.hooks import HOOKS
 
 HOUSE = Path(glidepath.__file__).parent
 FIRST, LAST = 10, 20  # the turns that are counted: from the request of one to that of the other
 DELTAS = 20
+WAYS = ("stream", "batches", "run", "constraints", "plugins")
 PARTS = {
     "the delta loop": ("ask/attempt.py:pump",),
     "the reply and the messages": ("ask/attempt.py", "messages.py", "tools/text.py", "tools/density.py", "context/"),
@@ -125,9 +128,27 @@ async def look(query: str, limit: int, tags: list[str]) -> str:
     return f"saw {query}"
 
 
+class Quiet(ResourceConstraint):
+    async def validate(self, context):
+        return ResourceValidation.ok()
+
+
+def silent(self, context):
+    return None
+
+
+Idle = type("Idle", (Plugin,), dict.fromkeys(HOOKS, silent))
+
+
+def ten(kind):
+    """Ten instances of ten subclasses: names are taken from the class and must differ."""
+    return [type(f"{kind.__name__}{number}", (kind,), {})() for number in range(10)]
+
+
 async def flown(at, way="stream"):
     limits = Limits(max_iterations=5000, max_tokens=100_000_000, timeout=600, max_tool_calls=5000)
-    agent = Agent(model=Model(LAST + 10, at), tools=[look], limits=limits)
+    more = {"constraints": ten(Quiet)} if way == "constraints" else {"plugins": ten(Idle)} if way == "plugins" else {}
+    agent = Agent(model=Model(LAST + 10, at), tools=[look], limits=limits, **more)
     if way == "run":
         await agent.run("go")
         return
@@ -150,7 +171,7 @@ def counted(way="stream"):
 
     asyncio.run(flown(look_at_blocks, way))  # also warms up
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before
+    sys._getframe().f_trace_opcodes = True  # 3.12 counts none unless a frame has asked before  # noqa: SLF001
     sys.settrace(tally.trace)
     try:
         asyncio.run(flown(switch, way))
@@ -166,16 +187,18 @@ def counted(way="stream"):
     }
 
 
-def page(found, together, quiet):
+def page(found, together, quiet, limited, plugged):
     lines = ["| part of a turn | opcodes | share |", "|---|---|---|"]
     total = found["total"]
     lines += [f"| {part} | {count:,.0f} | {count / total:.0%} |" for part, count in found["opcodes"].items()]
     lines.append(f"| **all, {found['frames']:.0f} frames of {found['functions']} functions** | **{total:,.0f}** | |")
     lines.append(f"| the same through `stream.batches()` | {together['total']:,.0f} | |")
     lines.append(f"| the same through `run()`, nobody listening | {quiet['total']:,.0f} | |")
+    lines.append(f"| the same with ten custom async constraints | {limited['total']:,.0f} | |")
+    lines.append(f"| the same with ten silent plugins on every hook | {plugged['total']:,.0f} | |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    found = {way: counted(way) for way in ("stream", "batches", "run")}
+    found = {way: counted(way) for way in WAYS}
     print(json.dumps(found) if "--json" in sys.argv else page(*found.values()))

@@ -1,4 +1,4 @@
-"""Check that docs, help texts, error texts and docstrings read like plain English. `make lint` runs it.
+"""Check that docs, help texts, error texts, docstrings and comments read like plain English. `make lint` runs it.
 
 python scripts/check_words.py              # every hit as file:line, exit code 1 if there is one
 python scripts/check_words.py docs/x.md    # only these files
@@ -10,6 +10,7 @@ except for one word: `cancelled` has two l's, as in `asyncio.CancelledError` and
 import ast
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +90,7 @@ FENCE = re.compile(r"^\s*```")
 TABLE = re.compile(r"^\| `")
 SQL = re.compile(r"\b(?:SELECT|CREATE|INSERT INTO|UPDATE|DELETE FROM) ")
 INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|\"[^\"]*\"")
+DIRECTIVE = re.compile(r"(?:noqa|type: ignore|pragma|fmt|pyright|nosec)\b[^#-]*(?:- |# )?")
 Text = tuple[int, str]
 
 
@@ -123,6 +125,23 @@ def code_texts(path: Path) -> Iterator[Text]:
             and not SQL.search(node.value)
         ):
             yield node.lineno, INLINE.sub("`x`", " ".join(node.value.split()))
+    yield from comments(path)
+
+
+def comments(path: Path) -> Iterator[Text]:
+    """Every comment of a program; those on successive lines are one text. What tools read (`# noqa`) is left out."""
+    first, last, lines = 0, 0, []  # `last` is the line that the next one may continue
+    with path.open("rb") as file:
+        found = [token for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
+    for token in found:
+        number, alone = token.start[0], not token.line[: token.start[1]].strip()
+        if lines and (not alone or number != last + 1):
+            yield first, INLINE.sub("`x`", " ".join(lines))
+            lines = []
+        first, last = (first if lines else number), (number if alone else 0)
+        lines.append(DIRECTIVE.sub("", token.string.lstrip("#! ")))
+    if lines:
+        yield first, INLINE.sub("`x`", " ".join(lines))
 
 
 def make_texts(path: Path) -> Iterator[Text]:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError
 from glidepath.messages import Message, codec
-from glidepath.run import about, opinion, report, take_all, to_read
+from glidepath.plurals import how_many
+from glidepath.run import Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
     from glidepath.run import Run
 
 MOST_MESSAGES = 10_000  # messages that one hook may put in at once
@@ -18,22 +21,34 @@ MOST_MESSAGES = 10_000  # messages that one hook may put in at once
 
 async def poll(run: Run, hook: str) -> bool:
     """Ask the `steering` or `follow_up` hooks for messages; True when there were any. They wait for the next turn."""
-    pairs = getattr(run.hooks, hook)
+    heard = polled(run, hook)
+    return heard is not None and await heard
+
+
+def polled(run: Run, hook: str) -> Awaitable[bool] | None:
+    """`poll` without a coroutine: None when nobody has anything to say, as nearly always."""
+    pairs = run.hooks.steering if hook == "steering" else run.hooks.follow_up
     if not pairs:
-        return False
+        return None
+    voices, context = iter(pairs), PollContext(**about(run), messages=to_read(run, run.transcript.messages))
+    heard = opinion(run, hook, voices, context)
+    return None if heard is None else _kept(run, hook, voices, context, heard)
+
+
+async def _kept(
+    run: Run,
+    hook: str,
+    voices: Iterator[tuple[str, Any]],
+    context: PollContext,
+    heard: Awaitable[Opinion | None] | None,
+) -> bool:
     before = len(run.transcript.waiting)
-    context = PollContext(
-        **about(run),
-        messages=to_read(run, run.transcript.messages),
-    )
-    voices = iter(pairs)
-    said = await opinion(run, hook, voices, context)
-    while said is not None:
+    while heard is not None and (said := await heard) is not None:
         if said.fault is not None:
             report(run, hook, said.name, said.fault, "skipped")
         else:
             _keep(run, hook, said.name, said.answer)
-        said = await opinion(run, hook, voices, context)
+        heard = opinion(run, hook, voices, context)
     return len(run.transcript.waiting) > before
 
 
@@ -51,4 +66,4 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
             kept.append(message)
     run.transcript.wait(kept)
     if fault is not None:
-        report(run, hook, name, fault, f"{len(kept)} messages are used" if kept else "skipped")
+        report(run, hook, name, fault, f"kept {how_many(len(kept), 'message')}" if kept else "skipped")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glidepath.errors import ConfigurationError, shown
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
+from glidepath.plurals import how_many
 from glidepath.spi import ResourceConstraint, ResourceContext
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class MaxIterationConstraint(_BuiltIn):
         if context.iteration < self.max_iterations and not spent:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {self.max_iterations} model turn{'s' if self.max_iterations != 1 else ''} is reached",
+            f"the limit of {how_many(self.max_iterations, 'model turn')} is reached",
             iteration=context.iteration,
             max_iterations=self.max_iterations,
         )
@@ -128,7 +129,7 @@ class TokenBudgetConstraint(_BuiltIn):
         if context.tokens_used < self.max_tokens and context.remaining().tokens != 0:
             return _OK
         return ResourceValidation.violation(
-            f"the budget of {self.max_tokens} tokens is used up, the landing reserve apart",
+            f"the budget of {how_many(self.max_tokens, 'token')} is used up, the landing reserve apart",
             tokens_used=context.tokens_used,
             max_tokens=self.max_tokens,
         )
@@ -175,7 +176,7 @@ class ToolCallLimitConstraint(_BuiltIn):
         if context.tool_calls < self.max_tool_calls:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {self.max_tool_calls} tool calls is reached",
+            f"the limit of {how_many(self.max_tool_calls, 'tool call')} is reached",
             tool_calls=context.tool_calls,
             max_tool_calls=self.max_tool_calls,
         )
@@ -250,7 +251,7 @@ class KillSwitchConstraint(_BuiltIn):
         """Whether the file is there; raises `OSError` when that cannot be told."""
         path: Any = self._path
         try:
-            os.stat(path, follow_symlinks=True)  # noqa: PTH116 - asked often; os.stat is quicker
+            os.stat(path, follow_symlinks=True)  # noqa: PTH116 - called at every checkpoint; os.stat is quicker
         except FileNotFoundError:
             self._look_for_folder(os.path.dirname(path) or ".")  # noqa: PTH120
             return False

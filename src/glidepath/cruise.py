@@ -3,7 +3,7 @@
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.
 Whatever is not ordinary is theirs: `cruise` returns before a turn that may not be ordinary, with a reply that is not,
-and calls them itself where something unusual comes up in between. Constraints and hooks that have a say in a turn are
+and calls them itself where something unusual comes up in between. Constraints and hooks that take part in a turn are
 such calls, too: while they have nothing to say, the turn stays on the line. The architecture page lists the pairs;
 random flights with `Run.cruises` on and off must have the same events, results and journals:
 `tests/properties/test_straight_line.py`.
@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
-from glidepath.admit import poll
+from glidepath.admit import polled
 from glidepath.ask import answered_well, ask, gave_up, handed_over, noted, request_for, shaped, spoiled, unsent
 from glidepath.ask.attempt import Attempt, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
@@ -121,6 +121,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     failed, at = None, 0.0
     job: Any
     bound: Any
+    later: Any
     reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
@@ -130,7 +131,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
         if asks_first:
             if again and steers:
-                await poll(run, "steering")
+                later = polled(run, "steering")
+                if later is not None:
+                    await later
             again = True
             if custom:
                 turn.reach(PRE_FLIGHT)
@@ -158,8 +161,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), now(), turn.iterations + 1))
             elif tell is not None:
                 number()
-            begun = await shaped(run)
-            if begun is not None:
+            later = shaped(run)
+            if later is not None and (begun := await later) is not None:
                 return await ask(run, begun=begun)
         view, weight = transcript.view, transcript.view_tokens
         count = transcript.anchor + weight
@@ -260,10 +263,12 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             misfits(run, job, error)
         if asks_about or meter.attention:
             if befores and job.result is None:
-                await judge_call(run, job)
+                later = judge_call(run, job)
+                if later is not None:
+                    await later
             if meter.short_of_calls(1):
                 cap_calls(run, [job])
-            if job.waits_for is not None:
+            if job.waits_for is not None and job.result is None:
                 await end_specially(run, job, Step((call,), tools))  # raises when it may not wait
                 turn.end_tools(AFTER_MODEL)
                 return DELIVERED

@@ -15,6 +15,7 @@ from glidepath.execute import answer_open_calls
 from glidepath.landing import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
+from glidepath.plurals import how_many
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
 from glidepath.tools.output import OutputError
@@ -33,7 +34,7 @@ def take(run: Run, reply: Reply) -> None:
     if run.answer.parts:
         run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
         if reply.calls:
-            run.answer.start_over()  # it went on to work: what it writes from now on is another text
+            run.answer.start_over()  # it kept working: what it writes from now on is a new text
     elif text[:1].isalnum() or visible(text):
         run.answer.replace_text(text)  # the best so far
     if run.plan.fallback is not None:
@@ -156,7 +157,9 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
         speak(run, spoken[0])
         return delivered(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
-        return failure(run, "empty_outcome", f"no tool was called {run.answer.empty_outcomes + 1} times in a row")
+        return failure(
+            run, "empty_outcome", f"no tool was called {how_many(run.answer.empty_outcomes + 1, 'time')} in a row"
+        )
     return None
 
 

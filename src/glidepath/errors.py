@@ -23,7 +23,7 @@ RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; car
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -234,13 +234,6 @@ def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None
     from difflib import get_close_matches  # only needed when something is wrong, and slow to import
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
-
-
-def no_attribute(owner: type, name: str, elsewhere: Mapping[str, str], known: Iterable[str]) -> AttributeError:
-    """The error for an attribute that is not there, with the one that was probably meant."""
-    meant = elsewhere.get(name) or (None if name.startswith("_") else close_to(name, known))
-    hint = f"; use {meant}" if meant else ""
-    return AttributeError(f"{owner.__name__!r} object has no attribute {name!r}{hint}")
 
 
 def install_line(extra: str, *more: str) -> str:

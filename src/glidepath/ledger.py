@@ -20,6 +20,7 @@ from typing import Any
 from glidepath._wire import Record, Value
 from glidepath.money import Price, pico
 from glidepath.outcome import dollars
+from glidepath.plurals import how_many
 from glidepath.spi.constraints import Remaining
 
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
@@ -170,7 +171,8 @@ class Meter:
         self.set_wires()
 
     def __repr__(self) -> str:
-        return f"<Meter: {self.tokens} tokens, {self.turns} turns, {self.tool_calls} tool calls>"
+        turns, calls = how_many(self.turns, "turn"), how_many(self.tool_calls, "tool call")
+        return f"<Meter: {how_many(self.tokens, 'token')}, {turns}, {calls}>"
 
     @property
     def lineage(self) -> tuple[Meter, ...]:
@@ -221,13 +223,9 @@ class Meter:
                 money += self.ahead_money - self.money - self.aside_money - self.held_money
             turns = None if turns is None else max(0, turns - self.turns)
             calls = None if calls is None else max(0, calls - self.tool_calls)
-        return Remaining(
-            iterations=turns,
-            tokens=None if tokens is None else max(0, tokens),
-            cost=None if money is None else dollars(max(0, money)),
-            seconds=seconds,
-            tool_calls=calls,
-        )
+        tokens = None if tokens is None else max(0, tokens)
+        cost = None if money is None else dollars(max(0, money))
+        return Remaining(iterations=turns, tokens=tokens, cost=cost, seconds=seconds, tool_calls=calls)
 
     def near_budget(self) -> bool:
         """True when what is left of tokens or money is inside the warning margin of any node."""
@@ -366,7 +364,7 @@ class Meter:
             more_tokens -= trading.tokens
             more_money -= trading.money
         with tree.lock:
-            # Whoever waits was here first: a small call that would fit must not starve a large one in front of it.
+            # Waiting calls come first: a small call that would fit must not starve a large one in front of it.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath._wire import Value, field
 from glidepath.burndown import BurnPoint, Use
-from glidepath.errors import RunNotCompleted, no_attribute
+from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
+from glidepath.plurals import how_many
 
 __all__ = [
     "PROTOCOL_STOPS",
@@ -457,21 +458,12 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         ended = "" if self.outcome is None else f", {self.outcome.name}"
-        return f"<Snapshot of {self.run_id}: {self.iterations} turns, {len(self.pending)} pending{ended}>"
+        return f"<Snapshot of {self.run_id}: {how_many(self.iterations, 'turn')}, {len(self.pending)} pending{ended}>"
 
 
 def _head(text: str) -> str:
     """The beginning of a text, and its length when that is not all of it."""
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
-
-
-_ELSEWHERE = {  # what other frameworks call it
-    **dict.fromkeys(("answer", "content", "output_text"), "text"),
-    **dict.fromkeys(("all_messages", "history"), "messages"),
-    **dict.fromkeys(("error", "exception"), "cause"),
-    "final_output": "text, or output with an output_type",
-    **dict(data="output", status="outcome", success="ok", tokens="usage.total", turns="iterations"),  # noqa: C408 - one row
-}
 
 
 class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
@@ -522,7 +514,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
             parts.append(f"cause={self.cause.source:.60}: {_head(self.cause.reason)}")
         if self.pending:
             parts.append(f"{len(self.pending)} pending")
-        parts.append(f"{self.iterations} turns, {self.usage.total} tokens")
+        parts.append(f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}")
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
@@ -563,7 +555,9 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
-            raise no_attribute(RunResult, name, _ELSEWHERE, self.__struct_fields__)
+            from glidepath.attributes import OF_RESULTS, no_attribute
+
+            raise no_attribute(RunResult, name, OF_RESULTS, self.__struct_fields__)
 
     def _repr_html_(self) -> str:
         """State, outcome, spend and text at a glance, in a notebook."""
@@ -573,7 +567,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
-        head = f"{self.state.name} / {self.outcome.name}, {self.iterations} turns, {self.usage.total} tokens{cost}"
+        used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}{cost}"
+        head = f"{self.state.name} / {self.outcome.name}, {used}"
         text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
         return f"<div><b>{escape(head)}</b>{cause}{text}{svg_of_points(self.burn, self.limits)}</div>"
 

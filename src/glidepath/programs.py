@@ -309,7 +309,7 @@ class _Program:
             job.result = replace(job.result, terminate=True)
         forget_program(run, job.call.id)
         if job.started_at is None and job.doubt is None:
-            job.started_at = run.watch.time()  # it had: `keep` must not take it for a call that never began
+            job.started_at = run.watch.time()  # it did start: `keep` must not treat it as a call that never began
         keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
         put_off(run, [job])
 

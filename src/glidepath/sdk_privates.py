@@ -42,7 +42,7 @@ class GoogleConnection(NamedTuple):
 def google_connection(client: object) -> GoogleConnection:
     """The key that a `google.genai.Client` took from the environment, its address, and whether that is Vertex AI's.
 
-    The key must not stand in an error, and the address decides whose prices hold. Without these parts we know neither:
+    The key must not appear in an error, and the address decides whose prices hold. Without these parts we know neither:
     no price list applies, and a key from the environment is not struck out of errors.
     """
     inside = getattr(client, "_api_client", None)

@@ -56,5 +56,5 @@ async def test_a_stream_shows_where_its_run_stands():
     async with stream:
         async for _ in stream:
             assert "RUNNING" in repr(stream) or "COMPLETED" in repr(stream)
-    assert "COMPLETED/DONE, 1 turns" in repr(stream)
+    assert "COMPLETED/DONE, 1 turn," in repr(stream)
     assert "&lt;b&gt;hi" in stream._repr_html_()

@@ -135,10 +135,32 @@ class Halfway:
     name, before, after = "halfway", 3, None
 
 
+class Awaited(Polite):
+    async def recover(self, stop):
+        return None
+
+
 @pytest.mark.parametrize("wrong", [7, Polite, "unheard_of", Halfway()], ids=["number", "class", "name", "part"])
 def test_what_is_not_a_guard_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="guards"):
         agent(guards=[wrong])
+
+
+def test_a_guard_that_would_have_to_be_awaited_is_refused():
+    with pytest.raises(ConfigurationError, match=r"Awaited\.recover must be a plain function"):
+        agent(guards=[Awaited()])
+
+
+@pytest.mark.parametrize("part", [{"action": "explode"}, {"tools": ["look"]}, {"notice": 3}, {"reason": None}], ids=str)
+@virtual
+async def test_a_verdict_that_cannot_be_used_lands_the_run(part):
+    class Odd(NoLooking):
+        def before(self, step):
+            return GuardVerdict(**{"action": "nudge", "reason": "no looking", "notice": "Stop.", **part})
+
+    result = await agent(call("look"), say("so far"), guards=[Odd()]).run("Go.")
+    assert (result.cause.source, result.state) == ("no_looking", AgentState.ERROR)
+    assert "the guard failed" in result.cause.reason
 
 
 class Nonsense:

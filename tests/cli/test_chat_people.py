@@ -329,7 +329,7 @@ def test_about_a_conversation(tmp_path):
         await say(app, pilot, "/cost")
         assert "$" in shown(app)
         await say(app, pilot, "/context")
-        assert "tokens are sent with the next message" in shown(app)
+        assert "the next message sends about" in shown(app)
         await say(app, pilot, "/export talk.md")
         text = (tmp_path / "talk.md").read_text()
         assert "## You\n\nhi" in text

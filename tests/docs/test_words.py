@@ -69,6 +69,15 @@ def test_docstrings_and_messages_are_read_from_programs(tmp_path):
     assert sorted({line for line, text in WORDS.code_texts(program) if any(WORDS.hits(text))}) == [1, 2]
 
 
+def test_comments_are_read_from_programs_over_several_lines_and_without_directives(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "x = 1  # whoever\n# The run goes\n# on.\ny = 2  # noqa: E501 - anew\nz = 3  # type: ignore[anew]\n"
+    )
+    found = {line: text for line, text in WORDS.code_texts(program) if any(WORDS.hits(text))}
+    assert found == {1: "whoever", 2: "The run goes on.", 4: "anew"}
+
+
 def test_every_page_and_module_is_checked():
     checked = {path.relative_to(ROOT).as_posix() for path in WORDS.files()}
     assert {"README.md", "docs/index.md", "Makefile", "src/glidepath/loop.py", "examples/batch.py"} <= checked

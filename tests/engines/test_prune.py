@@ -8,7 +8,7 @@ from glidepath.engines.dbos import Fleet
 from glidepath.sessions import PostgresStore
 from glidepath.sessions.finding import find_sessions, prune, remove_sessions
 
-from .kit import Crew, fresh_database, until
+from .kit import Crew, fetch, fresh_database, until
 
 TABLES = {
     "glidepath_sessions": "id",
@@ -19,6 +19,12 @@ TABLES = {
     "dbos.workflow_input": "workflow_uuid",
     "dbos.operation_outputs": "workflow_uuid",
 }
+
+
+async def recorded(address, names):
+    """Whether the engine has recorded the end of these runs."""
+    query = "SELECT 1 FROM dbos.workflow_status WHERE workflow_uuid = ANY($1) AND status IN ('PENDING', 'ENQUEUED')"
+    return not await fetch(address, query, names)
 
 
 async def rows(address, names):
@@ -45,6 +51,7 @@ def test_what_a_fleet_keeps_of_a_session_goes_with_it(tmp_path):
                 done = [await fleet.submit("stepper", f"task {number}") for number in range(2)]
                 for session in done:
                     assert await fleet.wait(session, 30) == "done"
+                await until(lambda: recorded(address, done))  # the engine hears of the end a moment after the ledger
                 crew.close()
                 crew.workers.clear()
                 waits = await fleet.submit("stepper", "nobody is there to fly it")

@@ -130,7 +130,7 @@ async def test_g4_a_servers_share_is_not_renewed_by_a_pause():
     agent = Agent(model=ScriptedModel(turns), tools=[server], limits=Limits(max_iterations=9))
     paused = await agent.run("go")
     done = await agent.resume(paused, decisions={paused.pending[0].call.id: answer({"city": "Oslo"})})
-    assert "limit of 1 model calls of mcp:fake" in results(done)[2].text
+    assert "limit of 1 model call of mcp:fake" in results(done)[2].text
 
 
 async def test_a_run_is_charged_for_what_its_own_calls_asked_for():

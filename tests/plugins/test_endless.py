@@ -87,7 +87,7 @@ async def test_g7_messages_without_end_are_stopped_and_the_first_ten_thousand_ar
     assert [message.text for message in result.messages].count("more") == MOST_MESSAGES
     assert [failure.hook for failure in failures] == [hook]
     assert f"more than {MOST_MESSAGES} items" in failures[0].error
-    assert failures[0].effect == f"{MOST_MESSAGES} messages are used"
+    assert failures[0].effect == f"kept {MOST_MESSAGES} messages"
 
 
 @virtual
@@ -104,7 +104,7 @@ async def test_messages_before_an_iterator_breaks_are_kept():
 
     result, failures = await fly(plugins=[plugin("steering", breaking)])
     assert "first" in [message.text for message in result.messages]
-    assert (failures[0].error, failures[0].effect) == ("OSError: gone", "1 messages are used")
+    assert (failures[0].error, failures[0].effect) == ("OSError: gone", "kept 1 message")
 
 
 @virtual

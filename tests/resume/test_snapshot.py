@@ -143,7 +143,7 @@ async def test_a_restored_run_takes_the_snapshot_it_was_restored_from():
 async def test_a_snapshot_of_a_result_is_small_in_print_and_says_nothing_twice():
     desk = Desk([call("send", to="a"), "ok"])
     paused = await desk.run()
-    assert repr(paused.snapshot) == f"<Snapshot of {paused.run_id}: 1 turns, 0 pending, PAUSED>"
+    assert repr(paused.snapshot) == f"<Snapshot of {paused.run_id}: 1 turn, 0 pending, PAUSED>"
     assert (paused.snapshot.pending, paused.snapshot.children, paused.snapshot.violations) == ((), (), ())
     done = await desk.resume(paused, decisions={ids(paused)[0]: approve()})
     assert done.snapshot is None

@@ -104,7 +104,7 @@ def test_the_command_prints_a_table_and_a_snippet(tmp_path):
     asyncio.run(prepare())
     code, out, _ = shell(tmp_path, "sim", "--tune", "runs.db")
     assert code == 0
-    assert "1 runs with 5 steps: 1 ended DONE, 0 otherwise" in out
+    assert "1 run with 5 steps: 1 ended DONE, 0 otherwise" in out
     assert "max_repeated_tool_steps        5" in out
     assert "[guardrails]" in out
 

@@ -57,14 +57,14 @@ def test_a_script_that_was_followed_passes():
 
 
 def test_leaving_the_block_checks():
-    with pytest.raises(ScriptError, match="1 of 1 turns"), ScriptedModel([say("x")]):
+    with pytest.raises(ScriptError, match="1 of 1 turn "), ScriptedModel([say("x")]):
         pass
 
 
 def test_an_error_in_flight_is_kept_and_annotated():
     with pytest.raises(ZeroDivisionError) as caught, ScriptedModel([say("x")]):
         _ = 1 / 0
-    assert "1 of 1 turns" in caught.value.__notes__[0]
+    assert "1 of 1 turn " in caught.value.__notes__[0]
 
 
 def test_an_assertion_about_the_request_fails_the_check_even_when_swallowed():

@@ -1,6 +1,6 @@
 // One line for each event, and the family it belongs to.
 
-import { count, duration, line, money, word } from "../format";
+import { count, duration, line, money, plural, word } from "../format";
 import type { Json, RunEvent } from "../types";
 
 export type Family = "life" | "model" | "tool" | "budget" | "verdict" | "child" | "other";
@@ -55,7 +55,7 @@ const LINES: Record<string, (event: RunEvent) => string> = {
   ToolEnded: (event) => `${text(event["tool_name"])} in ${duration(Number(event["seconds"]))}: ${said(event["result"])}`,
   ToolProgress: (event) => `${text(event["tool_name"])}: ${text(event["progress"])}`,
   ApprovalRequested: (event) => `${text(event["tool_name"])} ${text(event["arguments"])} ${text(event["reason"])}`,
-  BudgetReserved: (event) => `${count(Number(event["tokens"]))} tokens ${dollars(event["picodollars"])}`,
+  BudgetReserved: (event) => `${plural(Number(event["tokens"]), "token")} ${dollars(event["picodollars"])}`,
   BudgetSettled: (event) => `${count(Number(inner(event["usage"], "input") ?? 0))} in, ${count(Number(inner(event["usage"], "output") ?? 0))} out ${dollars(event["picodollars"])}, ${count(Number(event["refunded"] ?? 0))} refunded`,
   ConstraintViolated: (event) => `${text(event["constraint"])} at ${word(text(event["checkpoint"]))}: ${word(text(event["action"]))}${event["skipped"] ? " (skipped)" : ""}. ${text(event["reason"])}`,
   GuardTripped: (event) => `${text(event["guard"])}: ${word(text(event["action"]))}. ${text(event["reason"])}`,

@@ -7,7 +7,7 @@ import { api } from "../api";
 import { Empty } from "../components/bits";
 import { EVENT_KINDS, family, summary } from "../components/eventline";
 import { Virtual, type Scroller } from "../components/virtual";
-import { count, duration } from "../format";
+import { count, duration, plural } from "../format";
 import { useKeys } from "../keys";
 import type { RunStore } from "../store/run";
 import type { RunEvent } from "../types";
@@ -53,7 +53,7 @@ export function EventsTab({ store }: { store: RunStore }): VNode {
     <div class="scroll events">
       <div class="subbar">
         <label>Kind <select value={kind.value} onChange={(change) => (kind.value = change.currentTarget.value)}><option value="">all</option>{EVENT_KINDS.map((each) => <option key={each}>{each}</option>)}</select></label>
-        <span class="muted num">{count(total)} {kind.value ? "shown" : "events"}</span>
+        <span class="muted num">{kind.value ? `${count(total)} shown` : plural(total, "event")}</span>
       </div>
       {total === 0 ? <Empty title="No events" /> : (
         <Virtual key={kind.value} count={total} estimate={30} label="Events" follow={follow} handle={list} onNearEnd={() => void load()}

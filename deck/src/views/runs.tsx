@@ -133,7 +133,7 @@ function RunRow({ id, index }: { id: string; index: number }): VNode {
       <span class="run-phase"><PhaseTrack card={run} small /></span>
       <span class="run-gauge">{gauge && (<><GaugeBar gauge={gauge} /><span class="small muted num">{gaugeName(gauge.kind)} {amount(gauge, gauge.used)} / {amount(gauge, gauge.limit ?? 0)}</span></>)}</span>
       <span class="num right run-turn"><span class="cell-name">turn </span>{run.turn}</span>
-      <span class="num right run-tokens">{count(run.usage.total)}<span class="cell-name"> tokens</span></span>
+      <span class="num right run-tokens">{count(run.usage.total)}<span class="cell-name">{run.usage.total === 1 ? " token" : " tokens"}</span></span>
       <span class="num right run-cost">{run.cost === null ? "–" : money(run.cost)}</span>
       <span class="num right run-time">{run.ended === null && run.state === "running" ? duration(now.value - run.started) : run.ended ? <>{duration(run.ended - run.started)}<span class="muted small when"> {ago(now.value - run.ended)}</span></> : ago(now.value - run.updated)}</span>
     </a>

@@ -19,7 +19,7 @@ from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
 from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
-from glidepath.errors import ConfigurationError, no_attribute
+from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from glidepath.agent.resuming import Target
     from glidepath.agent.sync_stream import SyncStream
     from glidepath.run import Decision
-
-_ELSEWHERE = {  # what other frameworks call it
-    **dict.fromkeys(
-        ("invoke", "chat", "ask", "kickoff", "execute", "call"), "agent.run_sync(prompt), or await agent.run(prompt)"
-    ),
-    **dict.fromkeys(("ainvoke", "arun", "run_async", "akickoff"), "await agent.run(prompt)"),
-    **dict.fromkeys(("run_stream", "run_streamed", "astream", "iter"), "async with agent.stream(prompt) as stream"),
-}
 
 
 class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
@@ -291,7 +283,9 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
-            raise no_attribute(Agent, name, _ELSEWHERE, ("run", "run_sync", "stream", "stream_sync", "resume"))
+            from glidepath.attributes import OF_AGENTS, no_attribute
+
+            raise no_attribute(Agent, name, OF_AGENTS, ("run", "run_sync", "stream", "stream_sync", "resume"))
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"

@@ -51,7 +51,7 @@ def _points(group: str) -> Iterable[Any]:
 
     try:
         return entry_points(group=group)
-    except Exception:  # one package of the environment is broken, whoever's it is: the others are read one by one
+    except Exception:  # some package in the environment is broken: read the others one by one
         return _readable(group)
 
 

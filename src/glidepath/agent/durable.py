@@ -101,7 +101,7 @@ class Opening(Record, kw_only=True):
                 scribe.ahead.append(("transcript", whole))
                 self.written = len(run.transcript.messages)
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
-        # Only a person's: verdicts about a crash are worked out anew by whoever reads the journal next.
+        # Only a person's decisions: verdicts about a crash are worked out again when the journal is next read.
         scribe.decisions = dict(self.decided)
         scribe.mailbox.take(run, self.notes)
         if self.stop is not None:
@@ -266,7 +266,7 @@ def reopened(
             opening.unknown = unknown_calls(folded.repaired)
         scribe.mailbox.goes_on_from(folded.taken)
         await _open_inbox(kept, lease, scribe, opening)
-        # After the inbox: a decision may have been posted while nobody flew the run.
+        # After the inbox: a decision may have been posted while no process was running it.
         _go_on(folded, scribe, opening, decisions, tools)
         if folded.flag is not None and opening.result is None:
             if _obeyed(folded.result, folded.flag):

@@ -44,7 +44,7 @@ class Fitted:
         for name, why in self.missing:
             run.emit(ToolsChanged, name, (), (), (), "unavailable", why)
         for _, supply in self._supplies:
-            with suppress(Exception):  # what a source does with its run is no reason to fail it
+            with suppress(Exception):  # a source's failure here must not fail the run
                 supply.attach(run)
         if self.failed is None:
             return None

@@ -12,6 +12,7 @@ from glidepath.constraints import LIMIT_KINDS
 from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
+from glidepath.plurals import how_many
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
 from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, declared, with_settings
@@ -215,7 +216,7 @@ class Budget:
         said = [f"{name}={value!r:.30}" for name, value in every if value != getattr(Limits(), name)]
         if self.line:
             return f"<Budget {self.line[-1].name!r}: {', '.join(said) or 'without a limit'}, in {self.store!r}>"
-        return f"<Budget {', '.join(said) or 'without a limit'}: {self.meter.tokens} tokens used>"
+        return f"<Budget {', '.join(said) or 'without a limit'}: {how_many(self.meter.tokens, 'token')} used>"
 
     @property
     def bounded(self) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("glidepath")
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks for what other runs give back
 PATIENCE = 120.0  # seconds to wait for it; then the run lands
-AT_ONCE = 1.0  # seconds within which a call that waited in vain is made smaller and tried again
+AT_ONCE = 1.0  # a call that waited without success is made smaller and tried again within this many seconds
 BETWEEN_SWEEPS = 1.0  # seconds
 PLENTY = 1 << 60  # what is ahead of a root until its first draw says more
 GATE = 0.002  # seconds between two looks whether another draw of the same run is done
@@ -202,7 +202,7 @@ class Purse:
         """The run has ended: what it spent is used, the rest is free. Never fails: unsettled holds become overdue."""
         heart, self._heart = self._heart, None
         if heart is not None:
-            # First: a heartbeat after the settlement would draw anew.
+            # First: a heartbeat after the settlement would draw money again.
             heart.cancel()
             await asyncio.wait([heart])
         if self.hold is None:

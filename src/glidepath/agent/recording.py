@@ -16,7 +16,7 @@ from glidepath.sessions.lenient import message_of
 from glidepath.spi.sessions import Commit
 
 STOPPED = "the run was stopped"
-_NOT_OF_A_RUN = ("imported", "forked", "quarantine")  # written by whoever copied or repaired the journal
+_NOT_OF_A_RUN = ("imported", "forked", "quarantine")  # written by a tool that copied or repaired the journal
 _BY_THE_CLOCK = frozenset({AgentState.CANCELLED, AgentState.TIMED_OUT})
 
 

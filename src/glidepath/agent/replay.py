@@ -38,6 +38,7 @@ from glidepath.messages import (
     ToolResultMessage,
 )
 from glidepath.outcome import Charge, RunResult, Snapshot
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.sessions import Session
 from glidepath.sessions.archive import StoredJournal, read_journal
@@ -342,7 +343,7 @@ async def _compared(
         elif result is None:
             result = leg.ended or flown
         if not checking.difference and checking.head < leg.last:
-            checking.difference = f"the replay ended after {checking.head} commits of {leg.last}"
+            checking.difference = f"the replay ended after {how_many(checking.head, 'commit')} of {leg.last}"
         if checking.difference:
             difference = checking.difference
             break

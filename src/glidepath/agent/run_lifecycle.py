@@ -227,7 +227,7 @@ async def finish_run(
             if cancel is not None:
                 cancel.unsubscribe(run.hear)
             home.flight = None
-            run.settle_up()  # again, in vain, unless the run's own coroutine was closed from outside
+            run.settle_up()  # a second time; it only matters if the run's own coroutine was closed from outside
             await watch.close()
             watch.leave()
             run.voice.leave()
@@ -240,7 +240,7 @@ async def finish_run(
 
 
 def _patrol(run: Run) -> Patrol:
-    """Who asks the constraints that have a clock of their own."""
+    """What asks the constraints that have their own clock."""
     from glidepath.patrol import Patrol
 
     return Patrol(run)
@@ -257,7 +257,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         run.audit.conclude(last_validations(run))
     result = run.conclude(ending)
     if run.journal is not None:
-        # Before the last event: whoever hears of the end may read the journal at once.
+        # Before the last event: its readers may open the journal at once.
         result = await run.journal.end(result)
     # Nothing of the run may interrupt its caller after the last event.
     run.emit(RunEnded, run.tell_use(result))

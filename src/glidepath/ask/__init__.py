@@ -12,10 +12,10 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
-from glidepath.ask.gates import offer, request_for
+from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.settlement import learn, settle
 from glidepath.ask.summary import reshape
-from glidepath.ask.view import recovered, transformed
+from glidepath.ask.view import recovered, transformed, untransformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
@@ -29,6 +29,7 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
+from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
@@ -67,7 +68,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                # Whoever heard of this attempt may have stopped the run.
+                # An observer of this attempt may have stopped the run.
                 if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
                     call.send(attempt, booking, view)
                 try:
@@ -137,20 +138,38 @@ def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Mes
     return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
 
 
-async def shaped(run: Run) -> _Call | None:
-    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is."""
-    plan, transcript, voice = run.plan, run.transcript, run.voice
-    tools = await offer(run) if run.hooks.tool_gate else plan.specs
+def shaped(run: Run) -> Awaitable[_Call | None] | None:
+    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is; else await it.
+
+    That gives None, too, or the call that `ask` continues with.
+    """
+    outbox = run.voice.outbox
+    gated = unopposed(run) if run.hooks.tool_gate else None
+    if gated is not None or run.plan.health.alert or (outbox is not None and len(outbox) >= HIGH_WATER):
+        return _shaped(run, gated)
+    return _asked_transforms(run) if run.hooks.context_transform else None
+
+
+def _asked_transforms(run: Run) -> Awaitable[_Call | None] | None:
+    view = run.transcript.view
+    later = untransformed(run, view, run.transcript.view_tokens)
+    return None if later is None else _viewed(run, view, later)
+
+
+async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _Call | None:
+    plan, voice = run.plan, run.voice
+    tools = plan.specs if gated is None else await gated
     if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
         await _wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
-    if run.hooks.context_transform:
-        source = transcript.view
-        shape = await transformed(run, source, transcript.view_tokens)
-        if shape[0] is not source:
-            return handed_over(run, tools, shape)
-    return None
+    later = _asked_transforms(run) if run.hooks.context_transform else None
+    return None if later is None else await later
+
+
+async def _viewed(run: Run, view: Sequence[Message], later: Awaitable[tuple[Sequence[Message], int]]) -> _Call | None:
+    shape = await later
+    return None if shape[0] is view else handed_over(run, run.plan.specs, shape)
 
 
 def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
@@ -158,7 +177,7 @@ def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
     if run.meter.tree.source is not None:
         return _noted(run, booking, None)
     try:
-        later = run.journal.asking(booking)  # type: ignore[union-attr] # whoever comes here has looked
+        later = run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -212,7 +231,7 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
 
 async def _wait_for_consumer(run: Run) -> None:
     """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # whoever is far behind is there
+    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:
@@ -360,7 +379,7 @@ class _Call(Record, eq=False, gc=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {short} tokens more than the budget allows")
+            fault = HookFault(f"its view takes {how_many(short, 'token')} more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source

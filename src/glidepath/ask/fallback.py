@@ -23,6 +23,7 @@ from glidepath.errors import (
     told,
 )
 from glidepath.events import BreakerChanged, ModelSwitched
+from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
 from glidepath.run.prefix import broke_prefix
 from glidepath.spi.models import provider_of
@@ -72,7 +73,7 @@ def admit(call: PaidCall) -> None:
         _next(
             call,
             BreakerOpenError(
-                f"{plan.model_name} failed {health.failures} times in a row and is not asked; "
+                f"{plan.model_name} failed {how_many(health.failures, 'time')} in a row and is not asked; "
                 f"it is tried again in {health.wait(now):.0f} s"
             ),
         )

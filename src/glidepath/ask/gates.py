@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from glidepath.messages import Message
     from glidepath.run import Run
 
@@ -21,12 +23,30 @@ DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
 
 
+def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
+    """Ask the gates. None: nobody has anything to say, and every tool may be used; else await what `offer` returns."""
+    plan = run.plan
+    every = plan.tool_names
+    context = GateContext(**about(run), tools=every, messages=to_read(run, run.transcript.messages))
+    voices = iter(run.hooks.tool_gate)
+    heard = opinion(run, "tool_gate", voices, context)
+    if heard is None and not run.descent.begun and not plan.behind:
+        run.turn.allow(every, {})
+        return None
+    return _offered(run, _all_gates(run, heard, voices, context))
+
+
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
+    offered = unopposed(run) if run.hooks.tool_gate else _offered(run, None)
+    return run.plan.specs if offered is None else await offered
+
+
+async def _offered(run: Run, asked: Awaitable[list[tuple[str, Gate]]] | None) -> tuple[ToolSpec, ...]:
     plan = run.plan
     denials: dict[str, str] = {}
     every = allowed = plan.tool_names
-    gates = await _ask_gates(run, every) if run.hooks.tool_gate else ()
+    gates = None if asked is None else await asked
     if gates:
         allowed = _gated(run, gates, every, denials)
     if run.descent.withdrawn:
@@ -124,17 +144,12 @@ def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> froze
     return start
 
 
-async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
-    """Every gate's answer. One that crashes, hangs or answers nonsense allows nothing."""
-    context = GateContext(
-        **about(run),
-        tools=tools,
-        messages=to_read(run, run.transcript.messages),
-    )
+async def _all_gates(
+    run: Run, heard: Awaitable[Opinion | None] | None, voices: Iterator[Any], context: GateContext
+) -> list[tuple[str, Gate]]:
+    """Every gate's answer, the first one `heard`. One that crashes, hangs or answers nonsense allows nothing."""
     gates = []
-    voices = iter(run.hooks.tool_gate)
-    said = await opinion(run, "tool_gate", voices, context)
-    while said is not None:
+    while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
@@ -143,7 +158,7 @@ async def _ask_gates(run: Run, tools: frozenset[str]) -> list[tuple[str, Gate]]:
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        said = await opinion(run, "tool_gate", voices, context)
+        heard = opinion(run, "tool_gate", voices, context)
     return gates
 
 

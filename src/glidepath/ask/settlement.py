@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from glidepath.run.account import Spending
     from glidepath.run.run_transcript import Transcript
 
-_NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
+_NONE = 0  # compared by identity: unlike False, 0.0 and None it is an int, and a journal keeps only ints
 
 
 def settle(

@@ -18,6 +18,7 @@ from glidepath.ask.metered import MeteredCall
 from glidepath.errors import GlidepathError, told
 from glidepath.ledger import pico
 from glidepath.messages import Message, StopReason, Usage
+from glidepath.plurals import how_many
 from glidepath.resilience import BreakerState
 from glidepath.run import Touchdown
 
@@ -109,7 +110,9 @@ def _check(run: Run, account: SideAccount) -> None:
     if coming_down or run.descent.final_turn is not None or run.descent.landing_calls:
         raise SideRefused("the run is landing and makes no other model calls")
     if account.calls >= account.max_calls:
-        raise SideRefused(f"the limit of {account.max_calls} model calls of {account.name} in this run is reached")
+        raise SideRefused(
+            f"the limit of {how_many(account.max_calls, 'model call')} of {account.name} in this run is reached"
+        )
     if run.plan.health.state is not BreakerState.CLOSED:
         raise SideRefused("the model is failing and is left alone for a while")
 
@@ -125,7 +128,9 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
             return call
         cap //= 2
     if left < LEAST_OUTPUT:
-        raise SideRefused(f"the limit of {account.max_tokens} tokens of {account.name} in this run is reached")
+        raise SideRefused(
+            f"the limit of {how_many(account.max_tokens, 'token')} of {account.name} in this run is reached"
+        )
     raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not cover it")
 
 

@@ -64,7 +64,7 @@ async def pace(run: Run, tokens: int) -> None:
 
 
 async def _raced(run: Run, work: Coroutine[Any, Any, None]) -> None:
-    # A task of its own: an interrupt ends the wait at once, and the store's work is cancelled in order.
+    # Its own task: an interrupt ends the wait at once, and the store's work is cancelled in order.
     task = run.watch.loop.create_task(work, name="glidepath-source")
     try:
         await run.watch.wait(task)

@@ -28,7 +28,7 @@ _ABSURD_SLACK = 100_000
 _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's differ
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
-_NONE = 0  # compared by identity: False, 0.0 and None are no whole numbers, and a journal keeps nothing else
+_NONE = 0  # compared by identity: unlike False, 0.0 and None it is an int, and a journal keeps only ints
 
 
 def settled(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
-from glidepath.run import HookFault, ToRead, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
 from glidepath.run.prefix import broke_prefix, kept_prefix
 from glidepath.spi import OverflowContext, TransformContext
 
@@ -44,18 +44,38 @@ def _foreign(block: object, vendor: str | None) -> bool:
     return type(block) is ReasoningBlock and (vendor is None or block.vendor != vendor)
 
 
-async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
-    """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
-    voices = iter(run.hooks.context_transform)
+def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[tuple[Sequence[Message], int]] | None:
+    """Ask every context transform. None: the view stays as it is; else await what `transformed` returns."""
+    voices, plan, transcript = iter(run.hooks.context_transform), run.plan, run.transcript
     context = TransformContext(
         **about(run),
         messages=to_read(run, view),
-        system_prompt=run.plan.system_prompt,
-        model_id=run.plan.model_id,
-        estimator=run.plan.estimator,
+        system_prompt=plan.system_prompt,
+        model_id=plan.model_id,
+        estimator=plan.estimator,
     )
-    said = await opinion(run, "context_transform", voices, context)
-    while said is not None:
+    heard = opinion(run, "context_transform", voices, context)
+    if heard is None and view is transcript.view and not transcript.sent_view:
+        transcript.sent_as_is()
+        return None
+    return _transformed(run, view, tokens, voices, context, heard)
+
+
+async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
+    """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
+    later = untransformed(run, view, tokens)
+    return (view, tokens) if later is None else await later
+
+
+async def _transformed(
+    run: Run,
+    view: Sequence[Message],
+    tokens: int,
+    voices: Iterator[Any],
+    context: TransformContext,
+    heard: Awaitable[Opinion | None] | None,
+) -> tuple[Sequence[Message], int]:
+    while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
@@ -63,7 +83,7 @@ async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[S
             context = replace(context, messages=ToRead(view))
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
-        said = await opinion(run, "context_transform", voices, context)
+        heard = opinion(run, "context_transform", voices, context)
     transcript = run.transcript
     before: Sequence[Message] = transcript.sent_view
     if view is transcript.view:
@@ -85,7 +105,8 @@ async def recovered(run: Run) -> bool:
         messages=to_read(run, run.transcript.view),
         estimated_tokens=run.transcript.input_tokens(),
     )
-    said = await opinion(run, hook, voices, context)
+    heard = opinion(run, hook, voices, context)
+    said = None if heard is None else await heard
     while said is not None:
         try:
             if said.fault is not None:
@@ -99,7 +120,8 @@ async def recovered(run: Run) -> bool:
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
-        said = await opinion(run, hook, voices, context)
+        heard = opinion(run, hook, voices, context)
+        said = None if heard is None else await heard
     return False
 
 
@@ -134,7 +156,7 @@ def _measured(run: Run, view: Sequence[Message]) -> int:
     for message in view:
         size = known.get(id(message))
         if size is None:
-            codec.encode(message)  # raises for half a surrogate pair, and for what is no text
+            codec.encode(message)  # raises for half a surrogate pair, and for anything but text
             size = size_of(message)
         tokens += size
     return tokens

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
+from glidepath.plurals import how_many
 from glidepath.workspace import Workspace
 
 _NAMED = re.compile(r"(?<!\S)@(\S+)")
@@ -68,7 +69,7 @@ def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(f'<file path="{path}">\n{content}\n</file>')
         lines = len(content.splitlines())
-        said.append(f"@{path}: {lines:,} line{'' if lines == 1 else 's'}{cut}")
+        said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
     return with_pictures("\n\n".join([text, *pieces]), pictures), said
 
 

@@ -13,6 +13,7 @@ from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.shown import revealed, width_of
 from glidepath.cli.world import World
 from glidepath.errors import ToolError
+from glidepath.plurals import how_many
 from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.workspace import Workspace
 from glidepath.workspace.file_tools import write_file
@@ -163,7 +164,7 @@ def difference(change: Change, width: int, *, context: int = 3, most: int = 0) -
     added = sum(row.startswith(f"{_GUTTER}+") for row in rows)
     removed = sum(row.startswith(f"{_GUTTER}-") for row in rows)
     if most and len(rows) > most:
-        rows = [*rows[:most], f"{_GUTTER}.. {len(rows) - most} more rows"]
+        rows = [*rows[:most], f"{_GUTTER}.. {how_many(len(rows) - most, 'more row')}"]
     tail = ", ".join(filter(None, [kind, f"+{added} -{removed}"]))
     return [f"  {revealed(change.path)} ({tail})", *rows]
 

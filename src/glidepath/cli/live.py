@@ -17,6 +17,7 @@ from glidepath.cli.screens import answer_of, console_on, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.plurals import how_many
 
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _SIGNS = {"call": "\u25b8", "result": "\u2514", "failed": "\u2717", "note": "!", "dot": " \u00b7 "}
@@ -205,6 +206,6 @@ class LiveScreen:
             sign, style = self._signs["failed"], "red"
         for number, line in enumerate(lines[: self._rows]):
             last = number == min(len(lines), self._rows) - 1
-            tail = f" (+{more} lines)" if last and more > 0 else ""
+            tail = f" (+{how_many(more, 'line')})" if last and more > 0 else ""
             shown = f"  {line}" if number else f"{sign} {line.strip()}"
             self._print(clip(shown, self._width() - len(tail)) + tail, style)

@@ -47,23 +47,14 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
 
 def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:
     """Do something with the named store, then close it."""
-    import asyncio
-
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store
-    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.cli.stores import assume_store, make_store, on_store
 
     store = make_store(assume_store(gather(options, world, only=("store",)), what), world)
 
-    async def whole() -> None:
-        try:
-            options.session = await session_named(store, options.session)
-            await act(store)
-        finally:
-            await store.close()
+    async def found(kept: Any) -> None:
+        options.session = await session_named(kept, options.session)
+        await act(kept)
 
-    try:
-        asyncio.run(whole())
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    on_store(store, found)

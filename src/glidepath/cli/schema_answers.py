@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from glidepath.errors import ConfigurationError
+from glidepath.mcp.schema_check import schema_problems
 
 _MOST = 1_000_000
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "null": (type(None),),
-}
 
 
 def answer_type(path: Path) -> type:
@@ -34,9 +25,9 @@ def answer_type(path: Path) -> type:
 
         @classmethod
         def model_validate(cls, value: object) -> Any:
-            problem = next(_problems(value, schema, schema, "the answer"), None)
-            if problem is not None or not isinstance(value, dict):
-                raise ValueError(problem)
+            problems = schema_problems(schema, value)
+            if problems or not isinstance(value, dict):
+                raise ValueError("; ".join(problems))
             return cls(value)
 
         def model_dump(self, **_: object) -> dict[str, Any]:
@@ -60,70 +51,3 @@ def _schema_in(path: Path) -> dict[str, Any]:
             f'--json-schema: {path} must describe an object: {{"type": "object", "properties": ...}}'
         )
     return schema
-
-
-def _problems(value: object, schema: object, root: Mapping[str, Any], place: str) -> Iterator[str]:
-    """What does not fit: types, required and unknown keys, enums, bounds, items, and local references."""
-    if not isinstance(schema, Mapping):
-        return
-    if "$ref" in schema:
-        yield from _problems(value, _referred(str(schema["$ref"]), root), root, place)
-        return
-    for group in ("anyOf", "oneOf"):
-        choices = schema.get(group)
-        if isinstance(choices, list) and all(any(True for _ in _problems(value, c, root, place)) for c in choices):
-            yield f"{place}: fits none of its {len(choices)} forms"
-    wanted = schema.get("type")
-    names = wanted if isinstance(wanted, list) else [wanted] if isinstance(wanted, str) else []
-    if names and not any(_is(value, name) for name in names):
-        yield f"{place}: expected {' or '.join(names)}, got {type(value).__name__}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{place}: expected one of {json.dumps(schema['enum'])}"
-    if "const" in schema and value != schema["const"]:
-        yield f"{place}: expected {json.dumps(schema['const'])}"
-    yield from _bounds(value, schema, place)
-    if isinstance(value, dict):
-        yield from _fields(value, schema, root, place)
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _problems(item, schema.get("items"), root, f"{place}[{number}]")
-
-
-def _fields(value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], place: str) -> Iterator[str]:
-    known = schema.get("properties") or {}
-    for name in schema.get("required") or ():
-        if name not in value:
-            yield f"{place}: {name!r} is missing"
-    for name, item in value.items():
-        if name in known:
-            yield from _problems(item, known[name], root, f"{place}.{name}")
-        elif schema.get("additionalProperties") is False:
-            yield f"{place}: there is no {name!r}"
-
-
-def _bounds(value: object, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if "minimum" in schema and value < schema["minimum"]:
-            yield f"{place}: at least {schema['minimum']}"
-        if "maximum" in schema and value > schema["maximum"]:
-            yield f"{place}: at most {schema['maximum']}"
-    for low, high, kind in (("minLength", "maxLength", str), ("minItems", "maxItems", list)):
-        if isinstance(value, kind):
-            if low in schema and len(value) < schema[low]:
-                yield f"{place}: at least {schema[low]} long"
-            if high in schema and len(value) > schema[high]:
-                yield f"{place}: at most {schema[high]} long"
-
-
-def _is(value: object, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _TYPES.get(name, (object,)))
-
-
-def _referred(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for part in reference.removeprefix("#/").split("/") if reference.startswith("#/") else ():
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found if reference.startswith("#/") else None

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from unicodedata import category, combining, east_asian_width
 
+from glidepath.plurals import how_many
+
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
 _MARKS = 2  # accents on one letter; more of them would hide the line above
@@ -76,7 +78,7 @@ def _argument(name: str, value: object, width: int) -> Iterator[str]:
         text = _json(value, indent=2)
     kind = "text" if isinstance(value, str) else "JSON"
     lines = text.count("\n") + 1
-    size = f"{kind}, {len(text):,} characters" + (f", {lines:,} lines" if lines > 1 else "")
+    size = f"{kind}, {how_many(len(text), 'character', f'{len(text):,}')}" + (f", {lines:,} lines" if lines > 1 else "")
     head = f"{label} ({size}):"
     yield head if width_of(head) <= width else f"{label}:"
     yield from wrapped(text, width)

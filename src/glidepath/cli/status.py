@@ -10,6 +10,7 @@ from glidepath import events
 from glidepath.agent import Limits
 from glidepath.cli.shown import width_of
 from glidepath.outcome import RunResult
+from glidepath.plurals import how_many
 
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
@@ -156,6 +157,11 @@ def figure(number: int) -> str:
     return text.removesuffix(".0") + unit
 
 
+def tokens_of(number: int) -> str:
+    """`1 token`, `1.2k tokens`."""
+    return how_many(number, "token", figure(number))
+
+
 def money(amount: Decimal) -> str:
     """Dollars, with as many decimals as a person needs."""
     if amount == 0:
@@ -182,10 +188,9 @@ def arguments_line(arguments: Mapping[str, Any]) -> str:
 
 def closing_line(result: RunResult, width: int = 200) -> str:
     """What the run used, in at most `width` columns."""
-    turns = f"{result.iterations} turn" + ("s" if result.iterations != 1 else "")
-    calls = f"{result.tool_calls} tool call" + ("s" if result.tool_calls != 1 else "")
+    turns, calls = how_many(result.iterations, "turn"), how_many(result.tool_calls, "tool call")
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
-    parts = [turns, calls, f"{figure(result.usage.total)} tokens{cached}"]
+    parts = [turns, calls, f"{tokens_of(result.usage.total)}{cached}"]
     if result.cost is not None:
         parts.append(money(result.cost))
     parts.append(duration(result.elapsed))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent, Budget
     from glidepath.spi.sessions import SessionStore
 
+T = TypeVar("T")
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
 NO_STORE = "none"
@@ -34,6 +38,18 @@ def make_store(name: str, world: World) -> Any:
         raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
     kind, path = _place(name, world.folder)
     return SqliteStore(path) if kind == _SQLITE else SegmentStore(path)
+
+
+def on_store(store: SessionStore, act: Callable[[Any], Awaitable[T]]) -> T:
+    """Do something with a store in its own event loop, and close the store."""
+
+    async def whole() -> T:
+        try:
+            return await act(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
 
 
 def store_path(name: str, world: World) -> Path | None:
@@ -93,7 +109,7 @@ async def migrate_store(name: str | None, source: SessionStore, world: World) ->
         await target.close()
     for session, reason in done.left.items():
         world.complain(f"{session} stays: {reason}")
-    world.note(f"{len(done.moved)} sessions are in {getattr(target, 'path', name)}")
+    world.note(f"{how_many(len(done.moved), 'session')} moved to {getattr(target, 'path', name)}")
     file = default_file()
     if name is None and not done.left and place == str(file):
         await source.close()

@@ -11,6 +11,7 @@ from glidepath.cli.screens import console_on
 from glidepath.cli.shown import width_of
 from glidepath.cli.status import clip
 from glidepath.cli.world import World
+from glidepath.plurals import how_many
 
 _WIDTH = 79
 _PAUSED = "PAUSED"
@@ -163,5 +164,5 @@ def report(result: teams.TeamResult, width: int = _WIDTH) -> list[str]:
     lines = board.lines(width) if board.rows else []
     why = f": {result.reason}" if result.reason and result.status is not teams.TeamStatus.COMPLETED else ""
     lines.append(clip(f"{result.status.name.lower()}{why}", width))
-    lines.append(f"{result.duration:.1f} s, {result.usage.total} tokens{cost}")
+    lines.append(f"{result.duration:.1f} s, {how_many(result.usage.total, 'token')}{cost}")
     return [*lines, *(clip(f"note: {warning}", width) for warning in result.warnings)]

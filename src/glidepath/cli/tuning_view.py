@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from glidepath.cli.stores import make_store, store_path
+from glidepath.cli.stores import make_store, on_store, store_path
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.plurals import how_many
 from glidepath.sim.tune import Tuning, stored_runs, tune
 
 
@@ -19,15 +19,8 @@ def show_tuning(named: str, subject: Any, world: World) -> int:
     store = make_store(named, world)
     config = getattr(subject, "config", subject)
     tools = {} if config is None else {one.name: one for one in config.tools}
-
-    async def load() -> Any:
-        try:
-            return await stored_runs(store)
-        finally:
-            await store.close()
-
     try:
-        runs, unreadable = asyncio.run(load())
+        runs, unreadable = on_store(store, stored_runs)
     except StoreError as error:
         raise ConfigurationError(f"--tune {named}: {error}") from None
     if not runs:
@@ -38,7 +31,10 @@ def show_tuning(named: str, subject: Any, world: World) -> int:
 
 def _print(tuning: Tuning, world: World) -> None:
     out, others = world.stdout, tuning.runs - tuning.done
-    out.write(f"{tuning.runs} runs with {tuning.steps} steps: {tuning.done} ended DONE, {others} otherwise\n")
+    out.write(
+        f"{how_many(tuning.runs, 'run')} with {how_many(tuning.steps, 'step')}: "
+        f"{tuning.done} ended DONE, {others} otherwise\n"
+    )
     for line in tuning.unreadable:
         world.note(f"not read: {line}")
     out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")

@@ -21,6 +21,7 @@ from glidepath.code.interpreter import (
 )
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
+from glidepath.plurals import how_many
 from glidepath.run.interrupting import uninterrupted
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool
 from glidepath.tools.results import NO_OUTPUT
@@ -134,7 +135,7 @@ class CodeMode(Tool):
         printed, lost = whole[:max_output], progress.lost + max(0, len(whole) - max_output)
         if isinstance(outcome, Ended):
             if outcome.kind == "program_calls":
-                outcome.text = f"the program asked for more than {max_calls} calls, the most it may make"
+                outcome.text = f"the program asked for more than {how_many(max_calls, 'call')}, the most it may make"
             return _concluded(outcome, printed, lost, progress.calls)
         count = progress.calls + len(outcome.calls)
         snapshot = packed(outcome.snapshot)
@@ -288,7 +289,7 @@ def _concluded(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResul
     """What the model reads of a program that has ended."""
     parts = [printed.rstrip("\n")] if printed.strip() else []
     if lost:
-        parts.append(f"[{lost} more characters were printed and are not shown]")
+        parts.append(f"[not shown: {how_many(lost, 'more character')} that the program printed]")
     if outcome.kind is not None:
         parts.append(outcome.text)
     elif outcome.value is not None:

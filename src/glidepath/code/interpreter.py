@@ -23,8 +23,6 @@ from glidepath import _wire
 from glidepath._wire import Record, Value
 from glidepath.errors import ConfigurationError, install_line
 
-__all__ = ["Answer", "Ended", "Interpreter", "Progress", "Suspended", "check_installed", "load_monty"]
-
 MOST_ROUND_TRIPS = 1000  # times a step may come back to us without a call: unknown names, sleeps, files
 MOST_PRINTED = 1 << 20  # bytes of one step
 GRACE = 1.0  # seconds past its time until the interpreter is killed

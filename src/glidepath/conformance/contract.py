@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Generic, Protocol, TypeVar
 
 from glidepath._wire import Value
+from glidepath.testing import VirtualClock
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"([A-Z]+)-(\d+): (.+)", re.DOTALL)
@@ -39,6 +40,14 @@ class Contract:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run one async clause to its end on a fresh event loop; override it to use another kind of loop."""
         return asyncio.run(main)
+
+
+class VirtualContract(Contract):
+    """A contract whose clauses run in virtual time."""
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run one clause in virtual time."""
+        return VirtualClock().run(main)
 
 
 def _on_its_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import VirtualContract, missing
 from glidepath.conformance.stage import Stage, artifact
 from glidepath.errors import RejectedError
 from glidepath.teams.events import (
@@ -33,23 +32,18 @@ from glidepath.teams.values import (
     TeamStatus,
     TeamStep,
 )
-from glidepath.testing import VirtualClock, empty, fail, hang, say
+from glidepath.testing import empty, fail, hang, say
 
-T = TypeVar("T")
 S = StepState
 DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
 
 
-class CoordinatorContract(Contract):
+class CoordinatorContract(VirtualContract):
     """What every contract of a coordinator needs."""
 
     def make_coordinator(self) -> TeamCoordinator:
         """A coordinator as a user would create it."""
         raise NotImplementedError(missing(self, "make_coordinator"))
-
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run one clause in virtual time."""
-        return VirtualClock().run(main)
 
     async def _fly(self, stage: Stage) -> TeamResult:
         result = await stage.fly(self.make_coordinator())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
-from glidepath.conformance.contract import Contract, missing
+from glidepath.conformance.contract import VirtualContract, missing
 from glidepath.conformance.coordinators import NO_REVIEW, PASS, REVISE, UNSEEN, Reviewer
 from glidepath.outcome import RunResult
 from glidepath.teams.evaluate import Review, review
@@ -22,9 +22,8 @@ from glidepath.teams.values import (
     TeamStep,
     VerdictOutcome,
 )
-from glidepath.testing import VirtualClock, no_leftovers
+from glidepath.testing import no_leftovers
 
-T = TypeVar("T")
 Ask = Callable[[Agent, str], Awaitable[RunResult]]
 SECONDS = 60.0
 V = VerdictOutcome
@@ -37,7 +36,7 @@ HOSTILE = (
 )
 
 
-class EvaluationStrategyContract(Contract):
+class EvaluationStrategyContract(VirtualContract):
     """Subclass this and provide `make_strategy`, `good` and `bad`; set `deterministic` to False for a real judge.
 
     `good` and `bad` are artifacts that the strategy should accept and should send back. Override `make_review` to test
@@ -56,10 +55,6 @@ class EvaluationStrategyContract(Contract):
     async def make_review(self, strategy: EvaluationStrategy, context: EvaluationContext, seconds: float) -> Review:
         """Ask a strategy as a coordinator does."""
         return await review(strategy, context, seconds=seconds)
-
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run one clause in virtual time."""
-        return VirtualClock().run(main)
 
     def context(self, artifact: str, *, ask: Ask | None = None, **config: object) -> EvaluationContext:
         """What a coordinator would show a reviewer of this artifact; override it to use your own step."""

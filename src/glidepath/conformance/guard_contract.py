@@ -79,7 +79,7 @@ class CallGuardContract(Contract):
             state: dict[str, Any] = {}
             first = self._provoked(state, range(cut))
             if [verdict.action for verdict in first] == whole:
-                break  # it has said all it has to say
+                break  # it is finished
             restored = json.loads(json.dumps(state))
             withdrawn = frozenset(tool for verdict in first for tool in verdict.tools if verdict.action == "withdraw")
             second = self._provoked(restored, range(cut, LONG), withdrawn)
@@ -131,19 +131,11 @@ def batch(name: str, arguments: dict[str, Any], call_id: str, text: str, *, is_e
 
 
 def _said(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...]) -> list[Any]:
-    before: Any = getattr(guard, "before", None)
-    verdict = before(step) if before is not None else None
-    if verdict is not None:
-        if getattr(verdict, "action", "") != "nudge":
-            return [verdict]  # the batch does not run
-        return [verdict, *_after(guard, step, results)]
-    return _after(guard, step, results)
-
-
-def _after(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...]) -> list[Any]:
-    after: Any = getattr(guard, "after", None)
-    verdict = after(step, results) if after is not None else None
-    return [] if verdict is None else [verdict]
+    before, after = getattr(guard, "before", None), getattr(guard, "after", None)
+    first: Any = None if before is None else before(step)
+    kept_back = first is not None and getattr(first, "action", "") != "nudge"  # the batch does not run
+    second = None if after is None or kept_back else after(step, results)
+    return [verdict for verdict in (first, second) if verdict is not None]
 
 
 class StopGuardContract(Contract):

@@ -29,7 +29,7 @@ REASON = "checkpoint"
 SHARE = 6  # a checkpoint takes at most a sixth of the view it is part of
 LONGEST, SHORTEST = 2_000, 100  # tokens of a checkpoint
 ROOM, HEADING = 1.5, 64  # what is kept free for it: our estimate of its size is larger than the model's
-WORTH = 2  # what is replaced must be so many times as large as the checkpoint may be
+WORTH = 2  # what is replaced must be at least this many times the largest checkpoint
 MESSAGE_SHARE = 8  # one message takes at most an eighth of what the model is shown to summarize
 
 SYSTEM_PROMPT = (
@@ -87,7 +87,7 @@ class Summarize(Compact):
         first = checkpoint.upto
         head = [index for index in pinned if index < first]
         place = len(head)
-        message = coming_from(checkpoint.message, origins_of(messages[:first]))  # whoever wrote it had read all of this
+        message = coming_from(checkpoint.message, origins_of(messages[:first]))  # its author had read all of this
         return (
             [*[messages[i] for i in head], message, *messages[first:]],
             [*[sizes[i] for i in head], checkpoint.size, *sizes[first:]],

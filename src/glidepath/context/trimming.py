@@ -15,6 +15,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from glidepath.plurals import how_many
 
 _LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a file, left out]"}
 
@@ -55,7 +56,7 @@ def trim_text(text: str, tokens: int, estimate: Estimate) -> str:
         keep = len(text) * tokens // size
         while keep > 0:
             tail = keep // 4
-            note = f"\n[... {len(text) - keep} characters left out ...]\n" if noted else ""
+            note = f"\n[... {how_many(len(text) - keep, 'character')} left out ...]\n" if noted else ""
             trimmed = text[: keep - tail] + note + text[len(text) - tail :]
             over = estimate(trimmed)
             if over <= tokens:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -17,7 +17,7 @@ from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
-from glidepath.run import HookFault, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
+from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
@@ -105,13 +105,13 @@ async def text_of(run: Run, job: Job) -> str | None:
     if run.hooks.after_tool_call:
         if run.work.spawned:
             await recall(run, job.call.id)
-        if job.result is not None:
-            await _after(run, job)
+        later = _after(run, job) if job.result is not None else None
+        if later is not None:
+            await later
     result = job.result
-    if result is None or result.content.__class__ is not str or len(result.content) > ALWAYS_KEPT:
+    if result is None or (content := result.content).__class__ is not str or len(content) > ALWAYS_KEPT:
         return None
-    plain = not result.terminate and job.fatal is None and job.trial is None
-    return result.content if plain else None
+    return content if not result.terminate and job.fatal is None and job.trial is None else None
 
 
 async def end_specially(run: Run, job: Job, step: Step) -> bool:
@@ -204,7 +204,7 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     if pending is not None and pending.form is not None:
         job.asks = pending
     decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
-    if job.tool is None and (decision is None or decision.kind == "approve"):  # what else was said needs no tool
+    if job.tool is None and (decision is None or decision.kind == "approve"):  # any other decision needs no tool
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=call.name))
     return job
 
@@ -319,7 +319,7 @@ def written_down(run: Run, job: Job) -> Awaitable[None] | None:
     None when it is on disk already.
     """
     try:
-        later = run.journal.starting([job])  # type: ignore[union-attr] # whoever comes here has looked
+        later = run.journal.starting([job])  # type: ignore[union-attr] # the caller has checked
     except Touchdown:
         job.not_started(run)
         raise
@@ -346,7 +346,7 @@ async def _run_alone(run: Run, job: Job) -> None:
         number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
         voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
     if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
-        job.not_started(run)  # whoever heard of it has stopped the run
+        job.not_started(run)  # an observer has stopped the run
         return
     text = first_step(run, job, call.id, job.tool, job.bound)
     if text is not None:
@@ -416,7 +416,9 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
             if run.work.spawned:
                 await recall(run, job.call.id)
             if job.result is not None and run.hooks.after_tool_call:
-                await _after(run, job)
+                later = _after(run, job)
+                if later is not None:
+                    await later
 
 
 def _finish(run: Run, jobs: list[Job]) -> bool:
@@ -458,7 +460,7 @@ def _begin_program(run: Run, job: Job) -> None:
     """Its tool asks for calls: `run_programs` makes them, once the rest of its batch is done."""
     bound: Any = job.bound
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    clock = run.voice.now() if run.journal is None else run.journal.time  # what a journal that is flown again knows
+    clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
 
@@ -483,8 +485,8 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins)
 
 
-async def _after(run: Run, job: Job) -> None:
-    """Every after-hook may change what the model sees of the result, or vote to end the run."""
+def _after(run: Run, job: Job) -> Awaitable[None] | None:
+    """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
     voices = iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
     context = ToolResultContext(
@@ -494,9 +496,19 @@ async def _after(run: Run, job: Job) -> None:
         tool=job.tool,
         result=_shown(run, job),
     )
+    heard = opinion(run, "after_tool_call", voices, context)
+    return None if heard is None else _changed(run, job, voices, context, heard)
+
+
+async def _changed(
+    run: Run,
+    job: Job,
+    voices: Iterator[Any],
+    context: ToolResultContext,
+    heard: Awaitable[Opinion | None] | None,
+) -> None:
     try:
-        said = await opinion(run, "after_tool_call", voices, context)
-        while said is not None:
+        while heard is not None and (said := await heard) is not None:
             try:
                 if said.fault is not None:
                     raise said.fault
@@ -504,13 +516,14 @@ async def _after(run: Run, job: Job) -> None:
                 context = replace(context, result=_shown(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
-            said = await opinion(run, "after_tool_call", voices, context)
+            heard = opinion(run, "after_tool_call", voices, context)
     except Touchdown:
-        return  # the run is being stopped: what the tool answered stays as it is
+        return  # the run is being stopped: leave the tool's answer unchanged
 
 
 def _shown(run: Run, job: Job) -> ToolResultMessage:
-    call, result, origins = job.call, job.result, job.origins(run)
+    call, result = job.call, job.result
+    origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
     return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
 
 

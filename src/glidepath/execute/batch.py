@@ -177,7 +177,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     except BaseException as error:
         return error
     finally:
-        # Code that the tool has left running must not start children in a run that has gone on.
+        # Code that the tool has left running must not start children once the run has continued.
         inside.run = inside.work = None
     return None
 

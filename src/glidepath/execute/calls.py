@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from glidepath.events import HookFailed
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
+from glidepath.plurals import how_many
 from glidepath.run import HookFault, Opinion, Verdict, about, opinion, report, to_read
 from glidepath.run.origins import heard_in_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
@@ -60,7 +61,9 @@ async def clear(run: Run, jobs: list[Job]) -> None:
     for job in jobs:
         if job.result is None:
             if run.hooks.before_tool_call:
-                await judge_call(run, job)
+                later = judge_call(run, job)
+                if later is not None:
+                    await later
             if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
                 job.waits_for = job.tool.approval_reason or "this tool needs a person's approval"  # type: ignore[union-attr]
     cap_calls(run, jobs)
@@ -84,7 +87,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
                 _bind(run, job)
                 job.continuation = Continuation(job.asks.state, decision.arguments or {})
             if job.result is None and run.hooks.before_tool_call:
-                await _ask_all(run, job, replaceable=False, approved=True)
+                await _ask_all(run, job, approved=True)
         elif decision.kind == "deny":
             job.refuse(ResultKind.DENIED, _denied(run, decision.text))
         else:
@@ -204,7 +207,7 @@ def _spent(run: Run, room: int) -> Verdict | None:
         return None
     limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
     metrics = {"max_tool_calls": limit}
-    reason = f"the limit of {limit} tool calls of a parent budget is reached"
+    reason = f"the limit of {how_many(limit or 0, 'tool call')} of a parent budget is reached"
     cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
@@ -221,23 +224,33 @@ def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
     job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=error))
 
 
-async def judge_call(run: Run, job: Job) -> None:
-    """Ask every before-hook; after a replacement ask them once more, about the arguments that will really be used."""
-    replaced = await _ask_all(run, job, replaceable=True)
+def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
+    """Ask every before-hook. None: it is done; else await the rest.
+
+    After a replacement they are asked once more, about the arguments that will really be used.
+    """
+    voices, context = iter(run.hooks.before_tool_call), _context(run, job)
+    heard = opinion(run, "before_tool_call", voices, context)
+    if heard is None:
+        _look_at_arguments(run, job)
+        return None
+    return _judged(run, job, _heard_all(run, job, voices, context, heard))
+
+
+async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
+    replaced = await asked
     if replaced is not None and job.result is None:
         _bind(run, job, dict(replaced))
         if job.result is None:
-            await _ask_all(run, job, replaceable=False)
+            await _ask_all(run, job, approved=False)
 
 
-async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = False) -> Any:
-    bound: Any = job.bound
-    voices = iter(run.hooks.before_tool_call)
-    replaced: Any = None
-    context = ToolCallContext(
+def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = False) -> ToolCallContext:
+    arguments = job.bound.arguments  # type: ignore[union-attr]
+    return ToolCallContext(
         **about(run),
-        call=ToolCall(job.call.id, job.call.name, bound.arguments),
-        arguments=bound.arguments,
+        call=ToolCall(job.call.id, job.call.name, arguments),
+        arguments=arguments,
         tool=job.tool,
         messages=to_read(run, run.transcript.messages),
         above=transcripts_above(run) if run.work.above is not None else (),
@@ -245,8 +258,26 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
         replaceable=replaceable,
         approved=approved,
     )
-    said = await opinion(run, "before_tool_call", voices, context)
-    while said is not None:
+
+
+async def _ask_all(run: Run, job: Job, *, approved: bool) -> None:
+    """Ask every before-hook about arguments that cannot be replaced any more."""
+    voices, context = iter(run.hooks.before_tool_call), _context(run, job, replaceable=False, approved=approved)
+    heard = opinion(run, "before_tool_call", voices, context)
+    await _heard_all(run, job, voices, context, heard)
+
+
+async def _heard_all(
+    run: Run,
+    job: Job,
+    voices: Iterator[Any],
+    context: ToolCallContext,
+    heard: Awaitable[Opinion | None] | None,
+) -> Any:
+    """What all before-hooks say, the first of which was `heard`: the arguments that replace the call's, or None."""
+    replaceable, approved = context.replaceable, context.approved
+    replaced: Any = None
+    while heard is not None and (said := await heard) is not None:
         try:
             decision = _as_decision(said)
         except HookFault as fault:
@@ -264,13 +295,18 @@ async def _ask_all(run: Run, job: Job, *, replaceable: bool, approved: bool = Fa
             context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
-        said = await opinion(run, "before_tool_call", voices, context)
-    if not bound.intact():
-        # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
-        changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
-        _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
-        return None
-    return replaced
+        heard = opinion(run, "before_tool_call", voices, context)
+    return replaced if _look_at_arguments(run, job) else None
+
+
+def _look_at_arguments(run: Run, job: Job) -> bool:
+    """True unless a hook has changed them in place: then the call is blocked."""
+    if job.bound.intact():  # type: ignore[union-attr]
+        return True
+    # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
+    changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
+    _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
+    return False
 
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:

@@ -14,7 +14,12 @@ from glidepath.texts import Texts
 
 _WATCHING = tuple(guard for guard in STOP_GUARDS if not guard.bad_ends_only)
 _STOPS = frozenset(guard.name for guard in STOP_GUARDS)
-_BUILT_IN = _STOPS | {guard.name for guard in (RepetitionGuard, ErrorStreakGuard, ReadOnlyGuard)} | {"programs"}
+_CALL_GUARDS: dict[str, Any] = {
+    "max_repeated_tool_steps": RepetitionGuard,
+    "max_error_streak": ErrorStreakGuard,
+    "read_only_loop_threshold": ReadOnlyGuard,
+}
+_BUILT_IN = _STOPS | {guard.name for guard in _CALL_GUARDS.values()} | {"programs"}
 
 
 def make_guards(
@@ -29,12 +34,9 @@ def make_guards(
     fresh = resumed or "guardrails" not in metadata
     home = _dict(metadata, "guardrails")
     guards: list[Any] = []
-    if limit := config.max_repeated_tool_steps:
-        guards.append(RepetitionGuard(limit, _dict(home, RepetitionGuard.name), texts))
-    if limit := config.max_error_streak:
-        guards.append(ErrorStreakGuard(limit, _dict(home, ErrorStreakGuard.name), texts))
-    if config.read_only_loop_threshold:
-        guards.append(ReadOnlyGuard(config.read_only_loop_threshold, _dict(home, ReadOnlyGuard.name), texts))
+    for setting, kind in _CALL_GUARDS.items():
+        if limit := getattr(config, setting):
+            guards.append(kind(limit, _dict(home, kind.name), texts))
     made = tuple(guards) if fresh else _forgetful(guards)
     return (*made, *own_guards(own, home, OwnCallGuard, _BUILT_IN)) if own else made
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.spi import GuardVerdict, Recovery, Stop
 
+A = TypeVar("A", GuardVerdict, Recovery)
+
 _ACTIONS = ("nudge", "withdraw", "land")
+_PARTS: dict[type, dict[str, Any]] = {
+    GuardVerdict: {"action": str, "reason": str, "tools": frozenset, "notice": str, "notice_reason": str},
+    Recovery: {"reason": str, "message": str, "fail": str | None},
+}
 
 
 class OwnCallGuard:
@@ -30,11 +37,21 @@ class OwnCallGuard:
 
 
 def _verdict(hook: str, ask: Callable[..., object], *shown_to_it: object) -> GuardVerdict | None:
-    answer = ask(*shown_to_it)
-    if answer is not None and not isinstance(answer, GuardVerdict):
-        raise TypeError(f"{hook} must return a GuardVerdict or None, not {shown(answer, 80)}")
-    if answer is not None and answer.action not in _ACTIONS:
-        raise ValueError(f"{hook} returned the action {answer.action!r:.80}; use one of {', '.join(_ACTIONS)}")
+    verdict = _checked(hook, ask(*shown_to_it), GuardVerdict)
+    if verdict is not None and verdict.action not in _ACTIONS:
+        raise ValueError(f"{hook} returned the action {verdict.action!r:.80}; use one of {', '.join(_ACTIONS)}")
+    return verdict
+
+
+def _checked(hook: str, answer: object, kind: type[A]) -> A | None:
+    """A guard's answer; raises TypeError if that, or a part of it, cannot be used."""
+    if answer is None:
+        return None
+    if not isinstance(answer, kind):
+        raise TypeError(f"{hook} must return a {kind.__name__} or None, not {shown(answer, 80)}")
+    for name, wanted in _PARTS[kind].items():
+        if not isinstance(part := getattr(answer, name), wanted):
+            raise TypeError(f"{hook} returned a {kind.__name__} whose {name} is {shown(part, 80)}")
     return answer
 
 
@@ -57,13 +74,10 @@ class OwnStopGuard:
         """The guard's answer."""
         if self._broken is not None:
             raise self._broken
-        answer = self._guard.recover(stop)
-        if answer is not None and not isinstance(answer, Recovery):
-            raise TypeError(f"recover must return a Recovery or None, not {shown(answer, 80)}")
-        return answer
+        return _checked("recover", self._guard.recover(stop), Recovery)
 
     def reset(self) -> None:
-        """Progress was made. What goes wrong here counts at the end, where the guard has a say."""
+        """Progress was made. What goes wrong here counts at the end, when the guard is asked."""
         try:
             self._guard.reset()
         except Exception as error:
@@ -80,6 +94,9 @@ def check_guard(guard: object) -> None:
             f"guards must be objects with before and after (CallGuard), or recover() and reset() (StopGuard), "
             f"not {shown(guard, 100)}"
         )
+    for hook in ("before", "after", "recover", "reset"):
+        if iscoroutinefunction(getattr(guard, hook, None)):
+            raise ConfigurationError(f"{type(guard).__name__}.{hook} must be a plain function: a guard is not awaited")
     name = getattr(guard, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
@@ -88,8 +105,8 @@ def check_guard(guard: object) -> None:
 def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: type[G], taken: frozenset[str]) -> list[G]:
     """The guards of this kind that serve one run: what `for_run(state)` makes of each, or the guard itself.
 
-    `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Nothing keeps two guards
-    from having the same name, even one of those that are `taken`; each has its own state all the same.
+    `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Two guards may have the
+    same name, even one that is `taken`; each still has its own state.
     """
     made: list[G] = []
     names: list[str] = []

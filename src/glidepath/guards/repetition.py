@@ -13,6 +13,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.guards.withdrawing import SHORT, counted, digest, kept, names, short, take_away
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
+from glidepath.plurals import how_many
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -177,7 +178,7 @@ class RepetitionGuard:
                 tools = frozenset([name for lap in self._tools[-period:] for name in lap])
                 self._pairs = self._parts[-period] if self._parts else _ALONE
                 self._note(step, self._results[-period])  # kept back, but asked for: the next one lands
-                reason = f"the same calls were repeated {limit} times without a new result"
+                reason = f"the same calls were repeated {how_many(limit, 'time')} without a new result"
                 return take_away(step, tools, reason, self.name, self._texts, period)
         return None
 
@@ -213,7 +214,7 @@ class RepetitionGuard:
             return False
         try:
             signature = f"{call.name} {_canonical(_loads(stored_arguments(call))).decode()}"
-        except Exception:  # `call_signature` tells it apart all the same
+        except Exception:  # `call_signature` still tells it apart
             return False
         if len(signature) > SHORT or not signature.isascii() or signature in self._calls:
             return False
@@ -417,7 +418,7 @@ class RepetitionGuard:
         what = "was repeated without a new result" if text == "repetition" else "gave the same answer"
         return GuardVerdict(
             action="nudge",
-            reason=f"{names(tools)} {what} {times} times",
+            reason=f"{names(tools)} {what} {how_many(times, 'time')}",
             tools=tools,
             notice=self._texts.fill(text, tools=names(tools), times=times),
             notice_reason=self.name,

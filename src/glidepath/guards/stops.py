@@ -14,7 +14,7 @@ from glidepath.texts import Texts
 class _StopGuard:
     name = ""
     setting = ""  # of `GuardrailsConfig`: how often it may try
-    always = False  # whether it has a say when it may not try at all
+    always = False  # whether it is asked even when it may not try at all
     bad_ends_only = False  # whether a whole answer that shows something is none of its business
     __slots__ = ("_limit", "_state", "_texts")
 

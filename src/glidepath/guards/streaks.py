@@ -7,6 +7,7 @@ from typing import Any
 from glidepath.guards.withdrawing import counted, kept, short, take_away
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import ResultKind
+from glidepath.plurals import how_many
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -88,7 +89,7 @@ class ErrorStreakGuard:
             reason = self._story(nudged)
             notice = self._texts.fill("error_streak", reason=reason)
         elif self._row[0] == self._limit and not self._row[1]:
-            reason = f"{self._limit} steps in a row produced only errors"
+            reason = f"{how_many(self._limit, 'step')} in a row produced only errors"
             notice = self._texts.fill("only_errors", times=self._limit)
         else:
             return None
@@ -97,7 +98,8 @@ class ErrorStreakGuard:
 
     def _story(self, counts: dict[str, int]) -> str:
         return "; ".join(
-            f"{tool or 'a tool that does not exist'} failed {count} times in a row with {self.streaks[tool][2]}"
+            f"{tool or 'a tool that does not exist'} failed {how_many(count, 'time')} in a row "
+            f"with {self.streaks[tool][2]}"
             for tool, count in counts.items()
         )
 
@@ -143,5 +145,5 @@ class ReadOnlyGuard:
         if self._state["steps"] != self._limit or step.wound_down:
             return None
         notice = self._texts.fill("read_only", steps=self._limit)
-        reason = f"{self._limit} steps of read-only tools"
+        reason = f"{how_many(self._limit, 'step')} of read-only tools"
         return GuardVerdict(action="nudge", reason=reason, notice=notice, notice_reason="read_only")

@@ -37,7 +37,7 @@ async def landing_call(run: Run, verdict: Verdict) -> bool:
     run.spend.mark(watch.time(), run.meter)
     run.add(reply.message)
     answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
-    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a call instead is no answer
+    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
     if not reply.truncated or len(reply.text) > len(run.answer.text):
         run.answer.keep_text(reply.text)
     return answered

@@ -45,7 +45,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
                 witness(run, touchdown.verdict)
         if answered:
-            with suppress(OutputError):  # an answer in another format is no answer; its text is kept
+            with suppress(OutputError):  # an answer in another format does not count; its text is kept
                 output = None if run.plan.output is None else fitted(run)
                 wrapped = LoopOutcome.WRAPPED_UP
                 return Ending(

@@ -16,8 +16,6 @@ from glidepath.messages import (
 )
 from glidepath.spi import Shaped
 
-__all__ = ["landing_view"]
-
 _LEAST_TEXT = 32  # tokens of text below which a trimmed message says nothing
 _TASK_LEAVES = 3  # a task too long for the budget leaves a third of it to the newest work
 _MARK_SHARE = 4  # the marker is worth at most a quarter of what is left for the newest work

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.messages import ToolResultMessage
+from glidepath.plurals import how_many
 from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def not_executed(run: Run, reason: str) -> str:
 
 def summary(run: Run) -> str:
     """What ran and what it last returned, told without a model."""
-    turns = "1 model turn" if run.turn.iterations == 1 else f"{run.turn.iterations} model turns"
-    calls = "1 tool call" if run.turn.tool_calls == 1 else f"{run.turn.tool_calls} tool calls"
+    turns = how_many(run.turn.iterations, "model turn")
+    calls = how_many(run.turn.tool_calls, "tool call")
     lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
     last = [message for message in run.transcript.messages[-8:] if type(message) is ToolResultMessage][-3:]
     for message in last:

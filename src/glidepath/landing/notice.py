@@ -12,8 +12,6 @@ from glidepath.run import Touchdown, Verdict
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["wind_down"]
-
 _SPENT = {
     "GracefulTurnLimit": "turn budget",
     "TokenBudgetConstraint": "token budget",

@@ -32,7 +32,7 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
     if plan.caps.tokens is not None:
         # A quarter at most: a reserve that leaves nothing to work with would land every run at once.
         tokens = min(tokens, plan.caps.tokens // 4)
-        if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing to fly on
+        if plan.fixed_tokens + task + least + tokens > plan.caps.tokens:  # it would leave nothing for the run
             tokens = max(plan.config.limits.landing_tokens, plan.landing_fixed_tokens + task + notice + least)
             tokens = min(tokens, plan.caps.tokens // 4)
     money = 0

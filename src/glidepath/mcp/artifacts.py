@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["Artifacts"]
-
 MOST_BYTES = 256 << 20  # of all artifacts of one server in one process
 
 

@@ -13,8 +13,6 @@ from glidepath.errors import ConfigurationError, shown
 from glidepath.mcp.mcp_server import LONGEST_NAME, McpServer, Sampling
 from glidepath.tools.advice import closest
 
-__all__ = ["read_server_file", "read_servers"]
-
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _TEXTS = ("command", "url", "cwd", "mode", "pins", "auth")
 _PLAIN = (

@@ -53,7 +53,7 @@ def plain_definition(tool: Definition) -> dict[str, Any]:
 
 
 def digest_of(definition: Mapping[str, Any]) -> str:
-    """One figure for a definition: SHA-256 over its JSON with sorted keys."""
+    """The digest of a definition: SHA-256 over its JSON with sorted keys."""
     return sha256(_canonical(definition)).hexdigest()
 
 
@@ -83,7 +83,7 @@ def offered_schema(schema: object) -> tuple[dict[str, Any], str | None]:
             break
         shown = {**_followed(shown, reference), **shown}
     shown["type"] = "object"
-    for word in _COMBINATORS:  # at the top no vendor takes them; arguments are checked against them all the same
+    for word in _COMBINATORS:  # no vendor accepts them at the top level; arguments are still checked against them
         shown.pop(word, None)
     return shown, _unusable_names(shown)
 

@@ -13,8 +13,6 @@ from glidepath.mcp.definitions import clean_text, offered_schema
 if TYPE_CHECKING:
     from mcp.types import ElicitResult
 
-__all__ = ["Question", "answers_of", "asks_for_secret", "combined", "question_of", "with_defaults"]
-
 _SECRET = re.compile(
     r"pass ?(word|wd|phrase|code)|secret|\btokens?\b|api ?key|credential|private ?key|\bpin\b|\bcvv\b|\bcvc\b|\bssn\b"
     r"|credit ?card|card ?number|social ?security|\botp\b|one ?time",

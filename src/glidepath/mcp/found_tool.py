@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glidepath.mcp.server_owner import Listing
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["Found", "asking", "found_tools"]
-
 
 class Found(Record, eq=False):
     """One tool of a server: the agent's, the server's name for it, and what its definition comes to."""

@@ -20,8 +20,6 @@ from glidepath.mcp.threading_out import on_a_thread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HTTP_FAILED", "HttpTransport"]
-
 HTTP_FAILED = -32018  # in the range of JSON-RPC that is ours to use: HTTP itself failed
 KEPT = ("www-authenticate", "retry-after")
 

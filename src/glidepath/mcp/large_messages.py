@@ -9,8 +9,6 @@ from typing import Any
 
 from glidepath import _wire
 
-__all__ = ["MOST_PARTS", "is_large", "slimmed", "slimmed_bytes"]
-
 OFF_THE_LOOP = 256 << 10  # bytes of a message that are read on a thread
 SMALL = 8 << 10
 MOST_BRACES = 1_000
@@ -25,7 +23,7 @@ def is_large(line: bytes | bytearray) -> bool:
 
 
 def slimmed(line: bytes) -> Any:
-    """The message, with as many parts as anybody reads; raises `ValueError` for what is not JSON."""
+    """The message with no more parts than are ever read; raises `ValueError` for what is not JSON."""
     data = _wire.loads(line)
     result = data.get("result") if isinstance(data, dict) else None
     if isinstance(result, dict):

@@ -19,8 +19,6 @@ from glidepath.tools.sources import SourceError, ToolSource
 if TYPE_CHECKING:
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["McpServer", "PinPolicy", "Sampling", "ServerLink"]
-
 PinPolicy = Literal["auto", "block", "ask", "warn", "off"]
 PIN_POLICIES = ("auto", "block", "ask", "warn", "off")
 MODES = ("auto", "legacy", "2026-07-28")
@@ -211,7 +209,7 @@ class McpServer(ToolSource):
         return self._view(chosen=tuple(dict.fromkeys(kept)), prefix=self.prefix)
 
     def prefixed(self, prefix: str) -> McpServer:
-        """The same server, its tools named with this in front."""
+        """The same server, with this in front of its tools' names."""
         check_name(prefix)
         return self._view(chosen=self.chosen, prefix=prefix + self.prefix)
 

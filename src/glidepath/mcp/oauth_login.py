@@ -54,7 +54,7 @@ class _Tokens:
     def _read(self) -> dict[str, Any]:
         try:
             found = _wire.loads(self._path.read_bytes())
-        except Exception:  # there is none, or it is no use: log in again
+        except Exception:  # missing, or useless: log in again
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -118,7 +118,7 @@ def _provider(
 
 
 class Login:
-    """A login: `visit(address)` sends a person there; where the browser comes back to is served on this machine."""
+    """A login: `visit(address)` sends a person there; the page it returns to is served on this machine."""
 
     def __init__(self, visit: Callable[[str], Awaitable[None]]) -> None:
         self._visit = visit
@@ -166,6 +166,6 @@ class Login:
             )
             await writer.drain()
         except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # whatever it was, it was no browser with an answer
+            pass  # not a browser with an answer
         finally:
             writer.close()

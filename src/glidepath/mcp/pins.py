@@ -19,6 +19,7 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 from glidepath.mcp.definitions import clean_text, digest_of
 from glidepath.mcp.mcp_server import LOCK, ServerLink
+from glidepath.plurals import how_many
 from glidepath.tools.sources import SourceError
 
 __all__ = ["Lock", "Verdicts", "differences", "judge_pins", "lock_path", "read_lock", "write_lock"]
@@ -166,7 +167,7 @@ def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: i
     lines = list(unified_diff(before, after, "pinned", "now", lineterm="", n=1))[2:]
     yield from lines[:most]
     if most is not None and len(lines) > most:
-        yield f"[{len(lines) - most} more lines; `glidepath mcp diff` shows all]"
+        yield f"[{how_many(len(lines) - most, 'more line')}; `glidepath mcp diff` shows all]"
     if before == after:
         yield "only invisible characters differ (control, zero-width or bidirectional marks, HTML comments)"
 

@@ -9,6 +9,7 @@ from glidepath._wire import Value
 from glidepath.mcp.definitions import clean_text, offered_name
 from glidepath.mcp.tool_answers import KEPT, resource_blocks
 from glidepath.messages import TextBlock
+from glidepath.plurals import how_many
 from glidepath.tools import Tool, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError
 
@@ -109,7 +110,7 @@ async def _read(supply: McpSupply, uri: str) -> ToolResult:
     total = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
     if total > KEPT:
         whole = "\n".join([block.text for block in blocks if isinstance(block, TextBlock)])
-        note = supply.artifacts.keep(whole.encode(), "txt", f"the whole text, {total} characters")
+        note = supply.artifacts.keep(whole.encode(), "txt", f"the whole text, {how_many(total, 'character')}")
         return ToolResult(f"{whole[: KEPT - len(note) - 1]}\n{note}")
     return ToolResult(tuple(blocks))
 

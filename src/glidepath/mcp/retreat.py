@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Retreat"]
-
 FIRST = 0.25  # seconds after the second failure; doubled with each
 LONGEST = 30.0
 OPENS_AT = 3  # failures in a row
@@ -13,7 +11,7 @@ class Retreat:
     """The failures of one server in a row, and how long to leave it alone.
 
     One failure costs nothing: a server that crashed is started again at once. After three in a row the breaker is open:
-    calls get their error without a try, but for one every half minute.
+    calls get their error without a try, except for one every half minute.
     """
 
     __slots__ = ("_failures", "_until", "why")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glidepath.mcp.supply import McpSupply
     from glidepath.run import Run
 
-__all__ = ["sampled"]
-
 MOST_MESSAGES = 200
 HOTTEST = 2.0
 MOST_TEXT = 200_000  # characters

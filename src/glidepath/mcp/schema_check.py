@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from glidepath.plurals import how_many
 from glidepath.tools.binding import SchemaBinder
 from glidepath.tools.text import shorten
 
@@ -122,7 +123,7 @@ class _Checker:
         for word, wrong in (("minItems", int.__lt__), ("maxItems", int.__gt__)):
             bound = schema.get(word)
             if type(bound) is int and wrong(len(value), bound):
-                yield f"{word} is {bound}, got {len(value)} items - at `{where}`"
+                yield f"{word} is {bound}, got {how_many(len(value), 'item')} - at `{where}`"
         first = schema.get("prefixItems")
         first = first if isinstance(first, list) else []
         items = schema.get("items")
@@ -179,7 +180,7 @@ def _type_name(value: object) -> str:
 
 
 def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Iterator[str]:
-    """Words that look at the value alone."""
+    """Keywords that concern the value alone."""
     values = schema.get("enum")
     if isinstance(values, list) and not any(_same(value, other) for other in values):
         yield f"must be one of {shorten(', '.join(map(repr, values)), 200)} - at `{where}`"
@@ -189,7 +190,7 @@ def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Ite
         for word, wrong in (("minLength", int.__lt__), ("maxLength", int.__gt__)):
             bound = schema.get(word)
             if type(bound) is int and wrong(len(value), bound):
-                yield f"{word} is {bound}, got {len(value)} characters - at `{where}`"
+                yield f"{word} is {bound}, got {how_many(len(value), 'character')} - at `{where}`"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         for word, fits in _BOUNDS:
             bound = schema.get(word)

@@ -7,8 +7,6 @@ from typing import Any
 
 from glidepath.errors import shown
 
-__all__ = ["schema_fault"]
-
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -46,7 +44,7 @@ def _faults(node: object, root: Mapping[str, Any], where: str) -> Iterator[str]:
 
 
 def _own_faults(node: Mapping[str, Any], root: Mapping[str, Any], where: str) -> Iterator[str]:
-    """What is wrong with the words of one schema that hold no other."""
+    """What is wrong with those keywords of a schema that hold no other schema."""
     if "type" in node:
         kinds = node["type"] if isinstance(node["type"], list) else [node["type"]]
         if not kinds or any(kind not in _TYPES for kind in kinds):

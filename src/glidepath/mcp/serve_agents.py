@@ -12,6 +12,7 @@ from glidepath.agent import Agent, Budget, Limits
 from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _description(agent: Agent) -> str:
 
 
 def _lowered(turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None) -> Budget | None:
-    """What a caller wants less of, as a budget around the run; asking for more changes nothing."""
+    """The caller's lower limits, as a budget around the run; higher ones change nothing."""
     if turns is None and tokens is None and cost is None and timeout is None:
         return None
     asked = Limits(max_iterations=turns, max_tokens=tokens, max_cost=cost, timeout=timeout)
@@ -212,7 +213,7 @@ class _Progress:
             return None
         most = self._limits.max_iterations
         of = f" of {most}" if most is not None else ""
-        used = f"{self._tokens:,} tokens" + (
+        used = how_many(self._tokens, "token", f"{self._tokens:,}") + (
             f" of {self._limits.max_tokens:,}" if self._limits.max_tokens is not None else ""
         )
         return f"{self._phase}, turn {self.turn}{of}, {used}"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from glidepath.mcp.supply import McpSupply
 
-__all__ = ["ServerCall", "call_tool"]
-
 MOST_ROUNDS = 10  # answers that one call may ask for
 FOREVER = 1e7  # seconds: a call's own times are kept by `Idle` and by its run
 URL_REQUIRED = -32042

@@ -61,7 +61,7 @@ class Listing:
 
 
 class ServerAsked:
-    """What a server asks for in the middle of a call is answered by this; both answer an `ErrorData` to refuse."""
+    """Answers what a server asks for during a call; both methods return an `ErrorData` to refuse."""
 
     async def sample(self, params: CreateMessageRequestParams) -> Any:  # noqa: ARG002 - part of the port
         """A `sampling/createMessage` request."""
@@ -91,7 +91,7 @@ class ServerOwner:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
-        self._up: asyncio.Future[None] | None = None  # of those who wait for the connection that is being made
+        self._up: asyncio.Future[None] | None = None  # of callers waiting for the connection being made
         self._bell: asyncio.Future[None] = self._loop.create_future()
         self._lost: str | None = None
         self._stale = False
@@ -155,7 +155,7 @@ class ServerOwner:
         try:
             await done
         except BaseException as error:
-            # A call may end its own wait to ask a person, and its request goes on; any other end cancels it there.
+            # A call may end its own wait to ask a person while its request continues; any other end cancels it.
             if call is None or error is not call.interrupted_by:
                 task.cancel()
             raise
@@ -184,7 +184,7 @@ class ServerOwner:
         return SourceError(f"MCP server {name!r}: {told(error)}")
 
     def _refused(self, error: Any, *, closed: bool) -> SourceError:
-        """What an error of the protocol means: the end of the connection, of the session, of HTTP, or just a no."""
+        """What an error of the protocol means: the end of connection, session or HTTP, or a plain refusal."""
         name = self.link.name
         if closed:
             self.lost(self._lost or "the connection was closed")
@@ -249,7 +249,7 @@ class ServerOwner:
                 async with asyncio.timeout(self.link.connect_timeout):
                     await stack.enter_async_context(client)
                 self._client = client
-                # The tools first: whoever waits for the connection wants to call one of them.
+                # The tools first: callers waiting for the connection want to call one of them.
                 self.listing = await self._listed(client)
                 self._changed(self.listing)
                 if up is not None and not up.done():
@@ -282,7 +282,7 @@ class ServerOwner:
                     self._stale, listed_at = False, self._loop.time()
                     await self._look_again(client)
                     continue
-                # Not awaited itself: whoever cancels such an await cancels the bell with it.
+                # Not awaited itself: cancelling such an await would cancel the bell with it.
                 await asyncio.wait([self._bell])
                 if self._bell.done():
                     self._bell = self._loop.create_future()

@@ -29,6 +29,7 @@ from glidepath.mcp.definitions import clean_text
 from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slimmed
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.threading_out import on_a_thread
+from glidepath.plurals import how_many
 from glidepath.sandbox.policy import Boxed, SandboxError
 
 __all__ = ["StdioTransport", "inherited_environment"]
@@ -99,7 +100,7 @@ class Noise:
         said = []
         if self.lines:
             said.append(
-                f"it printed {self.lines} line{'s' if self.lines > 1 else ''} on stdout that are not JSON-RPC "
+                f"it printed {how_many(self.lines, 'line')} on stdout that are not JSON-RPC "
                 f"(the first: {shown(self.first, 80)}); a server must print text on stderr"
             )
         if self.stderr:
@@ -230,7 +231,7 @@ class StdioTransport:
             why = f"its output could not be read: {error}"
         if not self._leaving:
             await asyncio.sleep(LAST_WORDS)  # what it says on stderr may come a moment later
-            self._lost(why)  # first, so that whoever hears of the end can say why
+            self._lost(why)  # first, so that the error at the end can say why
         inbox.end()
 
     async def _lines(self, stdout: asyncio.StreamReader, inbox: _Inbox) -> str:

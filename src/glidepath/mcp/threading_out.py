@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from glidepath.tools.threads import ThreadWorker
 
-__all__ = ["on_a_thread"]
-
 T = TypeVar("T")
 
 

@@ -1,4 +1,4 @@
-"""Clients for models in somebody's cloud: Claude on Bedrock and Vertex AI, OpenAI's on Azure, others on Bedrock."""
+"""Clients for models in a vendor's cloud: Claude on Bedrock and Vertex AI, OpenAI's on Azure, others on Bedrock."""
 
 from __future__ import annotations
 

@@ -70,6 +70,14 @@ def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
         yield "call", call
 
 
+def add_turn(turns: list[dict[str, Any]], role: str, field: str, parts: list[dict[str, Any]]) -> None:
+    """Add what somebody said to the turns: neighbors of one role are one, so that results are next to their calls."""
+    if turns and turns[-1]["role"] == role:
+        turns[-1][field] += parts
+    elif parts:
+        turns.append({"role": role, field: parts})
+
+
 def arguments(call: ToolCall) -> str:
     """The arguments of a call as JSON text, byte for byte as the model wrote them."""
     return _wire.encode(call.stored).decode()

@@ -2,7 +2,7 @@
 
 Ending a span may export it at once (a simple processor does), and an exporter may wait for a collector that never
 answers. So whatever an event brings to its end is handed to a thread: one for each plugin. It waits a moment after it
-was woken, to do much at a time, and is gone when it has had nothing to do for a while. What does not fit into its
+was woken, to do more at a time, and ends after a while without work. What does not fit into its
 queue, or is left when the process ends, is dropped and counted.
 """
 

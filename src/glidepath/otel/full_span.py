@@ -69,7 +69,7 @@ class SpanEnding:
         if self.content is not None:
             try:
                 self.attributes = {**self.attributes, **self.content()}
-            except Exception:  # arguments that are nested too deeply, for example: the figures count without them
+            except Exception:  # arguments nested too deeply, for example: the span keeps its figures
                 _log.debug("the content of a span could not be written", exc_info=True)
         self.finish(self.span, self.attributes, self.at, self.error)
 

@@ -186,7 +186,7 @@ class LightSpan(Span):
     _end_time: int | None = None
     _events: Any = ()
     _links: Any = ()
-    _lock: Any = threading.Lock()  # of those that ended untouched: whoever speaks about one is only told so
+    _lock: Any = threading.Lock()  # shared by spans that ended untouched: later calls on one only learn that it ended
 
     @property
     def _context(self) -> SpanContext:  # type: ignore[override]
@@ -208,7 +208,7 @@ class LightSpan(Span):
         with _TOUCHING:
             if self._told or self._end_time is not None:
                 return
-            self._told = True  # first of all: whoever ends it waits for the lock then
+            self._told = True  # first of all: a thread that ends it then waits for the lock
             limits = self._limits
             self._lock = threading.Lock()
             self._attributes = BoundedAttributes(
@@ -228,7 +228,7 @@ class LightSpan(Span):
             self.end(at)
 
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """As the SDK's; so are the others."""
+        """Like the SDK's, as are the methods below."""
         self._unfold()
         super().set_attributes(attributes)
 

@@ -115,7 +115,7 @@ class Instruments:
         self.tool = histogram("gen_ai.execute_tool.duration", "s", SECONDS)
         self.runs = counter("glidepath.runs", "{run}", "Runs that ended, by outcome and cause")
         self.cost = counter("glidepath.cost", "USD", "Money spent")
-        self.landings = counter("glidepath.landings", "{landing}", "Runs that were brought down")
+        self.landings = counter("glidepath.landings", "{landing}", "Runs that landed")
         self.overshoot = counter("glidepath.overshoot", "{token}", "Tokens above a limit: must stay 0")
         self.guards = counter("glidepath.guard.trips", "{trip}", "Guards that acted")
         self.retries = counter("glidepath.retries", "{retry}", "Model calls tried again")
@@ -258,7 +258,7 @@ class Measures:
                 totals.waiting.popitem(last=False)
 
     def run_ended(self, event: RunEnded) -> None:
-        """It has ended: nothing of it is used, reserved or allowed."""
+        """It has ended: nothing is used, reserved or allowed for it any more."""
         self._release(beside=False)
         while self._sampling:
             self._release(beside=True)

@@ -135,7 +135,7 @@ class RunSpans:
         self._chat: Span | None = None
         self._started = 0.0  # when the call of `_chat` began
         self._settled: BudgetSettled | None = None
-        self._attempt = 0  # 0: the call is no attempt at a turn
+        self._attempt = 0  # 0: the call is not part of a turn
         self._landing = False
         self._input: tuple[Message, ...] = ()
         self._sampling: deque[_Sampling] = deque()
@@ -293,7 +293,7 @@ class RunSpans:
             self._measures.reserved(event, beside=bool(self._tools))
 
     def stream_started(self, event: StreamStarted) -> None:
-        """It is the turn's call, or the landing's, and no checkpoint."""
+        """It is the turn's call, or the landing's, not a checkpoint."""
         self._attempt, self._landing = event.attempt, event.landing
 
     def settled(self, event: BudgetSettled) -> None:

@@ -43,7 +43,7 @@ class OpenTelemetry(Plugin, DirectObserver):
     """Shows runs and teams as spans and metrics; children and members are below their parents.
 
     The providers are those that the application has set when a run starts, or the ones given here. Without one, nothing
-    is recorded and nothing is paid. Messages, arguments and results are not recorded unless `content` is True (None:
+    is recorded, at no cost. Messages, arguments and results are not recorded unless `content` is True (None:
     unless `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says so): then each message once, through `redact`, cut
     to `max_chars` characters. A `redact` that fails shows nothing of that text.
     """

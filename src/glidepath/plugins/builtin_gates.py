@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 from glidepath.errors import ConfigurationError
 from glidepath.spi.hooks import Ask, Gate, GateContext, Plugin, ToolCallContext
 
-__all__ = ["ApprovalGate", "OpeningGate", "ToolListGate"]
-
 MOST_NAMES = 100_000
 
 

@@ -11,8 +11,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, codec
 from glidepath.spi.hooks import Plugin, PollContext, as_message
 
-__all__ = ["ChannelSteering"]
-
 
 class ChannelSteering(Plugin):
     """A queue that any code can write to and runs read from: each message reaches exactly one run, once.

@@ -10,8 +10,6 @@ from glidepath.events import Event
 from glidepath.plugins.lineup import hooks_of, name_of, snake_case
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["narrowed", "origin", "plugin_from"]
-
 
 def plugin_from(
     hook: str,

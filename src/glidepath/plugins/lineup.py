@@ -12,8 +12,6 @@ from glidepath.errors import ConfigurationError, close_to, shown, told
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
-__all__ = ["Hook", "Hooks", "Lineup", "PluginNames", "free_name", "hooks_of", "name_of", "snake_case"]
-
 _SETTINGS = ("for_run", "for_child", "runs_before", "runs_after", "inheritable_to_child")
 _GUARDING = frozenset({"before_tool_call", "tool_gate"})
 _SHAPES_TURNS = frozenset({"before_tool_call", "after_tool_call", "context_transform", "tool_gate", "steering"})

@@ -269,17 +269,15 @@ class Audience:
 
     def tell(self, event: Event) -> None:
         """Deliver an event to all listeners that want it; events that they cause wait until all have seen this one."""
-        direct = self._direct.get(event.__class__)
-        if direct is not None and not self._telling:
-            if self.outbox is not None:
-                self.outbox.append(event)
+        outbox = self.outbox
+        if outbox is not None:
+            outbox.append(event)
+        if self._direct and not self._telling and (direct := self._direct.get(event.__class__)) is not None:
             try:
                 direct(event)
             except BaseException as error:  # whatever it is: an observer can never hurt a run
                 self._failed(self._listeners[0], error)
             return
-        if self.outbox is not None:
-            self.outbox.append(event)
         try:
             route = self._routes[event.__class__]
         except KeyError:
@@ -302,10 +300,11 @@ class Audience:
                     self._failed(self._owner(tell), error)
             if self._untold:
                 self._catch_up()
+        except BaseException:
+            self._untold.clear()
+            raise
         finally:
             self._telling = False
-            if self._untold:
-                self._untold.clear()
             if place is not None:
                 INSIDE.set(place)
 

@@ -9,8 +9,6 @@ from typing import Any
 from glidepath.plugins.lineup import free_name, name_of
 from glidepath.spi.hooks import Plugin
 
-__all__ = ["heirs_beside"]
-
 
 def heirs_beside(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """The heirs that an agent does not have itself; one whose name is taken is called `inherited.<name>`."""

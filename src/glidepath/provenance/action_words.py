@@ -8,8 +8,6 @@ from fnmatch import fnmatchcase
 
 from glidepath.provenance.words import phrase, plain, word_set
 
-__all__ = ["ActionWords"]
-
 _KINDS: Mapping[str, frozenset[str]] = {
     "tell": word_set(
         "send write tell message email mail forward reply answer post share notify inform ask contact text dm respond "

@@ -10,8 +10,6 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, shown
 from glidepath.provenance.words import word_set
 
-__all__ = ["CONTENT", "DEFAULT", "Rules", "RulesGiven"]
-
 RulesGiven: TypeAlias = Mapping[str, "str | Mapping[str, str | Sequence[str]]"]
 DEFAULT: tuple[str, ...] = ("user", "trusted", "named")
 CONTENT: tuple[str, ...] = ("content",)

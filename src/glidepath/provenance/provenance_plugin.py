@@ -12,8 +12,6 @@ from glidepath.provenance.call_rules import Rules, RulesGiven
 from glidepath.provenance.known_text import KnownText, keys_in, leaves
 from glidepath.spi import Ask, BeforeDecision, Block, Plugin, ToolCallContext
 
-__all__ = ["Provenance"]
-
 Policy = Literal["ask", "block"]
 MOST_REASONS = 4  # that a person is shown
 

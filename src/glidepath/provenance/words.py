@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["addresses", "besides", "is_moment", "longest_copy", "phrase", "plain", "significant", "word_set"]
-
 
 def word_set(words: str) -> frozenset[str]:
     """The words of a line."""

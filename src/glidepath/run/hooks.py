@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
-from glidepath.run.inside import Place, recall
+from glidepath.run.inside import ASKED, Place, recall
 from glidepath.run.interrupting import interruptible_within
 from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
@@ -64,25 +64,31 @@ class ToRead(Sequence[Message]):
 
 def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     """Messages for a hook to read; one object represents the transcript for the whole run."""
-    if messages is not run.transcript.messages:
+    transcript = run.transcript
+    if messages is not transcript.messages:
         return ToRead(messages)
-    shown = run.transcript.shown
-    return shown if shown is not None else run.transcript.show_hooks(ToRead(messages))
+    if transcript.shown is not None:
+        return transcript.shown
+    return run.transcript.show_hooks(ToRead(messages))
 
 
-def about(run: Run) -> dict[str, Any]:
-    """What every hook's context says about the run."""
-    config, terms = run.plan.config, run.terms
-    per_run = terms.per_run
-    return {
-        "run_id": run.run_id,
-        "agent_name": config.agent_name,
-        "iteration": run.turn.iterations,
-        "conversation_id": config.conversation_id,
-        "user": None if per_run is None else per_run.user,
-        "metadata": None if per_run is None else per_run.metadata,
-        "deps": terms.deps,
-    }
+def about(run: Run) -> Mapping[str, Any]:
+    """What every hook's context says about the run; made once between two replies."""
+    turn = run.turn
+    if turn.about is not None and turn.about["iteration"] == turn.iterations:
+        return turn.about
+    config = run.plan.config
+    return turn.describe(
+        {
+            "run_id": run.run_id,
+            "agent_name": config.agent_name,
+            "iteration": turn.iterations,
+            "conversation_id": config.conversation_id,
+            "user": run.user,
+            "metadata": run.metadata,
+            "deps": run.terms.deps,
+        }
+    )
 
 
 class Opinion(Record):
@@ -93,25 +99,59 @@ class Opinion(Record):
     fault: HookFault | None
 
 
-async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: object) -> Opinion | None:
-    """The next non-None answer, or None when all hooks have been asked. Raises `Touchdown` when the run is stopped.
+def opinion(
+    run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: object
+) -> Awaitable[Opinion | None] | None:
+    """Ask hooks until one has something to say: await that for its `Opinion`. None when all have been asked.
 
     One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
     child while they are asked.
     """
-    place = Place.of_hook(run, hook)
+    place, name = Place(run, hook, ASKED), ""
     INSIDE.set(place)
     try:
         for name, method in voices:
+            answer = method(context)
+            if answer is not None:
+                return _answered(run, hook, voices, context, place, name, answer)
+    except BaseException as error:
+        return _answered(run, hook, voices, context, place, name, error, failed=True)
+    place.run = None
+    INSIDE.set(None)
+    return _recalled(run, hook) if run.work.spawned else None
+
+
+async def _recalled(run: Run, hook: str) -> None:
+    await recall(run, hook)
+
+
+async def _answered(
+    run: Run,
+    hook: str,
+    voices: Iterator[tuple[str, Any]],
+    context: object,
+    place: Place,
+    name: str,
+    answer: Any,
+    *,
+    failed: bool = False,
+) -> Opinion | None:
+    """What an answer comes to; when it is None after all, the next. Raises `Touchdown` when the run is stopped."""
+    try:
+        while True:
             try:
-                answer = method(context)
-                if answer is None:
-                    continue
+                if failed:
+                    raise answer
                 if hasattr(answer, "__await__"):
                     answer = await _awaited(run, answer)
-                    if answer is None:
-                        continue
-                return Opinion(name, answer, None)
+                if answer is not None:
+                    return Opinion(name, answer, None)
+                for name, method in voices:  # noqa: B007, PLR1704 - whoever is asked is the one to name
+                    answer = method(context)
+                    if answer is not None:
+                        break
+                else:
+                    return None
             except Stopped as stopped:
                 if stopped.why is Why.INTERRUPT:
                     raise run.interrupted() from None
@@ -127,8 +167,8 @@ async def opinion(run: Run, hook: str, voices: Iterator[tuple[str, Any]], contex
                 if run.watch.gone:
                     raise
                 return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
-        return None
     finally:
+        answer = None  # an error's traceback has this frame
         place.close()
         INSIDE.set(None)
         if run.work.spawned and not run.watch.gone:

@@ -59,7 +59,8 @@ class _Asked:
     result = None
 
 
-_ASKED = _Asked()
+ASKED = _Asked()
+"""The work of a place that is a hook's."""
 
 
 class LostChild(ToolError):  # noqa: N818 - what happened
@@ -96,7 +97,7 @@ class Place(Record, eq=False):
     @classmethod
     def of_hook(cls, run: Run, hook: str) -> Place:
         """A hook that is about to be asked."""
-        return cls(run, hook, _ASKED)
+        return cls(run, hook, ASKED)
 
     def copy(self, mailbox: Mailbox | None = None) -> Place:
         """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
@@ -128,7 +129,7 @@ class Place(Record, eq=False):
     def close(self) -> None:
         """The call or hook has ended."""
         self.run = None
-        if self.work is not _ASKED:
+        if self.work is not ASKED:
             self.work = None
 
     def warn(self) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T], name: str | None = None) -> T:
-    """Await something to its end, in a task of its own; a cancellation takes effect afterwards."""
+    """Await something to its end, in its own task; a cancellation takes effect afterwards."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -105,7 +105,7 @@ def _make_ready(watch: Watch) -> None:
     # Foreign code may have cancelled our task: count it as its own before anybody else can.
     if watch.task.cancelling() != watch.level:
         watch.look()
-    # What it has streamed becomes events now; whoever hears of them may stop the run.
+    # What it has streamed becomes events now; an observer of them may stop the run.
     if watch.streaming is not None:
         watch.streaming.pause(watch.run)
     if watch.wanted:
@@ -134,7 +134,7 @@ def _driven(
             watch.arrived()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
-                # Its timeouts and task groups would go on cancelling our task, which it leaves: they move with it.
+                # Its timeouts and task groups would keep cancelling our task, which it leaves: they move with it.
                 move_scopes(
                     coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
                 )
@@ -164,7 +164,7 @@ def _driven(
         error = None
         if watch.task.cancelling() != watch.level:
             watch.look()
-        if waits:  # most code obeys at once: only what waits again needs patience
+        if waits:  # most code obeys at once: only code that waits again needs patience
             waits = False
             watch.be_patient()
         if doubt and not watch.in_doubt():

@@ -160,7 +160,7 @@ class Transcript(Record, eq=False, kw_only=True):
         """No other call may have this id."""
         self.call_ids[call_id] = None
 
-    # --- what waits for the next turn -------------------------------------------------------------------------
+    # --- waiting for the next turn ----------------------------------------------------------------------------
 
     def tell_later(self, reason: str, source: str, text: str) -> None:
         """Tell the model this at the next turn."""
@@ -285,6 +285,8 @@ class CurrentTurn(Record, eq=False, gc=False):
     pending: tuple[PendingCall, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
     """How a batch has voted that waits for a person: see `Snapshot`."""
+    about: Mapping[str, Any] | None = None
+    """What the contexts of hooks say about the run, as of the last time one was asked."""
     programs: Mapping[str, Program] = _NOTHING
     """Calls of the turn that make calls themselves and have no result yet."""
     program_states: Mapping[str, str] = _NOTHING
@@ -298,6 +300,11 @@ class CurrentTurn(Record, eq=False, gc=False):
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
+
+    def describe(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the contexts of hooks say about the run until the next reply."""
+        self.about = about
+        return about
 
     def reach(self, checkpoint: str) -> None:
         """Constraints are asked now."""

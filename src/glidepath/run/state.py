@@ -15,6 +15,7 @@ from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.plugins.lineup import Hooks
+from glidepath.plurals import how_many
 from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
@@ -80,7 +81,7 @@ class Run(Record, eq=False, kw_only=True):
     shows = True  # what streams for it is shown: the landing window waits for its end
 
     def __repr__(self) -> str:
-        return f"<Run {self.run_id}: {self.state.name}, {self.turn.iterations} turns>"
+        return f"<Run {self.run_id}: {self.state.name}, {how_many(self.turn.iterations, 'turn')}>"
 
     @property
     def state(self) -> AgentState:
@@ -181,7 +182,7 @@ class Run(Record, eq=False, kw_only=True):
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
         if self.result is None:
             self.emit(HookFailed, name, hook, error, effect)
-        else:  # nothing is said after the last event
+        else:  # nothing is emitted after the last event
             _log.warning("%s: %s of %r failed after the end: %s; %s", self.run_id, hook, name, error, effect)
 
     def past_deadline(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
 from glidepath.outcome import AgentState, OutputT, RunResult
+from glidepath.plurals import how_many
 from glidepath.run.watch import Interrupt, Signal
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class RunStream(Generic[OutputT]):
         ended = task is not None and task.done()
         result = self.run.result if self.run is not None and ended else None
         if self.run is None and task is not None and ended and not task.cancelled() and task.exception() is None:
-            result = task.result()  # there was nothing to fly: it was done before
+            result = task.result()  # there was nothing to run: it was done before
         if result is None:
             raise RuntimeError("the run has not ended yet: consume the stream, or leave its `async with` block, first")
         return result
@@ -104,7 +105,8 @@ class RunStream(Generic[OutputT]):
         if run is None:
             return self.state.name
         ended = "" if run.result is None else f"/{run.result.outcome.name}"
-        return f"{run.run_id}: {run.state.name}{ended}, {run.turn.iterations} turns, {run.meter.tokens} tokens"
+        used = f"{how_many(run.turn.iterations, 'turn')}, {how_many(run.meter.tokens, 'token')}"
+        return f"{run.run_id}: {run.state.name}{ended}, {used}"
 
     async def __aenter__(self) -> Self:
         if self._entered:

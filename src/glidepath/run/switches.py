@@ -151,7 +151,7 @@ class Lookout:
         waiting, self._waiting = self._waiting, []
         for answered in waiting:
             _ring(answered)
-        # Whoever waits for this look hears of it first: a checkpoint then says itself what it has found.
+        # Wake the waiters first: a checkpoint then reports by itself what it has found.
         asyncio.get_running_loop().call_soon(self._note, thrown, error, now)
         self._see(thrown, error, now)
 
@@ -262,7 +262,7 @@ async def cleared(run: Run) -> None:
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()  # not kept: whoever keeps a loop keeps it alive
+    return asyncio.get_running_loop().time()  # not kept: a reference would keep the loop alive
 
 
 def _ring(future: asyncio.Future[None]) -> None:

@@ -317,7 +317,7 @@ class Watch(TaskBound):
 
     def poke(self) -> None:
         """Cancel what the run waits for, now or at its next wait."""
-        if self.poked or self.over:  # one cancellation is on its way, and whoever gets it looks at everything
+        if self.poked or self.over:  # one cancellation is on its way, and its receiver checks everything
             return
         # A task must not cancel itself while it runs: the cancellation would arrive at whatever it awaits next.
         if asyncio.current_task(self.loop) is not self.task:
@@ -381,7 +381,7 @@ class Watch(TaskBound):
         count = self.count()
         if count <= self.level:
             self.own = max(0, self.own - self.level + count)
-        # Ctrl-C cancels the main task, too, and is nobody's mistake.
+        # Ctrl-C cancels the main task, too, and is not a mistake.
         elif not is_by_hand(self.task):
             self.own += count - self.level
         self.level = count

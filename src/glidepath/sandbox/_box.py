@@ -54,7 +54,7 @@ def main(descriptor: int) -> int:
         except BaseException as error:
             os.write(2, f"the program was not started: {error}\n".encode())
         os._exit(126)
-    for number in (0, 1, 2, *kept):  # they are the program's: whoever reads them must see its end
+    for number in (0, 1, 2, *kept):  # they belong to the program: their readers must see its end
         with suppress(OSError):
             os.close(number)
     with suppress(OSError):

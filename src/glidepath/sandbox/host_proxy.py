@@ -18,8 +18,6 @@ from pathlib import Path
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["HostProxy", "Listed", "listed"]
-
 MOST_CONNECTIONS = 64
 MOST_HEADER = 16_384
 PATIENCE = 15.0  # seconds to connect, and for a header to come

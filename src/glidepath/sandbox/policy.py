@@ -290,7 +290,7 @@ def _environment(sandbox: Sandbox, home: str) -> dict[str, str]:
     """Nothing of ours except what was named: no keys, no tokens."""
     found = {"PATH": PROGRAMS, "HOME": home or "/", "LANG": "C.UTF-8", "TERM": "dumb"}
     for name in sandbox.env:
-        if name in os.environ:  # what was named in code, by whoever declared the sandbox
+        if name in os.environ:  # named in code, where the sandbox is declared
             found[name] = os.environ[name]
     return found
 

@@ -10,8 +10,6 @@ import errno
 import struct
 from typing import Literal
 
-__all__ = ["KNOWN_MACHINES", "syscall_filter"]
-
 Network = Literal["none", "inet"]
 
 _NEW = {

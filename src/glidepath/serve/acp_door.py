@@ -1,7 +1,7 @@
 """The door for editors: an agent on stdin and stdout, in the Agent Client Protocol.
 
 A session of the editor is a session of the agent. A call that needs a decision becomes a permission request; tokens and
-money are told after every prompt. How a run ended is in the answer's `_meta.glidepath`.
+cost are reported after every prompt. How a run ended is in the answer's `_meta.glidepath`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
 from glidepath.spi.session_catalog import SessionQuery
-
-__all__ = ["EditorAgent"]
 
 _FAILED = -32000
 _OPTIONS = [

@@ -50,8 +50,6 @@ from glidepath.serve.told_result import ending_of
 if TYPE_CHECKING:
     from ag_ui.core import BaseEvent, RunAgentInput
 
-__all__ = ["AguiDoor"]
-
 _TOLD = (ConstraintViolated, GuardTripped, LandingStarted, ModelSwitched, NoticeSent, ToolsChanged, ChildStarted)
 """What has no event in AG-UI and is worth one: sent as a custom event."""
 

@@ -193,7 +193,7 @@ class DeckServer:
                     await self.hub.resume(card.agent, card.session_id, run_id=card.run_id)
                     resumed.append(card.run_id)
                 except Refused:
-                    continue  # it is listed as lost, and whoever resumes it is told why that fails
+                    continue  # it is listed as lost; resuming it reports why that fails
         return resumed
 
     def routes(self) -> list[Route]:
@@ -306,7 +306,7 @@ class DeckServer:
 
     async def _events(self, request: Request) -> Any:
         feed = self.hub.feeds.get(request.path_params["id"])
-        if feed is None or not feed.live:  # what flies here is known without a look into the store
+        if feed is None or not feed.live:  # runs of this process are known without reading the store
             feed = (await self.reader.find(request.path_params["id"])).feed
         if feed is None:
             raise Refused(404, "no_events", "this run has not started: it has no events yet")
@@ -321,7 +321,7 @@ class DeckServer:
             if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
                 raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
-        if not feed.live and not feed.finished and not feed.readers:  # it may fly in another process
+        if not feed.live and not feed.finished and not feed.readers:  # it may be running in another process
             self.hub.look_after(self._told(feed))
         return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
 

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-__all__ = ["in_trace_of_caller"]
-
 
 @contextmanager
 def in_trace_of_caller(headers: Mapping[str, Sequence[str]]) -> Iterator[None]:
@@ -15,7 +13,7 @@ def in_trace_of_caller(headers: Mapping[str, Sequence[str]]) -> Iterator[None]:
     named = headers.get("traceparent")
     trace = sys.modules.get("opentelemetry.trace")
     if not named or trace is None or trace.get_current_span().get_span_context().is_valid:
-        yield  # nobody asks, nobody would see it, or an instrumentation was here first
+        yield  # not requested, not recorded, or already instrumented
         return
     from opentelemetry.context import attach, detach
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -16,8 +16,6 @@ from glidepath.serve.refusals import Refused
 from glidepath.serve.static_files import STATIC
 from glidepath.serve.store_reader import StoreReader
 
-__all__ = ["exported_page", "exported_run"]
-
 _SCRIPT = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
 _LINKS = re.compile(r"<link[^>]*>")

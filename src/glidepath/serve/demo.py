@@ -22,8 +22,6 @@ from glidepath.tools import ToolContext, tool
 if TYPE_CHECKING:
     from glidepath.serve.hub import Hub
 
-__all__ = ["TASKS", "DemoFleet", "demo_agents"]
-
 _log = logging.getLogger("glidepath.serve")
 PACE = 0.05  # seconds between two words
 THINK = 0.35  # seconds before the first

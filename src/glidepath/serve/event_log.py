@@ -20,8 +20,6 @@ from glidepath import _wire
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
 
-__all__ = ["EventLog", "FolderLog", "LogHead", "MemoryLog", "kind_of", "log_for"]
-
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 _CACHED = 64  # runs whose line starts are remembered
 _OPEN = 256  # files that are kept open

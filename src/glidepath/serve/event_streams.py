@@ -148,7 +148,7 @@ async def _news(feed: RunFeed, after: int) -> bool:
 
 
 def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
-    """The cards that change, at most four times a second, how many decisions are waited for, and the kill switches."""
+    """The cards that change, at most four times a second, how many decisions are pending, and the kill switches."""
 
     async def parts() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -174,7 +174,7 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                 counted = waiting
                 yield told("approvals", {"count": waiting})
             seen = hub.changes
-            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - at most so often
+            while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - once per interval
                 await asyncio.sleep(TICK)
             if hub.closing:
                 return

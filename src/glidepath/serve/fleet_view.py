@@ -17,8 +17,6 @@ from glidepath.serve.stored_card import budget_node
 from glidepath.spi.ports import offers
 from glidepath.spi.wallets import Wallet, WalletStore
 
-__all__ = ["FleetView"]
-
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _RATES = f"""
 SELECT r.model, r.requests, r.tokens, r.per, u.requests AS used_requests, u.tokens AS used_tokens FROM glidepath_rates r

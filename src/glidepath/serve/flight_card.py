@@ -31,6 +31,7 @@ from glidepath.events import (
 )
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult, dollars
+from glidepath.plurals import how_many
 from glidepath.serve.shapes import CauseShape, Gauge, PendingItem, RunCard, UsageShape
 
 __all__ = ["FlightCard", "call_line", "origin_of", "pending_items", "state_of"]
@@ -234,7 +235,7 @@ class FlightCard:
         if result.cost is not None:
             self.money = int(result.cost * Decimal(10**12))
         if result.outcome is LoopOutcome.PAUSED:
-            self.last = f"waits for {len(result.pending)} decision{'s' if len(result.pending) != 1 else ''}"
+            self.last = f"waiting for {how_many(len(result.pending), 'decision')}"
         else:
             self.last = _line(result.text or (result.cause.reason if result.cause else result.outcome.value))
 
@@ -243,7 +244,7 @@ class FlightCard:
         if len(kept) > _KEPT:
             del kept[0]
 
-    # --- how it stands ----------------------------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:

@@ -17,8 +17,6 @@ from glidepath.errors import ConfigurationError
 from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.refusals import Refused
 
-__all__ = ["CSP", "Gatekeeper", "Visitor", "allowed_hosts", "checked_tokens", "is_loopback"]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -26,7 +24,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 1_000_000
 MAX_HEAD = 32_768  # bytes of headers
-DRAINED = 20  # times as many bytes are read, and dropped, to answer a client that sends too many
+DRAINED = 20  # this many times the limit is read and dropped, to answer a client that sends too much
 BODY_SECONDS = 10.0  # in which a body must have arrived
 LEAST_TOKEN = 16  # characters
 ROLES = ("view", "control")
@@ -233,7 +231,7 @@ class Gatekeeper:
             size += len(part)
             if size <= self._max_body:
                 parts.append(part)
-            else:  # dropped, but read: who still writes when we hang up sees a broken pipe and not what was wrong
+            else:  # read and dropped: a client still writing when we hang up sees a broken pipe instead of the error
                 parts.clear()
             more = message.get("more_body", False)
             if size > self._max_body and (not more or size > DRAINED * self._max_body):

@@ -19,6 +19,7 @@ from glidepath.agent import Agent, Limits
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision, RunStream
 from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
@@ -135,7 +136,7 @@ class Hub:
     # --- life -------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Be ready on the running loop; the second time nothing happens."""
+        """Get ready on the running loop; calling it again does nothing."""
         if self._loop is None:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             self._pumping = self._loop.create_task(self._pump(), name="glidepath-serve-children")
@@ -169,7 +170,7 @@ class Hub:
         await self.log.close()
 
     def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside the requests, until it is done or the server ends."""
+        """Run something beside the requests until it is done or the server ends."""
         task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
@@ -259,7 +260,10 @@ class Hub:
             raise Refused(409, "killed", f"{held}; release it first")
         if self.room < 1:
             raise Refused(
-                429, "full", f"{self.max_runs} runs are in flight, the most at once; try again later", RETRY_AFTER
+                429,
+                "full",
+                f"the server runs at most {how_many(self.max_runs, 'run')} at once; try again later",
+                RETRY_AFTER,
             )
         if session is not None and (session in self._busy or self.flight_in(session) is not None):
             raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
@@ -345,7 +349,7 @@ class Hub:
             _log.exception("a run could not be started", exc_info=error)
             refusal = Refused(503, "not_started", f"the run could not be started: {told(error)}")
         flight.started.set_exception(refusal)
-        flight.started.exception()  # whoever asked may be gone
+        flight.started.exception()  # the caller may be gone
 
     def _landed(self, flight: HubFlight) -> None:
         feed = flight.feed

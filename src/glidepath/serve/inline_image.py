@@ -6,8 +6,6 @@ import base64
 
 from glidepath.messages import ImageBlock
 
-__all__ = ["inline_image"]
-
 
 def inline_image(media_type: str, data: str) -> ImageBlock:
     """The picture; raises `ValueError` with a sentence."""

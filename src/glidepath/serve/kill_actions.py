@@ -115,6 +115,6 @@ class KillActions:
             found |= {card.session_id for card in cards}
             if cursor is None:
                 break
-        if tenant is None:  # those that fly here are stopped already
+        if tenant is None:  # those of this process are stopped already
             found -= {found_flight(flight).session_id for flight in self.hub.flights.values()}
         return found

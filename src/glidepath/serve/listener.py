@@ -9,8 +9,6 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["DeckListener", "PatientProtocol", "listen"]
-
 HEADER_SECONDS = 10.0  # in which a request's head must have arrived
 KEEP_ALIVE = 15  # seconds a connection may be idle between two requests
 MAX_HEAD = 32_768  # bytes of a request's head

@@ -29,8 +29,6 @@ from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.store_reader import StoreReader
 from glidepath.serve.told_result import ending_of
 
-__all__ = ["OpenAIDoor"]
-
 RESPONSE, CHAT = "resp_", "chatcmpl-"
 DISCARDED = "\n[the lines above were cut off and do not count]\n"
 

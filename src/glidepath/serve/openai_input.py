@@ -9,8 +9,6 @@ from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock,
 from glidepath.serve.inline_image import inline_image
 from glidepath.serve.refusals import Refused
 
-__all__ = ["read_messages"]
-
 
 def read_messages(given: Any) -> tuple[str, list[Message]]:
     """The instructions and the messages of a request; raises `Refused`."""

@@ -25,8 +25,6 @@ from glidepath.serve.shapes import (
     SteerBody,
 )
 
-__all__ = ["openapi_page"]
-
 _KINDS = (
     AgentInfo,
     BudgetNode,

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from glidepath.serve.event_log import LogHead
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
 
-__all__ = ["PostgresLog"]
-
 T = TypeVar("T")
 _ADVISORY = 0x676C6976
 _TABLES = """

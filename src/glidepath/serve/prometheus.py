@@ -12,8 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["PrometheusMeters", "exposition", "metrics_plugin"]
-
 _BAD = re.compile(r"[^a-zA-Z0-9_]")
 _UNITS = {"s": "_seconds", "USD": "_usd"}
 Labels = tuple[tuple[str, str], ...]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from glidepath.errors import GlidepathError
 
-__all__ = ["Refused"]
-
 
 class Refused(GlidepathError):  # noqa: N818 - what happened to the request
     """A request that is answered with an error; nothing was changed."""

@@ -31,8 +31,6 @@ from glidepath.sessions.chain import JournalRecord
 from glidepath.sessions.fold import Began, Child, Intent
 from glidepath.sessions.lenient import decoded, message_of
 
-__all__ = ["RetoldLog", "retold_events", "retold_feed"]
-
 _LIMITS = {"max_iterations": "turns", "max_tokens": "tokens", "timeout": "seconds", "max_tool_calls": "tool_calls"}
 Reread = Callable[[], Awaitable[StoredJournal | None]]
 

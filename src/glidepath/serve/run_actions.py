@@ -38,7 +38,7 @@ from glidepath.sessions.inbox import decide, note_control, posted_decisions, sen
 
 __all__ = ["RunActions", "check_reason", "control_of", "elapsed_ms", "found_flight", "said"]
 
-PATIENCE = 2.0  # seconds that an answer waits for what the run makes of it
+PATIENCE = 2.0  # seconds that an answer waits for the run's reaction
 _MAX_TEXT = 100_000
 
 
@@ -130,7 +130,9 @@ class RunActions:
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
         """Decide about a call that waits; the run continues when all its calls are decided."""
         began, session_id = time.perf_counter(), (await self.reader.find(name)).session_id
-        async with self._turns.setdefault(session_id, asyncio.Lock()):  # of two that decide at once, one is the second
+        async with self._turns.setdefault(
+            session_id, asyncio.Lock()
+        ):  # two people may decide at once: one of them is second
             return await self._decide(began, await self.reader.find(name), body, who)
 
     async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:

@@ -38,7 +38,7 @@ def event_line(event: Event) -> bytes:
     try:
         line = _wire.encode(event)
         return line if b"\xe2\x80" not in line and b"\xc2\x85" not in line else _one_line(line)
-    except Exception as error:  # an application's object that is no JSON: the event counts all the same
+    except Exception as error:  # an application's object that is not JSON: the event still counts
         shown = {"event": type(event).__name__, "run_id": event.run_id, "parent_id": event.parent_id}
         return _wire.encode({**shown, "sequence": event.sequence, "time": event.time, "unreadable": told(error)})
 

@@ -7,28 +7,6 @@ from typing import Any, Literal
 
 from glidepath._wire import Value
 
-__all__ = [
-    "AgentInfo",
-    "BudgetNode",
-    "CauseShape",
-    "DecideBody",
-    "DoneAnswer",
-    "ForkBody",
-    "Gauge",
-    "KillBody",
-    "LimitsBody",
-    "PendingItem",
-    "ReasonBody",
-    "RunCard",
-    "RunDetail",
-    "SettleBody",
-    "ShownMessage",
-    "StartBody",
-    "SteerBody",
-    "SwitchShape",
-    "UsageShape",
-]
-
 MAX_REASON = 500
 """Characters of a reason."""
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["MISSING", "STATIC", "static_file"]
-
 STATIC = Path(__file__).parent / "static"
 """Where the built page is."""
 MISSING = (

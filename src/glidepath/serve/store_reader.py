@@ -12,6 +12,7 @@ from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.outcome import RunResult
+from glidepath.plurals import how_many
 from glidepath.serve.event_log import LogHead
 from glidepath.serve.flight_card import origin_of, pending_items, state_of
 from glidepath.serve.hub import Hub, refusal_of
@@ -412,7 +413,7 @@ class StoreReader:
                 break
             kept += 1
         if turn < 0 or replies < turn:
-            raise Refused(404, "unknown_turn", f"the run has {replies} turns, not {turn}")
+            raise Refused(404, "unknown_turn", f"the run has {how_many(replies, 'turn')}; there is no turn {turn}")
         then = fold(journal.commits[:kept], found.session_id)
         card = self.card(found.feed, found.entry)
         snapshot = then.snapshot

@@ -13,18 +13,6 @@ from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry
 
-__all__ = [
-    "accounted_fields",
-    "bare_card",
-    "budget_node",
-    "entry_state",
-    "forked_from",
-    "newer_fields",
-    "shown_limits",
-    "spent_until",
-    "unknown_effects",
-]
-
 _RESUMABLE = frozenset({"wrapped_up", "cut_off", "failed", "cancelled", "paused"})
 
 

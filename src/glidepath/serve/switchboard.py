@@ -21,8 +21,6 @@ from glidepath.serve.event_log import FolderLog, log_for
 from glidepath.serve.shapes import SwitchShape
 from glidepath.sessions.redaction import RedactingStore, redactor_of
 
-__all__ = ["Switchboard"]
-
 FILE = "kill-switch.journal"
 _HERE = "SELECT to_regclass('glidepath_workers') IS NOT NULL"
 

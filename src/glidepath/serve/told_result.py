@@ -6,8 +6,6 @@ from typing import Any
 
 from glidepath.outcome import RunResult
 
-__all__ = ["ending_of"]
-
 
 def ending_of(result: RunResult[Any]) -> dict[str, Any]:
     """Outcome, cause, tokens and money of a run, as JSON values."""

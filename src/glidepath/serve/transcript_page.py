@@ -14,8 +14,6 @@ from glidepath.messages import (
 )
 from glidepath.serve.shapes import ShownMessage
 
-__all__ = ["shown_messages"]
-
 
 def shown_messages(messages: list[Any], after: int, limit: int) -> list[ShownMessage]:
     """A page of messages, each with its place and turn."""

@@ -259,7 +259,7 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
             row.spent = row.grant = row.firm = spent = NOTHING
         _book(book, row, spent, _plus(need, (max(0, asked[0]), max(0, asked[1]))), landing)
         ahead = [None if have is None else max(0, have - max(0, one)) for have, one in zip(ahead, asked, strict=True)]
-    else:  # whoever waits holds nothing that it does not need; its landing stays where it was held
+    else:  # a waiting run holds only what it needs; its landing reserve is not moved
         _shrink(book, row, spent, _plus(_plus(spent, landing), flight), landing)
     tight = room.tight if verdict == "refused" else Grant(verdict=verdict)
     return _answer(row, tight, ahead)

@@ -87,7 +87,7 @@ def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -
                 continue
             payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
             records.append((record.sequence, record.time, record.kind, payload))
-        # Every hash after a change is another one, so the whole chain is made anew.
+        # Every hash after a change is different, so the whole chain is computed again.
         body = _wire.encode(records)
         before = chained(before, commit.number, body)
         made.append(Commit(commit.number, body, before))
@@ -98,7 +98,7 @@ def _changed(payload: Raw, change: Callable[..., None], rename: _Rename, *, root
     try:
         told = _wire.loads(payload)
     except (WireError, ValueError):
-        return payload  # whoever reads it says so
+        return payload  # the reader reports it
     if not isinstance(told, dict):
         return payload
     change(told, rename, root)

@@ -14,6 +14,7 @@ from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
+from glidepath.plurals import how_many
 from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
@@ -191,7 +192,7 @@ def _find(journal: StoredJournal, at: object) -> _Place:
         if journal.folded.result is None and open_calls(journal.folded) and at:
             at = most - 1 if journal.entry.owner is not None else most  # a turn in flight is not over
     if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= most:
-        turns_there = f"it has {most} {'turn' if most == 1 else 'turns'}: choose 0 to {most}"
+        turns_there = f"it has {how_many(most, 'turn')}: choose 0 to {most}"
         raise ConfigurationError(f"at={at!r:.40}: there is no such turn in session {name!r:.80}; {turns_there}")
     folded, kept, count = Folded(name), 0, 0
     for commit in journal.commits:

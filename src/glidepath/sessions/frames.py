@@ -32,7 +32,7 @@ class Kind(IntEnum):
     RELEASE = 4  # the owner gave the session back: nothing of it is missing
     CUT = 5  # the journal ends with the commit that this frame links to
     REMOVE = 6  # the session is gone
-    FENCE = 7  # written by whoever takes a session over, into the segment of its owner
+    FENCE = 7  # written by the process that takes a session over, into its owner's segment
     MEND = 8  # the bytes in this range are what is left of a fence whose writer died
     COPY = 9  # a commit that was written again; it counts through the cut that links to the last of them
     FLAG = 10  # a stop is asked for, or taken back

@@ -9,8 +9,6 @@ from contextlib import suppress
 
 from glidepath.errors import StoreError
 
-__all__ = ["GroupSync"]
-
 Answer = Callable[[BaseException | None], None]
 
 

@@ -36,9 +36,9 @@ async def claim_session(store: SessionStore, session_id: str, *, create: bool = 
 
 
 async def _claimed_promptly(store: SessionStore, session_id: str, *, create: bool) -> Lease:
-    """As `heard`, for a store that can `let_go`: it is never silent, and takes back what nobody waits for any more.
+    """Like `heard`, for a store that can `let_go`: it always answers, and takes back what is no longer awaited.
 
-    So neither a task nor a timer has to watch it: a thousand runs may begin at once.
+    No task and no timer has to watch it, so a thousand runs may begin at once.
     """
     try:
         return await store.claim(session_id, this_owner(), create=create)
@@ -111,7 +111,7 @@ class JournalWriter:
     # --- the lease --------------------------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """Renew the lease until `release`, and hear what the store says about it."""
+        """Renew the lease until `release`, and react to what the store reports."""
         self._pulse = pulse_of(self.store)
         self._pulse.join(self)
 

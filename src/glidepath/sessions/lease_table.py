@@ -12,8 +12,6 @@ import struct
 from contextlib import suppress
 from zlib import crc32
 
-__all__ = ["LeaseTable", "private_file", "replaced"]
-
 _TITLE = b"glidepath leases 1\n".ljust(32)
 _STIRRED = 32  # where the counter is
 _FIRST = 64

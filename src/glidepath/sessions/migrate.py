@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, StoreError
+from glidepath.plurals import how_many
 from glidepath.sessions.chain import verified
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.finding import annotate, each_session
@@ -90,7 +91,7 @@ async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
     try:
         count = len(await source.wallets())
         if count and (old is None or new is None):
-            what = f"{count} wallets cannot be copied between these stores: they stay in the old one"
+            what = f"{how_many(count, 'wallet')} left in the old store: these stores cannot copy wallets"
             raise StoreError(what, kind="unavailable")
         if count and old is not None and new is not None:
             await new.take_wallets(*await old.wallet_rows())

@@ -79,7 +79,7 @@ class OwnSegment:
         """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""
         try:
             written = os.write(self.fd, frames)
-            # The position after an O_APPEND write is where this write ended, whoever else has written.
+            # The position after an O_APPEND write is where this write ended, even if another process has written.
             end = os.lseek(self.fd, 0, os.SEEK_CUR)
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end

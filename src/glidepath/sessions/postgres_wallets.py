@@ -102,7 +102,7 @@ def _together(jobs: Sequence[_Job]) -> Rows:
 
 def _ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever waited has heard of it
+        task.exception()  # the waiters have seen it
 
 
 class PostgresWallets(WalletDesk):
@@ -180,7 +180,7 @@ class PostgresWallets(WalletDesk):
         """One transaction, which is repeated while the database restarts: everything in it can be done twice."""
         try:
             answers = await self._repeatedly(lambda connection, again: _worked(connection, jobs, again=again))
-        except Exception as error:  # a StoreError, or a defect: whoever waits hears of it
+        except Exception as error:  # a StoreError, or a defect: the waiters see it
             for job in jobs:
                 job.fail(error)
             return

@@ -169,7 +169,7 @@ def _results(commits: Sequence[Commit]) -> dict[str, ToolResultMessage]:
     return found
 
 
-# --- before going on -----------------------------------------------------------------------------------------------
+# --- before resuming -----------------------------------------------------------------------------------------------
 
 
 def repair_notice(session_id: str, quarantine: Quarantine) -> StoreError:

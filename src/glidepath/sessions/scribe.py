@@ -187,7 +187,7 @@ class Scribe(JournalWriter):
         """These calls are about to start; `queued` will later, `done` have just got their results. None: written."""
         run = self._run
         items: Items = []
-        # A result is written when it is known, in any order; where it stands in the transcript follows as `placed`.
+        # A result is written when it is known, in any order; its place in the transcript follows as `placed`.
         for job in done:
             message = job.bare_message(run)
             self._filed[message.call_id] = message

@@ -19,8 +19,6 @@ from glidepath.sessions.sqlite import SqliteStore
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
-__all__ = ["SegmentCatalog", "SegmentWallets"]
-
 T = TypeVar("T")
 _BATCH = 200
 

@@ -26,7 +26,7 @@ def catch_up(index: SegmentIndex, number: int) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        return  # whoever needs a frame of it will be told
+        return  # a reader that needs a frame of it gets an error
     try:
         dead = writer is not None and is_free(fd)  # before it is read: a living one may write more
         size = os.fstat(fd).st_size

@@ -13,8 +13,6 @@ from glidepath.sessions.segment_index import MARK, Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.segment_sessions import everything_said, note_frame
 
-__all__ = ["clean"]
-
 THIN = 4  # a segment is thin when at most one in so many of its sessions is left
 
 

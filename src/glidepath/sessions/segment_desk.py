@@ -234,7 +234,7 @@ class SegmentDesk:
         if own is None or not self.dirty or not (now or own.end - self.flushed >= FLUSH):
             return
         if not self.index.replaced():
-            with suppress(Exception), self.transaction():  # whoever needs it reads it from the segment
+            with suppress(Exception), self.transaction():  # a reader that needs it finds it in the segment
                 self.flush()
 
     def renewed(self) -> SegmentIndex:

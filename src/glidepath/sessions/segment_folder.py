@@ -19,8 +19,6 @@ from glidepath.sessions.segment_catchup import discover
 from glidepath.sessions.segment_index import LAYOUT, Foreign, SegmentIndex
 from glidepath.sessions.sqlite_says import code_of
 
-__all__ = ["FORMAT", "SegmentFolder", "is_segment_folder"]
-
 FORMAT = "glidepath segments"
 _MARKER = "STORE"
 _OURS = ("segments", "leases", "lock")

@@ -12,8 +12,6 @@ from glidepath.sessions.frames import HEADER_SIZE, Frame, Kind, frame_at, needed
 from glidepath.sessions.own_segment import segment_path
 from glidepath.spi.sessions import Commit
 
-__all__ = ["Broken", "SegmentReader"]
-
 _NEAR, _FAR = 1 << 16, 1 << 12  # bytes to read at a time, when frames of a session are close together or not
 _COMMITS = (Kind.COMMIT, Kind.COPY)
 

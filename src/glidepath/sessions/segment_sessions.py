@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _MARKS = 1000  # more than are written between two flushes
-_EXPIRED = 1.0  # an `expires` that is past, of a lease that was not given back by whoever holds it
+_EXPIRED = 1.0  # an `expires` in the past, for a lease that its holder did not give back
 
 
 class PendingClaim(Record):
@@ -116,7 +116,7 @@ def _had(desk: SegmentDesk, row: Row, now: float) -> Row:
     owner, expires = desk.holder(row if held is None else overlaid(row, held))
     if not free(owner, expires, now):
         raise busy(_entry(row, owner, expires))
-    # Whoever had it may live and only be slow: it looks into the index at its next beat.
+    # Its last owner may be alive and only slow: it reads the index at its next beat.
     if owner is not None:
         desk.leases.stir()
     return desk.evict(row)
@@ -219,7 +219,7 @@ def _note_commit(held: Held, number: int, summary: Mapping[str, Any] | None, fir
     marked = not number % MARK
     if summary is not None:
         held.summary, held.told = first, False
-        marked = marked or summary.get("base") == number  # whoever reads the session next asks for it by its number
+        marked = marked or summary.get("base") == number  # the session's next reader asks for it by its number
     if marked:
         held.marks = (*held.marks[-_MARKS:], (number, held.segment, held.place))
 
@@ -230,7 +230,7 @@ def keep_journal(desk: SegmentDesk, lease: Lease, entry: Entry, commits: Sequenc
     if held is None or held.token != lease.token:
         raise taken_over(lease)
     for commit in commits[held.head - lease.head :]:  # some may be written: this is done again when it was locked
-        # A process that dies in the middle leaves a journal that says so, and nobody goes on from it.
+        # A process that dies in the middle leaves a journal that says so, and no run continues from it.
         summary = entry.summary if commit.number == entry.head else {IMPORTING: True}
         write_commit(desk, held, commit, summary, entry.updated, seconds)
     give_back(desk, lease, entry.updated)
@@ -470,7 +470,7 @@ def entry_of(desk: SegmentDesk, row: Row) -> Entry:
 def _entry(row: Row, owner: str | None, expires: float) -> Entry:
     return Entry(
         session_id=row.id,
-        head=row.head + 1 if row.suspect else row.head,  # one more than there are: whoever verifies it is told
+        head=row.head + 1 if row.suspect else row.head,  # one more than exist, so that verifying it fails
         hash=b"" if row.suspect else row.hash,
         token=row.token,
         owner=owner,

@@ -486,7 +486,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
                 return
             desk.flush_if_due(now=True)
             if desk.held:
-                return  # whoever holds them writes on
+                return  # their holder keeps writing
             self._desk = None
             if self._removed:
                 desk.lay_down()

@@ -11,6 +11,7 @@ from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
+from glidepath.plurals import how_many
 from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
 
@@ -145,7 +146,7 @@ class Session:
         self.last = result
 
     def __repr__(self) -> str:
-        return f"<Session {self.id}: {len(self.messages)} messages, {self.totals.runs} runs>"
+        return f"<Session {self.id}: {how_many(len(self.messages), 'message')}, {how_many(self.totals.runs, 'run')}>"
 
 
 _NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LAYOUT = 1  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
-IMPATIENT = 20  # milliseconds the event loop may stand still for another process's lock
+IMPATIENT = 20  # milliseconds the event loop may block on another process's lock
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
 _LOG = 1 << 18  # bytes in the log that are worth a checkpoint when nobody writes
@@ -66,7 +66,7 @@ def default_file() -> Path:
 
 
 def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
-    """Which file is at this path: its number and its device, or its size; None when there is none."""
+    """Which file is at this path: its inode and device, or its size; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - asked with every heartbeat
     except OSError:
@@ -75,12 +75,12 @@ def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
 
 
 def _keep_private(path: str) -> None:
-    """Make a new file with mode 0600, whatever the umask; close an old one to others.
+    """Create the file with mode 0600, whatever the umask, or restrict the one that exists.
 
     SQLite gives its log the mode of the file. A file that everybody could read becomes 0600; one whose group may write
     is shared on purpose and is closed to all others only.
     """
-    with suppress(OSError):  # SQLite says it better
+    with suppress(OSError):  # SQLite's own error is better
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
         os.chmod(path, 0o600)  # noqa: PTH101 - a umask may even take the owner's rights
         return
@@ -123,7 +123,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._full: Any = None
         self._writer: Writer | None = None
         self._leases = 0
-        self._renewals: dict[int, float] = {}  # when each lease is written again
+        self._renewals: dict[int, float] = {}  # when each lease is renewed next
         self._file: tuple[int, int] | None = None  # which one is open
         self._gone: StoreError | None = None
         self._pid = os.getpid()
@@ -139,7 +139,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return self._inline  # type: ignore[no-any-return]
 
     def _forked(self) -> None:
-        """A connection does not survive a fork; the one of the parent is left alone, never closed here."""
+        """A connection does not survive a fork; the parent's is left alone, never closed here."""
         if self._pid != os.getpid():
             self._abandoned = (self._inline, self._full)
             self._inline = self._full = self._writer = None
@@ -156,7 +156,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             raise self._gone
 
     def _open_anew(self) -> None:
-        """Open what is there now, when the file was removed or replaced; leases on the old one are void."""
+        """Reopen the path after its file was removed or replaced; leases on the old file are void."""
         if self._inline is not None and self._pid == os.getpid() and self._file != identity(self.path):
             self._stop_writer()
             with self._lock:
@@ -185,14 +185,14 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
-                connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left lying in free pages
+                connection.execute("PRAGMA secure_delete = ON")  # deleted data does not stay in free pages
             except BaseException:
                 connection.close()
                 raise
         return connection
 
     def _address(self) -> str:
-        """The file; one in a folder where nothing can be written is only read, if nothing is left in its log."""
+        """Open the file; in a read-only folder it is only read, provided that its log is empty."""
         address = f"file:{quote(os.path.abspath(self.path))}"  # noqa: PTH100 - as cheap as it can be
         if not self._fixed() or not os.path.exists(self.path):  # noqa: PTH110
             return address
@@ -207,7 +207,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables of a new file; refuse a file that is something else, or of another layout."""
-        connection.execute("BEGIN")  # one look at all of it: another process may just be making the tables
+        connection.execute("BEGIN")  # read it all at once: another process may be creating the tables right now
         try:
             layout = connection.execute("PRAGMA user_version").fetchone()[0]
             owner = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -243,7 +243,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 f"{error.object!r:.80} is not valid Unicode: it cannot be in a store", kind="missing"
             ) from None
         except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError) as error:
-            what = told(error)  # of another type, or text that is none: we wrote no such thing
+            what = told(error)  # another type, or bytes that are not text: we never wrote that
             raise StoreError(f"the session store {self.path} is damaged ({what})", kind="damaged") from error
 
     def _explained(self, error: BaseException) -> StoreError:
@@ -264,7 +264,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _transaction(self, connection: sqlite3.Connection, work: Callable[[Any], Any]) -> Any:
         with self._lock, self._errors():
-            # The lock at once: a transaction that reads first and wants to write later can be refused in its middle.
+            # Take the lock at once: a transaction that reads first and writes later can be refused midway.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 found = work(connection)
@@ -317,7 +317,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return self._current(connection, row), row[9]
 
     def _current(self, connection: sqlite3.Connection, row: Sequence[Any]) -> Entry:
-        """The entry with its head as of now; one that is behind what was noted before means that commits are lost."""
+        """The entry with its current head; a head behind the one noted before means that commits were lost."""
         entry = entry_in(row)
         number, digest = self._last(connection, row[9])
         return entry if number <= entry.head else _wire.replace(entry, head=number, hash=digest)
@@ -346,7 +346,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return self._look(work)  # type: ignore[no-any-return]
 
     def _look(self, work: Callable[[Any], Any]) -> Any:
-        """Read: no lock of the file is needed."""
+        """Reads only, so it needs no lock on the file."""
         with self._lock, self._errors():
             return work(self._connection())
 
@@ -368,7 +368,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 )
             )
         except StoreError:
-            give_up(lease.owner)  # a full disk, perhaps: whoever asks in this process may have it
+            give_up(lease.owner)  # a full disk, perhaps: another run of this process may have it
             raise
         finally:
             self._leases = max(0, self._leases - 1)
@@ -378,7 +378,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 await self._settle()
 
     async def _settle(self) -> None:
-        """No writers: move the log into the file, where damage is noticed. Never fails."""
+        """With no writer left, move the log into the file, where damage is noticed. Never fails."""
         log = identity(f"{self.path}-wal", size=True)
         if log is not None and log[1] >= _LOG:
             writer = self._writer = self._writer or Writer()
@@ -423,7 +423,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     def _append(
         self, connection: sqlite3.Connection, lease: Lease, commit: Commit, summary: Mapping[str, Any] | None
     ) -> None:
-        """One row, and nothing else while the lease is fresh: a commit is a single statement then."""
+        """One row; while the lease is fresh, this single statement is the whole commit."""
         key, number = lease.key, commit.number
         place = (key << SHIFT) + number
         # The statement itself checks the token and that the commit before is there: no read, no transaction.

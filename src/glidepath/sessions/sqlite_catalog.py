@@ -1,6 +1,6 @@
 """The catalog of an SQLite store: side tables that follow the sessions, so that a page of them is one query.
 
-Triggers keep it in step with whatever writes sessions, an older glidepath included: rows that only such a one wrote
+Triggers keep it in step with whatever writes sessions, an older glidepath included: rows that only an older one wrote
 are marked stale and read again before the next search.
 """
 
@@ -99,7 +99,7 @@ def note_summary(
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
-    """Make the tables where they are missing; False when the file cannot be written, and has none."""
+    """Create missing tables; False if there are none and the file cannot be written."""
     import sqlite3
 
     wanted = "SELECT count(*) FROM sqlite_master WHERE name = 'catalog_gone'"
@@ -123,7 +123,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 class SqliteCatalog:
-    """What `SqliteStore` is as a `Catalog`."""
+    """The `Catalog` part of `SqliteStore`."""
 
     _catalogued = True
     _clock: Callable[[], float]
@@ -146,7 +146,7 @@ class SqliteCatalog:
         return await self._patiently(lambda: self._look(work))  # type: ignore[no-any-return]
 
     async def _refreshed(self) -> bool:
-        """Read what an older version wrote; False when there is no catalog, and none can be made."""
+        """Read what an older version wrote; False if there is no catalog and one cannot be created."""
 
         def stale(connection: sqlite3.Connection) -> bool:
             return bool(connection.execute("SELECT 1 FROM catalog WHERE stale LIMIT 1").fetchone())
@@ -197,7 +197,7 @@ class SqliteCatalog:
         return gone
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
-        """These commits of a journal, as far as they are there."""
+        """These commits of a journal, as far as they exist."""
 
         def work(connection: sqlite3.Connection) -> list[Commit]:
             _, key = self._entry(connection, session_id)

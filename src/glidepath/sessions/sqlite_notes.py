@@ -31,7 +31,7 @@ def last_note(connection: sqlite3.Connection, key: int) -> int:
 
 
 def _post(connection: sqlite3.Connection, key: int, note: Note, now: float) -> int:
-    """Write a note, once; its number. A transaction that writes is open."""
+    """Write a note once and return its number. A write transaction must be open."""
     connection.execute(_TABLE)
     known = connection.execute("SELECT number FROM notes WHERE session = ? AND id = ?", (key, note.id)).fetchone()
     if known is not None:
@@ -60,7 +60,7 @@ def drop_notes(connection: sqlite3.Connection, key: int) -> None:
 
 
 class SqliteInbox:
-    """What `SqliteStore` is as an `Inbox`."""
+    """The `Inbox` part of `SqliteStore`."""
 
     _clock: Callable[[], float]
 

@@ -1,4 +1,4 @@
-"""Wallets in an SQLite file. Its own thread does the work, and everything that waits goes into one transaction."""
+"""Wallets in an SQLite file. Its own thread does the work, and everything waiting goes into one transaction."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class SqliteWallets(WalletDesk):
         self._begin_here()
 
     def _begin_here(self) -> None:
-        """No thread and no connection survives a fork; what the parent has is left alone."""
+        """Neither the thread nor the connection survives a fork; the parent's are left alone."""
         self._left_behind = self._clerk
         self._clerk = None
         self._users = 0
@@ -210,7 +210,7 @@ class SqliteWallets(WalletDesk):
         self._leave(join=True)
 
     async def _ask(self, work: Callable[[Any], T]) -> T:
-        """Have it done on the thread, and wait; raises what it raised."""
+        """Run it on the thread and wait; raises what it raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         busy: set[object] | None = getattr(loop, "workers", None)
@@ -332,7 +332,7 @@ def _write(connection: sqlite3.Connection, book: Book) -> None:
 
 
 def _checked(kind: type[R], **fields: object) -> R:
-    """A row of the right types; `WireError` for another: we wrote no such thing."""
+    """A row with the right types; raises `WireError` for any other, which we never wrote."""
     return _wire.convert(fields, kind)  # type: ignore[no-any-return]
 
 

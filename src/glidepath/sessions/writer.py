@@ -10,13 +10,11 @@ from contextlib import suppress
 
 from glidepath.errors import StoreError
 
-__all__ = ["Writer"]
-
 Job = tuple[str, Callable[[], None], Callable[[BaseException | None], None] | None]
 
 
 class Writer:
-    """Does what it is given, one thing after the other, on a daemon thread that ends with `stop`.
+    """Runs jobs one after the other on a daemon thread that ends with `stop`.
 
     After a job of a session has failed, every later job of it fails with the same error: a chain has no holes.
     """
@@ -40,14 +38,14 @@ class Writer:
                 tell(error)
 
     def put(self, session_id: str, call: Callable[[], None]) -> None:
-        """Do it some time; raises what an earlier job of this session raised."""
+        """Queue a job; raises what an earlier job of this session raised."""
         error = self._failed.get(session_id)
         if error is not None:
             raise StoreError(f"an earlier write failed: {error}", kind=getattr(error, "kind", "unavailable"))
         self._jobs.put((session_id, call, None))
 
     async def do(self, session_id: str, call: Callable[[], None]) -> None:
-        """Do it after everything before it, and wait; raises what it raised."""
+        """Run a job after all earlier ones, and wait; raises what it raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[BaseException | None] = loop.create_future()
         busy: set[object] | None = getattr(loop, "workers", None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from glidepath._wire import Value, replace
 from glidepath.agent import LoopConfig
+from glidepath.plurals import how_many
 from glidepath.sim.flight import Flight
 from glidepath.sim.sim_world import CEILING
 
@@ -115,8 +116,9 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
     seen = what
     if not seen and worst is not None:
         seen = (
-            f"{len(hit)} of these flights; the worst is {worst.specimen} (seed {worst.seed}): {worst.calls} calls, "
-            f"{worst.tokens} tokens, {worst.seconds:g} s, {worst.outcome or 'no result'}"
+            f"{len(hit)} of these flights; the worst is {worst.specimen} (seed {worst.seed}): "
+            f"{how_many(worst.calls, 'call')}, {how_many(worst.tokens, 'token')}, "
+            f"{worst.seconds:g} s, {worst.outcome or 'no result'}"
         )
     return Finding(
         code=code,

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from glidepath.burndown import Burn, svg_burndown
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
@@ -25,7 +26,8 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     rows = [flight for flight in flown if flight.seed == first or flight.problems]
     specimens = len({flight.specimen for flight in report.flights})
     outcomes = Counter(flight.outcome or "no result" for flight in flown).most_common()
-    sub = f"{len(report.flights)} flights against {specimens} specimens, {report.cpu_seconds:g} s of CPU time."
+    tried = f"{how_many(len(report.flights), 'flight')} against {how_many(specimens, 'specimen')}"
+    sub = f"{tried}, {report.cpu_seconds:g} s of CPU time."
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{sub} The same seed gives the same flight.</p>',

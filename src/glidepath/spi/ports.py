@@ -12,7 +12,7 @@ T = TypeVar("T")
 def offers(value: object, port: Callable[..., T]) -> TypeGuard[T]:
     """True for an object, not a class, that has everything `port` names; `port` is a `Protocol`.
 
-    `isinstance` is no answer: from Python 3.12 on it overlooks what a wrapper passes on by `__getattr__`.
+    `isinstance` does not do: from Python 3.12 on it overlooks what a wrapper passes on by `__getattr__`.
     """
     return not isinstance(value, type) and all(hasattr(value, name) for name in _names(port))
 

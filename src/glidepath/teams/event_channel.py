@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.plurals import how_many
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
@@ -25,7 +26,7 @@ class EventChannel:
     """The events of one execution: numbered, journaled, shown; in the only legal order."""
 
     def __init__(self, run: TeamRun, plugins: Iterable[tuple[str, Plugin]]) -> None:
-        team, history = run.team, run.history
+        team, before = run.team, run.before
         self._team, self._request, self._journal = team.name, run.request, run.journal
         self._members = tuple(member.name for member in team.members)
         observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in plugins]
@@ -35,16 +36,16 @@ class EventChannel:
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.posted = False
         """Events were emitted in another thread and may not have arrived yet."""
-        self.sequence = history.sequence if history is not None else 0
-        self.resumed = history is not None
+        self.sequence = before.sequence
+        self.resumed = run.history is not None
         self.started = False
         self.ended: TeamEnding | None = None
         self.failure: str | None = None
         """Why the journal can no longer be written."""
         self.on_failure: Callable[[str], None] | None = None
         self.warnings: list[str] = []
-        self.plan = history.plan if history is not None else None
-        self.outcomes = {outcome.step_id: outcome for outcome in history.outcomes} if history is not None else {}
+        self.plan = before.plan
+        self.outcomes = {outcome.step_id: outcome for outcome in before.outcomes}
 
     def emit(self, event: TeamEvent) -> None:
         """Publish one event, or drop it with a warning if it comes at the wrong time or lacks its content."""
@@ -133,7 +134,7 @@ class EventChannel:
         try:
             farewell = await dismiss(self._audience.observers, FAREWELL)
             if farewell.missed:
-                self._warn(f"observers were too slow and have missed {farewell.missed} events")
+                self._warn(f"observers were too slow and have missed {how_many(farewell.missed, 'event')}")
             for name in farewell.stubborn:
                 self._warn(f"observer {name} did not stop after the end and was abandoned")
         finally:

@@ -224,13 +224,13 @@ class PlanRun:
 
     async def _plan(self) -> StepTable:
         """Make the plan, or take over the plan and the finished steps of an earlier execution."""
-        history = self.team.history
-        plan = history.plan if history is not None else None
-        made = plan is None or (history is not None and history.result is not None and history.result.plan != plan)
-        if made:
-            plan = await self._new_plan(plan)
-        table = StepTable(plan, self.config.dependency_failure)  # type: ignore[arg-type] # there is one by now
-        table.restore(history.outcomes if history is not None else ())
+        before = self.team.before
+        plan = None if before.new_plan else before.plan
+        made = plan is None
+        if plan is None:
+            plan = await self._new_plan(before.plan)
+        table = StepTable(plan, self.config.dependency_failure)
+        table.restore(before.outcomes)
         # A new plan that came too late was never announced: the result must not have it either.
         if not made or self.halted is None:
             self.table = table
@@ -322,9 +322,8 @@ class PlanRun:
         """What is known about a step, including what earlier executions did."""
         step = self.steps.get(task.id)
         if step is None:
-            history = self.team.history
             # The same object that the journal was folded into, so that nothing is copied or forgotten.
-            step = (history.steps.get(task.id) if history is not None else None) or StepRun()
+            step = self.team.before.steps.get(task.id) or StepRun()
             step.open(task, self.team.cancel)
             self.steps[task.id] = step
         return step

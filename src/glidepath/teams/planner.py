@@ -128,8 +128,8 @@ def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
 
 def check_going_on(team: TeamRun) -> None:
     """Raise `ConfigurationError` if an unfinished step of an earlier execution cannot continue with these members."""
-    history = team.history
-    if history is None or history.plan is None or (history.result is not None and history.result.plan != history.plan):
+    history = team.before
+    if history.plan is None or history.new_plan:
         return  # there is no plan, or a new one that is checked like any other
     finished = {outcome.step_id for outcome in history.outcomes}
     names = {member.name for member in team.members}

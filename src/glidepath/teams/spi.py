@@ -10,6 +10,8 @@ from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExe
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun
 
+__all__ = ["EvaluationStrategy", "TeamCoordinator"]  # the ports: a test compares them with `spi.points`
+
 
 @experimental(reason=UNPROVEN)
 @runtime_checkable

@@ -55,6 +55,11 @@ class History(Record, kw_only=True):
     origins: tuple[str, ...] = ()
     """The untrusted sources that members have read."""
 
+    @property
+    def new_plan(self) -> bool:
+        """A person has replaced the plan that the last execution made."""
+        return self.result is not None and self.result.plan != self.plan
+
     @classmethod
     def of_result(cls, result: TeamResult) -> History:
         """The history that a paused result carries."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -66,18 +67,16 @@ class TeamRun:
         self.name, self.members, self.member = team.name, team.members, team.member
         self._on_close = on_close
         self.request = request
-        history, journal = terms.history, terms.journal
-        self.history = history
+        self.journal = terms.journal
+        self.history = terms.history
         """What earlier executions of this request did, when this one continues."""
-        self.journal = journal
-        self.decisions: Mapping[str, Decision] = history.decisions if history is not None else {}
-        self.usage = history.usage if history is not None else Usage()
-        self.cost = history.cost if history is not None else None
-        self.origins: dict[str, None] = dict.fromkeys(history.origins if history is not None else ())
+        before = self.before
+        self.decisions: Mapping[str, Decision] = before.decisions
+        self.usage, self.cost = before.usage, before.cost
+        self.origins: dict[str, None] = dict.fromkeys(before.origins)
         """The untrusted sources that members have read; prompts for others may contain text from any of them."""
         self.cancel, self._let_go = linked(terms.cancel)
         self.began = asyncio.get_running_loop().time()
-        self._elapsed_before = history.elapsed if history is not None else 0.0
         self._purse: Purse | None = None
         self.budget = self._open_budget(terms.place, terms.above)
         """The parent of every member's run."""
@@ -85,9 +84,9 @@ class TeamRun:
         self.closed = False
         self._asked = 0
         self.events = EventChannel(self, observers)
-        if journal is not None:
-            journal.on_stop, journal.on_lost = self.cancel.cancel, self.events.fail
-            journal.keep_alive()
+        if self.journal is not None:
+            self.journal.on_stop, self.journal.on_lost = self.cancel.cancel, self.events.fail
+            self.journal.keep_alive()
 
     def _open_budget(self, place: Place | None, above: Budget | None) -> Budget:
         request, journal, history = self.request, self.journal, self.history
@@ -95,7 +94,7 @@ class TeamRun:
         limits = Limits(
             max_tokens=constraint.max_total_tokens,
             max_cost=constraint.max_cost,
-            timeout=max(_LEAST_TIME, request.config.time_limit - self._elapsed_before),
+            timeout=max(_LEAST_TIME, request.config.time_limit - self.before.elapsed),
         )
         if above is not None and above.line:  # what all runs of the team together hold of a wallet
             name = f"team:{request.id}" if journal is not None else f"team:{request.id}:{os.urandom(6).hex()}"
@@ -118,6 +117,11 @@ class TeamRun:
     # --- what a coordinator works with ----------------------------------------------------------------------------
 
     @property
+    def before(self) -> History:
+        """The history of this request, empty at the first execution."""
+        return self.history or History(request=self.request)
+
+    @property
     def spent(self) -> tuple[Usage, Decimal | None]:
         """What all runs of this request have used so far."""
         return self.usage, self.cost
@@ -125,7 +129,7 @@ class TeamRun:
     @property
     def elapsed(self) -> float:
         """Seconds since the start, including earlier executions."""
-        return self._elapsed_before + asyncio.get_running_loop().time() - self.began
+        return self.before.elapsed + asyncio.get_running_loop().time() - self.began
 
     def emit(self, event: TeamEvent) -> None:
         """Publish an event: number it, write it to the journal, notify the observers.
@@ -187,8 +191,7 @@ class TeamRun:
     def _next_session(self) -> str:
         """A session id for an unnamed run, unique over all executions of the request."""
         self._asked += 1
-        before = self.history.sequence if self.history is not None else 0
-        return session_id(self.request.id, "ask", f"{before}-{self._asked}")
+        return session_id(self.request.id, "ask", f"{self.before.sequence}-{self._asked}")
 
     def concluded(
         self, status: TeamStatus, reason: str, table: StepTable | None, *, warnings: Iterable[str] = ()
@@ -220,12 +223,11 @@ class TeamRun:
         await uninterrupted(self._close(), name="team closing")  # the journal is released before a cancellation counts
 
     async def _close(self) -> None:
-        try:
-            await self.events.close()
-        finally:
+        async with AsyncExitStack() as at_last:
+            at_last.callback(self._on_close)
             if self._purse is not None:
-                await self._purse.close()
-            self._on_close()
+                at_last.push_async_callback(self._purse.close)
+            await self.events.close()
 
 
 async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,19 +37,10 @@ def compact(event: Event) -> str:
 
 def _json(value: object) -> str:
     try:
-        text = _spaced(_wire.plain(value))
+        text = json.dumps(_wire.plain(value), ensure_ascii=False)
     except TypeError:
         text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _spaced(value: object) -> str:
-    """JSON with a space after `:` and `,`, as people write it."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_spaced(str(key))}: {_spaced(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_spaced, value)) + "]"
-    return _wire.encode(value).decode()
 
 
 def _fields(event: Event) -> list[str]:

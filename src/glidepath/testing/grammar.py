@@ -27,6 +27,7 @@ from glidepath.events import (
 )
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolResultMessage
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
+from glidepath.plurals import how_many
 from glidepath.testing.plain_transcript import transcript_errors
 
 Leg = Sequence[Event]
@@ -247,7 +248,8 @@ def _tool_ends(leg: Leg) -> Iterator[str]:
             program = event.call_id.rpartition(".")[0]
             by_program = not made[event.call_id] and made[program] > 0
             if ended[event.call_id] > made[event.call_id] + _resumed(leg) + by_program:
-                yield f"call {event.call_id} ended {ended[event.call_id]} times, was made {made[event.call_id]} times"
+                often = how_many(ended[event.call_id], "time"), how_many(made[event.call_id], "time")
+                yield f"call {event.call_id} ended {often[0]}, was made {often[1]}"
             if event.result.call_id != event.call_id:
                 yield f"call {event.call_id} ended with the result of {event.result.call_id}"
 

@@ -23,6 +23,7 @@ from glidepath.messages import (
     ToolCallDelta,
     Usage,
 )
+from glidepath.plurals import how_many
 from glidepath.spi import ModelRequest
 from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
 
@@ -155,7 +156,7 @@ class ScriptedModel:
         problems = list(self._problems)
         left = self._script[self._asked :]
         if left:
-            problems.append(f"{len(left)} of {len(self._script)} turns were never asked for:")
+            problems.append(f"{len(left)} of {how_many(len(self._script), 'turn')} never asked for:")
             problems.extend(f"  {_describe(step)}" for step in left)
         return "\n".join([f"ScriptedModel {self.name!r}:", *problems]) if problems else ""
 
@@ -167,7 +168,7 @@ class ScriptedModel:
             return self._then
         last = request.messages[-1] if request.messages else None
         about = f"{last.role}: {last.text[:120]!r}" if last is not None else "no message"
-        turns = f"{len(self._script)} turn{'' if len(self._script) == 1 else 's'}"
+        turns = how_many(len(self._script), "turn")
         problem = f"unexpected request {self.calls}, the script has {turns}; last message: {about}"
         self._problems.append(problem)
         raise ScriptError(problem)

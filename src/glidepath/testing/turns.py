@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.messages import Delta, ReasoningDelta, TextDelta, ThinkingDelta, ToolCallDelta, Usage
+from glidepath.plurals import how_many
 from glidepath.spi import ModelRequest
 
 UsageReport: TypeAlias = Usage | Literal["missing"] | None
@@ -72,7 +73,9 @@ class Turn(Value, frozen=True, kw_only=True):
     def with_id(self, *call_ids: str) -> Turn:
         """The same turn with these call ids, one for each call."""
         if len(call_ids) != len(self.calls):
-            raise ValueError(f"{len(call_ids)} ids for {len(self.calls)} calls: give one id for each call")
+            raise ValueError(
+                f"{how_many(len(call_ids), 'id')} for {how_many(len(self.calls), 'call')}: give one id for each call"
+            )
         ids = iter(call_ids)
         parts = [_wire.replace(part, id=next(ids)) if isinstance(part, Call) else part for part in self.parts]
         return _wire.replace(self, parts=tuple(parts))

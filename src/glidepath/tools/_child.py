@@ -188,18 +188,15 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
 
 def call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
     """What the function returns; a coroutine or an async iterator runs to its end on its own loop."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return asyncio.run(_settle(function, values))
     result = function(**values)
     if inspect.isawaitable(result) or hasattr(result, "__aiter__"):
-        return asyncio.run(_settle(lambda: result, {}))
+        return asyncio.run(_settle(result))
     if inspect.isgenerator(result):
         return functools.reduce(lambda _, item: item, result, None)
     return result
 
 
-async def _settle(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    result = function(**values)
+async def _settle(result: Any) -> Any:
     if inspect.isawaitable(result):
         result = await result
     if hasattr(result, "__aiter__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from glidepath import _wire
+from glidepath.plurals import how_many
 from glidepath.tools.text import shorten
 
 MAX_LISTED = 12
@@ -78,7 +79,7 @@ def _fault(text: str) -> str:
 
 def _place(text: str, fault: str, at: int, where: str) -> str:
     if at >= len(text.rstrip()) or fault.startswith("Unterminated string"):
-        return f"the JSON ends too early, after {len(text)} characters ({fault})"
+        return f"the JSON ends too early, after {how_many(len(text), 'character')} ({fault})"
     near = text[max(0, at - _EXCERPT) : at + _EXCERPT]
     return f"{fault} at {where}, near {shorten(near, _MAX_NAME)!r}"
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
+from glidepath.plurals import how_many
 from glidepath.tools.text import clean, trim
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class _Reader:
     def _some(self, items: Iterable[Any]) -> list[Any]:
         some = list(islice(items, self._left + 1))
         if len(some) > self._left:
-            self.kinds[f"only the first {self._left} items"] = None
+            self.kinds[f"only the first {how_many(self._left, 'item')}"] = None
             some = some[: self._left]
         self._left -= len(some)
         return some

@@ -15,7 +15,7 @@ def _is_model(kind: object) -> bool:
 
 
 def _is_path(kind: type) -> bool:
-    paths = sys.modules.get("pathlib")  # whoever has a path has imported it
+    paths = sys.modules.get("pathlib")  # a program with a path has imported it
     return paths is not None and issubclass(kind, paths.PurePath)
 
 

@@ -11,6 +11,7 @@ from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
+from glidepath.plurals import how_many
 from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, named
 from glidepath.tools.text import clean, clean_data, split, trim
 
@@ -88,7 +89,7 @@ def _block(item: object) -> ResultBlock:
         try:
             return _image(bytes(item))
         except ToolError:
-            return TextBlock(f"[{len(item)} bytes that cannot be shown]")
+            return TextBlock(f"[{how_many(len(item), 'byte')} that cannot be shown]")
     content = item if isinstance(item, str) else _json(item)
     return TextBlock(clean(content) or NO_OUTPUT)
 
@@ -104,7 +105,7 @@ def _image(data: bytes) -> ImageBlock:
         kind = "webp"
     else:
         raise ToolError(
-            f"the tool returned {len(data)} bytes that are not a PNG, JPEG, GIF or WebP image: "
+            f"the tool returned {how_many(len(data), 'byte')} that are not a PNG, JPEG, GIF or WebP image: "
             "decode them to str, or write them to a file and return its path"
         )
     return ImageBlock(media_type=f"image/{kind}", data=data)

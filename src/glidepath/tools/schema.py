@@ -66,21 +66,21 @@ def hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[st
     """Move a foreign schema's own `$defs` to the root, under names that cannot collide with ours."""
     definitions = schema.pop("$defs", {})
     for key, definition in definitions.items():
-        hoisted[f"{name}.{key}"] = _rebase(definition, name)
-    moved: dict[str, Any] = _rebase(schema, name)
-    return moved
+        hoisted[f"{name}.{key}"] = moved(definition, "#/$defs/", f"#/$defs/{name}.")
+    shown: dict[str, Any] = moved(schema, "#/$defs/", f"#/$defs/{name}.")
+    return shown
 
 
-def _rebase(node: object, name: str) -> Any:
-    if isinstance(node, list):
-        return [_rebase(item, name) for item in node]
-    if not isinstance(node, dict):
+def moved(node: object, before: str, after: str) -> Any:
+    """A schema in which references that began with `before` begin with `after`."""
+    if isinstance(node, list | tuple):
+        return [moved(item, before, after) for item in node]
+    if not isinstance(node, Mapping):
         return node
-    moved = {key: _rebase(value, name) for key, value in node.items()}
-    reference = moved.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        moved["$ref"] = f"#/$defs/{name}.{reference.removeprefix('#/$defs/')}"
-    return moved
+    shown = {key: moved(value, before, after) for key, value in node.items()}
+    if isinstance(reference := shown.get("$ref"), str) and reference.startswith(before):
+        shown["$ref"] = after + reference.removeprefix(before)
+    return shown
 
 
 # --- reading a schema -------------------------------------------------------------------------------------------

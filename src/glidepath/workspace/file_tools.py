@@ -13,6 +13,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from glidepath.errors import ToolError
+from glidepath.plurals import how_many
 from glidepath.workspace.root import Workspace
 
 MOST_READ = 256_000
@@ -106,7 +107,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
     data = _encoded(content)
     with workspace.place(path, make=True) as (folder, name):
         _replace(folder, name, data)
-    return f"wrote {len(data)} bytes to {path}"
+    return f"wrote {how_many(len(data), 'byte')} to {path}"
 
 
 def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) -> str:
@@ -133,7 +134,7 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) 
     changed = _encoded(text.replace(old, new))
     with workspace.place(path) as (folder, name):
         _replace(folder, name, changed)
-    places = "1 place" if count == 1 else f"{count} places"
+    places = how_many(count, "place")
     return f"changed {places} in {path}"
 
 

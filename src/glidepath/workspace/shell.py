@@ -21,6 +21,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, ToolError
+from glidepath.plurals import how_many
 from glidepath.run.asyncio_privates import close_pipes
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
@@ -319,7 +320,7 @@ class _Output:
 
     def text(self) -> str:
         left_out = self._size - len(self._head) - len(self._tail)
-        middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+        middle = f"\n[{how_many(left_out, 'byte')} left out]\n".encode() if left_out else b""
         return (self._head + middle + self._tail).decode(errors="replace").rstrip("\n")
 
 

@@ -32,6 +32,7 @@ from glidepath.cli.status import arguments_line, clip, closing_line, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
+from glidepath.plurals import how_many
 from glidepath.run import Decision
 
 _TICK = 0.25
@@ -266,7 +267,11 @@ class ChatApp(App[int]):
         said = last_answer(self.talk.session.messages)
         if said:
             self.copy_to_clipboard(said)
-        return f"{len(said):,} characters copied." if said else "There is no answer to copy yet."
+        return (
+            f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
+            if said
+            else "There is no answer to copy yet."
+        )
 
     async def _shell(self, command: str) -> None:
         """Run a `!command` as the person; the model sees it with the next message."""
@@ -284,7 +289,7 @@ class ChatApp(App[int]):
         lines = output.splitlines()
         shown = [self._clip(line) for line in lines[-_COMMAND_LINES:]]
         if len(lines) > _COMMAND_LINES:
-            shown.insert(0, f"... {len(lines) - _COMMAND_LINES} lines before")
+            shown.insert(0, f"... {how_many(len(lines) - _COMMAND_LINES, 'line')} before")
         tail = "" if code == 0 else f"\n(exit code {code})"
         await self._note("\n".join(shown) + tail or "(no output)", "tool")
 
@@ -417,7 +422,7 @@ class ChatApp(App[int]):
         lines = event.result.text.splitlines()
         shown = [self._clip(line) for line in lines[:_RESULT_LINES]]
         if len(lines) > _RESULT_LINES:
-            shown.append(f"... {len(lines) - _RESULT_LINES} more lines")
+            shown.append(f"... {how_many(len(lines) - _RESULT_LINES, 'more line')}")
         change = self.talk.changes.done(event.call_id)
         if change is not None:
             rows = difference(change, self._room, most=_DIFF_LINES)

@@ -10,8 +10,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-__all__ = ["LogEntry", "Past"]
-
 
 class LogEntry(Static):
     """A text in the log, which can be drawn while it is hidden."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from glidepath.cli.file_changes import difference
 from glidepath.cli.shown import call_line
-from glidepath.cli.status import figure, money
+from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.messages import Message
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
@@ -22,14 +23,16 @@ _BAR = 30
 def _cost(talk: Talk, _: str) -> str:
     totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
     if totals.cost is None:
-        return f"{figure(totals.usage.total)} tokens. There is no price for {talk.model}, so the cost is unknown."
-    rows = [f"{money(totals.cost)} so far, {figure(totals.usage.total)} tokens in {totals.runs} of your messages."]
+        return f"{tokens_of(totals.usage.total)}. There is no price for {talk.model}, so the cost is unknown."
+    rows = [
+        f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {how_many(totals.runs, 'message')} of yours."
+    ]
     if limit is not None:
         most = Decimal(str(limit))
         rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} are left.")
     last = talk.last
     if last is not None and last.cost is not None:
-        rows.append(f"The last message cost {money(last.cost)}: {figure(last.usage.total)} tokens.")
+        rows.append(f"The last message cost {money(last.cost)}: {tokens_of(last.usage.total)}.")
     return "\n".join(rows)
 
 
@@ -40,12 +43,12 @@ def _context(talk: Talk, _: str) -> str:
         shares[message.role] = shares.get(message.role, 0) + size(message)
     total, window = sum(shares.values()), talk.agent.config.context_window
     names = {"user": "you", "assistant": "the model", "tool_result": "tools", "system": "the system prompt"}
-    rows = [f"about {figure(total)} tokens are sent with the next message"]
+    rows = [f"the next message sends about {tokens_of(total)}"]
     rows += [f"  {names.get(role, role):<18} {figure(count):>6}" for role, count in shares.items()]
     if window:
         full = min(_BAR, _BAR * total // window)
         rows.append(f"of {figure(window)} the model can read [{'#' * full}{'.' * (_BAR - full)}]")
-    rows.append(f"{len(talk.session.messages)} messages; /compact makes it shorter, /clear begins again")
+    rows.append(f"{how_many(len(talk.session.messages), 'message')}; /compact makes it shorter, /clear begins again")
     return "\n".join(rows)
 
 

@@ -15,7 +15,7 @@ from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short
-from glidepath.cli.status import Status, clip, figure, money
+from glidepath.cli.status import Status, clip, figure, money, tokens_of
 from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
@@ -23,6 +23,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
+from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
 from glidepath.workspace import Workspace
@@ -164,7 +165,7 @@ class Talk:
     def idle_line(self, width: int) -> str:
         """The status line while nothing is running."""
         totals = self.session.totals
-        parts = ["ready", f"{figure(totals.usage.total)} tokens", "" if totals.cost is None else money(totals.cost)]
+        parts = ["ready", tokens_of(totals.usage.total), "" if totals.cost is None else money(totals.cost)]
         line = " \u00b7 ".join(part for part in parts if part)
         full = f"{line} \u00b7 {self.model}"
         return full if len(full) <= width else clip(line, width)
@@ -198,13 +199,13 @@ class Talk:
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
-        yours, calls = "turn" if totals.runs == 1 else "turns", "call" if totals.tool_calls == 1 else "calls"
-        parts = [f"{totals.runs} {yours} of yours, {totals.iterations} of the model, {totals.tool_calls} tool {calls}"]
+        yours, calls = how_many(totals.runs, "turn"), how_many(totals.tool_calls, "tool call")
+        parts = [f"{yours} of yours, {totals.iterations} of the model, {calls}"]
         most = self.agent.config.limits.max_cost
         of = "" if most is None else f" of {money(Decimal(str(most)))}"
         spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
-        parts.append(f"{figure(totals.usage.total)} tokens{spent}")
-        parts.append(f"about {figure(self._size())} tokens are sent with the next message")
+        parts.append(f"{tokens_of(totals.usage.total)}{spent}")
+        parts.append(f"the next message sends about {tokens_of(self._size())}")
         parts.append(f"model {self.model}")
         return "\n".join(parts)
 
@@ -244,7 +245,9 @@ class Talk:
         if not shaped.dropped:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
-        return f"{shaped.dropped} messages left out: about {figure(before)} tokens became {figure(self._size())}."
+        return (
+            f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {figure(self._size())}."
+        )
 
     async def resume(self, wanted: str) -> str:
         """Continue a stored conversation; without an id, list the last ones."""
@@ -274,7 +277,7 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         said = last_answer(list(folded.messages))
         last = f"\n{said}" if said else ""
-        return f"{short(wanted)} continues: {len(folded.messages)} messages.{last}"
+        return f"{short(wanted)} continues: {how_many(len(folded.messages), 'message')}.{last}"
 
     async def last_one(self, *, anywhere: bool) -> str:
         """The conversation to continue; raises `ConfigurationError` if there is none."""

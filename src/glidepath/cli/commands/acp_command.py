@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath acp` takes."""
     parser.add_argument("--agent", required=True, metavar="MODULE:ATTR", help="the agent that answers the editor")
     parser.add_argument(
         "--store",

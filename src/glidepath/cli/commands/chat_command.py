@@ -17,7 +17,6 @@ from glidepath.errors import ConfigurationError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath chat` takes."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "-c", "--continue", dest="go_on", action="store_true", help="continue the last conversation of this folder"

@@ -16,7 +16,6 @@ from glidepath.cli.world import World
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath completion` takes."""
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"), help="which shell")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
@@ -12,10 +13,10 @@ from glidepath.cli.layers import LoadedSettings, gather
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import revealed
 from glidepath.cli.world import World
+from glidepath.plurals import how_many
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath config` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print the current settings")
     show.add_argument("--origin", action="store_true", help="also show where each setting comes from")
@@ -76,13 +77,14 @@ def _check(options: argparse.Namespace, world: World) -> int:
 
 
 def _limits(settings: LoadedSettings) -> str:
-    words = {
-        "limits.max_iterations": "{} turns",
-        "limits.max_tokens": "{} tokens",
-        "limits.max_cost": "${}",
-        "limits.timeout": "{:g} seconds",
+    words: dict[str, Callable[[Any], str]] = {
+        "max_iterations": lambda most: how_many(most, "turn"),
+        "max_tokens": lambda most: how_many(most, "token"),
+        "max_cost": "${}".format,
+        "timeout": lambda most: how_many(most, "second", f"{most:g}"),
     }
-    said = [words[key].format(settings[key]) for key in words if settings.get(key) is not None]
+    given = {name: settings.get(f"limits.{name}") for name in words}
+    said = [words[name](most) for name, most in given.items() if most is not None]
     return "at most " + ", ".join(said) if said else "no limits"
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath decide` takes."""
     parser.add_argument("session", help="the session's id")
     add_decision(parser, required=True)
     add_note_arguments(parser)

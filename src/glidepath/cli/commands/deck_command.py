@@ -23,7 +23,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath deck` takes."""
     parser.epilog = _EXAMPLES
     parser.add_argument("action", nargs="?", choices=("export",), help="export RUN FILE: write one self-contained page")
     parser.add_argument("run", nargs="?", metavar="RUN", help="the run or session to export")

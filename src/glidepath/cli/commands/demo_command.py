@@ -31,7 +31,6 @@ _MEGA = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath demo` takes."""
     parser.add_argument("task", nargs="?", help="ask this instead: one agent with an atlas of three cities")
     parser.add_argument(
         "--model", metavar="NAME", default=EMBEDDED, help=f"another model, or {SCRIPTED} (default: {EMBEDDED})"

@@ -15,6 +15,7 @@ from glidepath.cli.notes import add_decision, decided
 from glidepath.cli.shown import revealed
 from glidepath.cli.world import World
 from glidepath.errors import StoreError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.engines.dbos import Fleet, FleetStatus
@@ -23,7 +24,6 @@ _DAY = 86_400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath fleet` takes."""
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("status", help="its workers, queued and running runs, budgets")
@@ -112,7 +112,7 @@ async def _act_on_runs(options: argparse.Namespace, fleet: Fleet) -> str:
         await fleet.stop(options.session, options.reason)
         return f"asked {options.session} to stop"
     gone = await fleet.prune(older_than=options.days * _DAY)
-    return f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}"
+    return f"deleted {how_many(len(gone), 'session')}"
 
 
 def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:

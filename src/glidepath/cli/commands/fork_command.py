@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath fork` takes."""
     add_fork_arguments(parser)
     add_store_flags(parser)
 

@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath mcp` takes."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     listed = actions.add_parser("list", help="the configured servers, without starting them")
@@ -109,7 +109,7 @@ def _list(found: list[tuple[McpServer, str]], world: World) -> int:
     wide = max(len(server.name) for server, _ in found)
     for server, where in found:
         pinned = None if lock is None else lock.of(server.name)
-        state = "not pinned" if pinned is None else f"{len(pinned)} tools pinned"
+        state = "not pinned" if pinned is None else f"{how_many(len(pinned), 'tool')} pinned"
         world.write(f"{server.name:<{wide}}  {revealed(server.link.where)}\n{'':<{wide}}  from {where}; {state}\n")
     return 0
 
@@ -176,7 +176,7 @@ async def _test(servers: list[McpServer], options: argparse.Namespace, world: Wo
         try:
             listing = await supply.owner.connected()
             tools = await supply.tools()
-            world.write(f"{server.name}: protocol {listing.version}, {len(tools)} tools\n")
+            world.write(f"{server.name}: protocol {listing.version}, {how_many(len(tools), 'tool')}\n")
             for tool in tools:
                 first = tool.description.splitlines()[0] if tool.description else ""
                 world.write(f"  {tool.name}  {first[:100]}\n")
@@ -225,7 +225,7 @@ async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: Wo
             continue
         lock.pin(server.name, supply.definitions())
         await supply.close()
-        world.write(f"{server.name}: {len(lock.servers[server.name])} tools pinned\n")
+        world.write(f"{server.name}: {how_many(len(lock.servers[server.name]), 'tool')} pinned\n")
         done = True
     if done:  # a lock file without pins would keep back the tools of all servers
         write_lock(path, lock)

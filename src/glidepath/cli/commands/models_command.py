@@ -20,7 +20,6 @@ _PYTHON = ("python:MODULE:ATTRIBUTE", "any Model object, or a function that make
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath models` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="the providers, what each needs, and whether it is there (the default)")
     pull = actions.add_parser("pull", help="fetch an embedded model into the user cache")

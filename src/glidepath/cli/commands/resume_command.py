@@ -17,7 +17,6 @@ from glidepath.errors import ConfigurationError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath resume` takes."""
     parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
     parser.add_argument("--last", action="store_true", help="the last session, instead of an id")
     parser.add_argument(

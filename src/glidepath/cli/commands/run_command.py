@@ -41,7 +41,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath run` takes."""
     parser.epilog = _EXAMPLES
     parser.add_argument("task", nargs="*", help="what to do; - reads standard input (the default in a pipe)")
     which = parser.add_mutually_exclusive_group()

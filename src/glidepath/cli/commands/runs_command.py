@@ -15,6 +15,7 @@ from glidepath.cli.layers import gather
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent
@@ -27,7 +28,6 @@ _STOPPABLE = (None, "", "paused")  # a paused run stops when somebody resumes it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath runs` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="list the runs in the store, newest first")
     listed.add_argument("--children", action="store_true", help="include the runs of child agents")
@@ -154,17 +154,19 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
         out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
     totals = folded.session.totals
     if totals.cost is not None:
-        out.write(f"cost      {money(totals.cost)}, {totals.usage.total} tokens in all\n")
+        out.write(f"cost      {money(totals.cost)}, {how_many(totals.usage.total, 'token')} in all\n")
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
         out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
     for call, why in _waiting(folded, snapshot):
         out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
-    out.write(f"journal   {len(journal.commits)} commits, {folded.sequence} records, intact\n\n")
+    out.write(
+        f"journal   {how_many(len(journal.commits), 'commit')}, {how_many(folded.sequence, 'record')}, intact\n\n"
+    )
     turn = 0
     first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
     if first:
-        out.write(f"({first} messages before)\n")
+        out.write(f"({how_many(first, 'message')} before)\n")
     for number, message in enumerate(folded.messages):
         turn += message.role == "assistant"
         if number < first:
@@ -244,7 +246,7 @@ async def _prune(options: argparse.Namespace, store: SessionStore, world: World)
     from glidepath.sessions.archive import prune
 
     gone = await prune(store, older_than=options.days * _DAY)
-    world.note(f"deleted {len(gone)} {'session' if len(gone) == 1 else 'sessions'}")
+    world.note(f"deleted {how_many(len(gone), 'session')}")
     return 0
 
 
@@ -253,9 +255,9 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
 
     done = await repair(store, options.session)
     if not done.reason:
-        world.note(f"{options.session} is intact: {done.kept} commits")
+        world.note(f"{options.session} is intact: {how_many(done.kept, 'commit')}")
         return 0
-    world.note(f"{options.session}: kept {done.kept} commits, dropped {done.dropped}: {done.reason}")
+    world.note(f"{options.session}: kept {how_many(done.kept, 'commit')}, dropped {done.dropped}: {done.reason}")
     for one in done.effects:
         world.note(f"may have taken effect: {call_line(one.name or 'a call', one.arguments or {})} ({one.call_id})")
     world.note("Look at it, then continue with: glidepath resume --accept-repair " + options.session)
@@ -268,7 +270,7 @@ async def _replay(options: argparse.Namespace, store: SessionStore, world: World
     done = await replay(agent, store, options.session)
     if done.same:
         until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
-        world.note(f"{options.session}: {done.commits} commits, every hash the same{until}")
+        world.note(f"{options.session}: {how_many(done.commits, 'commit')}, every hash the same{until}")
         return 0
     world.note(f"{options.session}: {done.difference}")
     return 1

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath send` takes."""
     parser.add_argument("session", help="the session's id")
     parser.add_argument("message", nargs="+", help="what to say; - reads standard input")
     add_note_arguments(parser)

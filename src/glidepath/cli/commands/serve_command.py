@@ -20,7 +20,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath serve` takes."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--agent",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,7 +26,6 @@ _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STOR
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath sessions` takes."""
     from glidepath.cli.shelved import add_filters
 
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -116,24 +116,19 @@ def act_on_store(
     settings: LoadedSettings | None = None,
 ) -> int:
     """Do something with the store that the settings name."""
-    import asyncio
-
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store, redacting
+    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
     settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)
 
-    async def whole() -> int:
-        try:
-            if getattr(options, "session", None):
-                options.session = await session_named(store, options.session)
-            return await act(store)
-        finally:
-            await store.close()
+    async def found(kept: Any) -> int:
+        if getattr(options, "session", None):
+            options.session = await session_named(kept, options.session)
+        return await act(kept)
 
-    return asyncio.run(whole())
+    return on_store(store, found)
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
@@ -256,7 +251,7 @@ async def _expire(options: argparse.Namespace, store: SessionStore, world: World
         found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:
             world.write(f"{entry.session_id}\n")
-        world.note(f"{_counted(len(found))} would be deleted, with their children")
+        world.note(f"{how_many(len(found), 'session')} would be deleted, with their children")
         return 0
     _say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
     return 0
@@ -269,11 +264,7 @@ async def _migrate(options: argparse.Namespace, store: SessionStore, world: Worl
 
 
 def _say_gone(gone: list[str], world: World) -> None:
-    world.note(f"deleted {_counted(len(gone))}")
-
-
-def _counted(number: int) -> str:
-    return f"{number} {'session' if number == 1 else 'sessions'}"
+    world.note(f"deleted {how_many(len(gone), 'session')}")
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {

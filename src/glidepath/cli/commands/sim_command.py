@@ -15,6 +15,7 @@ from glidepath.cli.arguments import add_config_flags
 from glidepath.cli.layers import gather
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
@@ -23,7 +24,6 @@ _WIDE = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath sim` takes."""
     parser.add_argument("--agent", metavar="MODULE:NAME", help="use this Agent or LoopConfig, not a configuration file")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="run every scenario N times (default: 1)")
     parser.add_argument(
@@ -123,7 +123,7 @@ def _show(report: Report, world: World) -> None:
         )
     contained = sum(flight.contained for flight in report.flights)
     world.stdout.write(
-        f"\n{contained} of {len(report.flights)} flights contained, {report.cpu_seconds:g} s of CPU time\n"
+        f"\n{contained} of {how_many(len(report.flights), 'flight')} contained, {report.cpu_seconds:g} s of CPU time\n"
     )
     if report.skipped:
         world.stdout.write(f"not run, because the configuration has no tools: {', '.join(report.skipped)}\n")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath submit` takes."""
     parser.add_argument("agent", help="the agent's name, as a worker offers it")
     parser.add_argument("task", nargs="*", help="what to do; - reads standard input")
     add_store_flag(parser)

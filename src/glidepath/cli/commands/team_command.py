@@ -36,7 +36,6 @@ exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath team` takes."""
     parser.epilog = _EXAMPLES
     parser.add_argument("action", choices=("run", "resume"), help="work toward a goal, or continue a request")
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")

@@ -26,7 +26,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath trust` takes."""
     parser.epilog = _EXAMPLES
     parser.add_argument("action", nargs="?", metavar="ACTION", help="list, revoke, or the folder to trust")
     parser.add_argument("path", nargs="?", metavar="PATH", help="revoke: which folder (default: this one)")

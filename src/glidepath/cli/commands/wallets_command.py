@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
+from glidepath.plurals import how_many
 from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath wallets` takes."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
     _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
@@ -50,30 +50,20 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
-    import asyncio
-
     from glidepath.cli.layers import gather
-    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store
-    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store, on_store
+    from glidepath.errors import ConfigurationError
     from glidepath.spi.wallets import WalletStore
 
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    if not offers(store, WalletStore):
+    keeps_wallets = offers(store, WalletStore)
+    if not keeps_wallets:
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
-    async def act(kept: Any) -> int:
-        try:
-            code: int = await _ACTIONS[options.action](options, kept, world)
-            return code
-        finally:
-            await kept.close()
-
-    try:
-        return asyncio.run(act(store))
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    code: int = on_store(store, lambda kept: _ACTIONS[options.action](options, kept, world))
+    return code
 
 
 async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:
@@ -124,7 +114,7 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     whose = "an operator's" if wallet.overruled else "of the program that used it last"
     out.write(f"limits    {_limits(wallet) or 'none'}{f' ({whose})' if _limits(wallet) else ''}\n")
     out.write(f"used      {_amount(wallet.tokens, wallet.cost)}\n")
-    runs = "1 run" if wallet.holds == 1 else f"{wallet.holds} runs"
+    runs = how_many(wallet.holds, "run")
     out.write(f"held      {_amount(wallet.held_tokens, wallet.held_cost)}, by {runs}\n")
     for period, (tokens, money) in wallet.history.items() if wallet.per is not None else ():
         out.write(f"{period:<10}{_amount(tokens, dollars(money))}\n")
@@ -196,10 +186,10 @@ def _line(wallet: Wallet) -> str:
 
 
 def _limits(wallet: Wallet) -> str:
-    tokens = None if wallet.max_tokens is None else f"{wallet.max_tokens} tokens"
+    tokens = None if wallet.max_tokens is None else how_many(wallet.max_tokens, "token")
     cost = None if wallet.max_cost is None else f"${wallet.max_cost:f}"
     return ", ".join(part for part in (cost, tokens) if part is not None)
 
 
 def _amount(tokens: int, cost: Decimal) -> str:
-    return f"${cost:f}, {tokens} tokens"
+    return f"${cost:f}, {how_many(tokens, 'token')}"

@@ -9,6 +9,8 @@ import argparse
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from glidepath.plurals import how_many
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,7 +23,6 @@ _SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath whatif` takes."""
     from glidepath.cli.commands.sessions_command import add_store_flags
     from glidepath.cli.shelved import add_filters
 
@@ -53,11 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Fold the runs, and print what would have been."""
-    import asyncio
-
     from glidepath.cli.shelved import query_of
-    from glidepath.cli.stores import make_store
-    from glidepath.errors import ConfigurationError, StoreError
+    from glidepath.cli.stores import make_store, on_store
+    from glidepath.errors import ConfigurationError
     from glidepath.sim.whatif import flown_runs, what_if
 
     limits, prices, guards = _limits(options.limits), _prices(options.prices), _guards(options.guards)
@@ -67,17 +66,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if not (options.limits or options.prices or options.guards or plot):
         raise ConfigurationError("tell it what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
     store = make_store(_place(options, world), world)
-
-    async def look() -> tuple[list[Flown], list[str]]:
-        try:
-            return await flown_runs(store, query_of(options))
-        finally:
-            await store.close()
-
-    try:
-        runs, unreadable = asyncio.run(look())
-    except StoreError as error:
-        raise ConfigurationError(str(error)) from None
+    runs, unreadable = on_store(store, lambda kept: flown_runs(kept, query_of(options)))
     for problem in unreadable:
         world.note(f"left out: {problem}")
     fates = what_if(runs, limits, prices=prices, guards=guards)
@@ -195,7 +184,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((one.cost for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
-    runs = f"{len(fates)} {'run' if len(fates) == 1 else 'runs'}"
+    runs = f"{how_many(len(fates), 'run')}"
     world.write(
         f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
         f"cost {money(paid)} and would have been {money(then)}\n"

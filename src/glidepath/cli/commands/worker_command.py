@@ -26,7 +26,6 @@ LAST = 30.0  # seconds to hand over; after that the process exits, even if the d
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `glidepath worker` takes."""
     add_store_flag(parser)
     parser.add_argument(
         "--agent",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
 from glidepath.engines.dbos.contain import WORKFLOW, needed
-from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, SCHEMA
+from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, schema
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
@@ -155,8 +155,7 @@ class FleetLedger:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
                 await make_tables(connection)
                 if (await self._versions(connection))[1] < PARTS:
-                    for part in SCHEMA:
-                        await connection.execute(part)
+                    await connection.execute(schema())
             layout = layout or LAYOUT
         if layout != LAYOUT:
             raise other_layout("the fleet's tables have", layout, LAYOUT)

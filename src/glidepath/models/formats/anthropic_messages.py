@@ -18,7 +18,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models.attached import Takes, base64_of, check_block, in_result
-from glidepath.models.content import pieces
+from glidepath.models.content import add_turn, pieces
 from glidepath.models.names import sent_name
 
 VENDOR = "anthropic"
@@ -61,12 +61,7 @@ def anthropic_turns(
             role, blocks = "user", _blocks(message.content, takes) or [{"type": "text", "text": "(empty)"}]
         else:
             continue
-        if not blocks:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
-        else:
-            turns.append({"role": role, "content": blocks})
+        add_turn(turns, role, "content", blocks)
     return turns
 
 

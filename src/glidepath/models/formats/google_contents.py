@@ -18,7 +18,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models.attached import Takes, base64_of, check_block, in_result
-from glidepath.models.content import pieces
+from glidepath.models.content import add_turn, pieces
 from glidepath.models.names import sent_name
 
 VENDOR = "google"
@@ -59,12 +59,7 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
             role, parts = "user", _parts(message.content)
         else:
             continue
-        if not parts:
-            continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["parts"] += parts
-        else:
-            turns.append({"role": role, "parts": parts})
+        add_turn(turns, role, "parts", parts)
     for turn in turns:  # pictures and files from results go after all results of the batch
         if turn["role"] == "user":
             turn["parts"].sort(key=lambda part: "functionResponse" not in part)

@@ -59,13 +59,13 @@ def continued(ask: Callable[[dict[str, str]], Any], file: Path, size: int) -> bo
     A connection that breaks is opened again, as long as each brings something.
     """
     fruitless = 0
-    while (here := _size(file)) < size:
+    while (here := size_of(file)) < size:
         try:
             if not _more(ask, file, here, size):
                 return False
         except OSError:  # a broken connection; the errors of pip's HTTP library are of this kind, too
             pass
-        if _size(file) > here:
+        if size_of(file) > here:
             fruitless = 0
             continue
         if fruitless == len(PAUSES):
@@ -100,7 +100,8 @@ def _more(ask: Callable[[dict[str, str]], Any], file: Path, here: int, size: int
     return True
 
 
-def _size(file: Path) -> int:
+def size_of(file: Path) -> int:
+    """The size of a file; 0 if it is not there."""
     try:
         return file.stat().st_size
     except FileNotFoundError:

