@@ -530,12 +530,13 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     @property
     def all_turns(self) -> int:
         """Model turns, those of children included."""
-        return self.iterations + sum([child.all_turns for child in self.children])
+        return self.iterations + sum([child.all_turns for child in self.children]) if self.children else self.iterations
 
     @property
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
-        return self.tool_calls + sum([child.all_tool_calls for child in self.children])
+        own = self.tool_calls
+        return own + sum([child.all_tool_calls for child in self.children]) if self.children else own
 
     @property
     def origins(self) -> tuple[str, ...]:
