@@ -544,10 +544,8 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
         delay = _delay(self.retries, error, getattr(run.watch.loop, "random", _chance))
-        if (
-            delay
-            >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
-        ):
+        until = min(run.watch.deadline_at, inf if self.landing is not None else run.watch.window_at)
+        if delay >= until - run.watch.time():
             raise error
         if not run.plan.health.may_retry(run.watch.time()):
             self.denied = not self.retries
@@ -556,22 +554,13 @@ class _Call(Record, eq=False, gc=False):
         run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
         _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, _short(error))
         run.turn.enter(AgentState.RECOVERING)
-        sleep: asyncio.Future[None] = run.watch.loop.create_future()
-        timer = run.watch.loop.call_later(delay, _ring, sleep)
         try:
-            await run.watch.wait(sleep)
+            await run.watch.sleep(delay)
         except asyncio.CancelledError:
             raise _touchdown(run) from None
-        finally:
-            timer.cancel()
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def _ring(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _touchdown(run: Run) -> Exception:

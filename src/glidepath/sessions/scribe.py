@@ -480,19 +480,8 @@ class Scribe(JournalWriter):
             await asyncio.wait([task])
             return
         while not task.done():
-            bell: asyncio.Future[None] = watch.loop.create_future()
-
-            def ring(_: object, bell: asyncio.Future[None] = bell) -> None:
-                if not bell.done():
-                    bell.set_result(None)
-
-            task.add_done_callback(ring)
-            try:
-                await watch.wait(bell)
-            except asyncio.CancelledError:
-                continue  # the interrupt is recorded: nothing new begins
-            finally:
-                task.remove_done_callback(ring)
+            with suppress(asyncio.CancelledError):  # the interrupt is recorded: nothing new begins
+                await watch.first_of(task)
 
     def _new_messages(self) -> Items:
         messages = self._run.transcript.messages
