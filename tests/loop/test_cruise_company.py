@@ -1,15 +1,19 @@
 """Hooks and constraints stand beside the straight line: whatever one of them does, the run is as it is in general."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
-from glidepath import Budget, CancelToken, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation
+from glidepath import Agent, Budget, CancelToken, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation
+from glidepath.events import ToolStarted
+from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Allow, Ask, Block, Gate, Replace
 from glidepath.spi.hooks import HOOKS
+from glidepath.testing import VirtualClock
 
-from .test_cruise import TURNS, seen, waits
+from .test_cruise import TURNS, Steady, assembled, seen, waits
 
 ASKED = ("before_tool_call", "after_tool_call", "context_transform", "steering", "tool_gate")
 ANSWERS = {
@@ -157,3 +161,55 @@ def test_silent_hooks_and_constraints_leave_a_turn_on_the_line(monkeypatch):
     lines = seen({"plugins": [silent], "constraints": [Weighs("", None, 0)]})
     assert any(f"saw {TURNS}" in line for line in lines)
     assert general == []
+
+
+def test_g7_after_hooks_see_a_call_that_was_stopped_when_it_was_announced():
+    def fly(*, straight):
+        token, shown = CancelToken(), []
+
+        class Stops(Plugin):
+            def event_observer(self, event):
+                if type(event) is ToolStarted and event.call_id == "c2":
+                    token.cancel("no more")
+
+            def after_tool_call(self, context):
+                shown.append(context.result.text)
+
+        return seen({"plugins": [Stops]}, straight=straight, cancel=token), shown
+
+    lines, shown = fly(straight=True)
+    assert (lines, shown) == fly(straight=False)
+    assert [text for text in shown if "saw" in text] == ["saw 1"]
+
+
+def test_a_child_that_a_silent_hook_leaves_behind_is_stopped_as_in_general():
+    def fly(*, straight):
+        tasks = []
+
+        class Starts(Plugin):
+            def before_tool_call(self, context):
+                if len(tasks) == 1:
+                    child = Agent(model=Steady(tool="waits"), tools=[waits], limits=Limits(max_iterations=9))
+                    tasks.append(asyncio.ensure_future(child.run("Go.")))
+                elif not tasks:
+                    tasks.append(None)
+
+        return seen({"plugins": [Starts]}, straight=straight)
+
+    assert fly(straight=True) == fly(straight=False)
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_hooks_are_asked_as_often_when_nobody_listens(straight, monkeypatch):
+    asked = Counter()
+
+    def count(hook):
+        return lambda self, context: asked.update([hook])
+
+    counts = type("Counts", (Plugin,), {hook: count(hook) for hook in ASKED})
+    if not straight:
+        monkeypatch.setattr(Run, "look_around", lambda run: None)
+    result = VirtualClock(seed=1).run(assembled({"plugins": [counts]}).run("Go."))
+    assert result.iterations == TURNS + 1
+    once, more = dict.fromkeys(ASKED[:2], TURNS), dict.fromkeys(ASKED[2:], TURNS + 1)
+    assert asked == {**once, **more}
