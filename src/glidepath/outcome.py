@@ -35,7 +35,6 @@ __all__ = [
     "ValidationRecord",
 ]
 
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it along
 
@@ -47,14 +46,13 @@ else:
     OutputT = TypeVar("OutputT")
     DepsT = TypeVar("DepsT")
 
-_PICO = Decimal(10**12)
 _HEAD = 80  # characters of a text in a repr
 
 
 @lru_cache(maxsize=256)  # constraints ask three times a turn for what changes once
 def dollars(amount: int) -> Decimal:
     """Pico-dollars, as money is counted inside, as dollars."""
-    return Decimal(amount) / _PICO
+    return Decimal(amount) / 10**12
 
 
 class AgentState(str, Enum):
@@ -117,9 +115,7 @@ _O = LoopOutcome
 ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
     {
         (_S.COMPLETED, _O.DONE),
-        (_S.COMPLETED, _O.WRAPPED_UP),
-        (_S.COMPLETED, _O.CUT_OFF),
-        *((state, outcome) for state in _ENDS for outcome in (_O.WRAPPED_UP, _O.CUT_OFF)),
+        *((state, outcome) for state in (_S.COMPLETED, *_ENDS) for outcome in (_O.WRAPPED_UP, _O.CUT_OFF)),
         (_S.ERROR, _O.FAILED),
         (_S.CANCELLED, _O.CANCELLED),
         (_S.WAITING_FOR_INPUT, _O.PAUSED),
@@ -129,7 +125,6 @@ ENDINGS: frozenset[tuple[AgentState, LoopOutcome]] = frozenset(
 
 
 def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
-    limited = (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT)
     stops = {}
     for state, outcome in ENDINGS:
         delivered = outcome in (_O.DONE, _O.WRAPPED_UP)
@@ -143,7 +138,7 @@ def _protocol_stops() -> dict[tuple[AgentState, LoopOutcome], dict[str, str]]:
         if state is _S.CANCELLED:
             acp = "cancelled"
             agui = agui if delivered else "RUN_FINISHED/cancelled"
-        elif state in limited:
+        elif state in (_S.MAX_STEPS, _S.BUDGET_EXCEEDED, _S.TIMED_OUT):
             acp = "max_turn_requests"
         elif not delivered and outcome is not _O.PAUSED:
             acp = "max_tokens" if state is _S.COMPLETED else "error"
@@ -540,9 +535,8 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     @property
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
-        if not self.children:
-            return self.tool_calls
-        return self.tool_calls + sum([child.all_tool_calls for child in self.children])
+        own = self.tool_calls
+        return own + sum([child.all_tool_calls for child in self.children]) if self.children else own
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -570,12 +564,14 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         """State, outcome, spend and text at a glance, in a notebook."""
         from html import escape
 
+        from glidepath.burndown import svg_of_points
+
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
         used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}{cost}"
         head = f"{self.state.name} / {self.outcome.name}, {used}"
         text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
-        return f"<div><b>{escape(head)}</b>{cause}{text}{self._burndown()}</div>"
+        return f"<div><b>{escape(head)}</b>{cause}{text}{svg_of_points(self.burn, self.limits)}</div>"
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -591,12 +587,6 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
         use: Use | None = self.__dict__.get("_use")
         return () if use is None else use.points()
-
-    def _burndown(self) -> str:
-        """What was left of each limit after each reply, as a drawing; empty without limits."""
-        from glidepath.burndown import svg_of_points
-
-        return svg_of_points(self.burn, self.limits)
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

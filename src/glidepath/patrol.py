@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import told
@@ -100,12 +99,9 @@ class Patrol:
         watch = self.run.watch
         until = watch.time() + PATIENCE
         while self._open and watch.time() < until:
-            bell: asyncio.Future[None] = watch.loop.create_future()
-            for task in self._open:
-                task.add_done_callback(partial(_ring, bell))
             watch.scope(until - watch.time())
             with suppress(asyncio.CancelledError):  # which is known to the watch by then
-                await watch.wait(bell)
+                await watch.first_of(*self._open)
             watch.calm()
         for constraint in self._open.values():
             reason = "the constraint did not stop when the run had ended"
@@ -118,11 +114,6 @@ class Patrol:
         self._timers.clear()
         for task in self._open:
             task.cancel()
-
-
-def _ring(bell: asyncio.Future[None], _: object) -> None:
-    if not bell.done():
-        bell.set_result(None)
 
 
 async def _answer(constraint: ResourceConstraint, context: ResourceContext) -> Any:

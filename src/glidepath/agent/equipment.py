@@ -15,6 +15,7 @@ from glidepath.errors import told, words
 from glidepath.events import ToolsChanged
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
 from glidepath.run import CancelToken, Ending
+from glidepath.run.watch import ring
 from glidepath.tools import Tool
 from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 
@@ -112,7 +113,7 @@ class Equipment:
         def hear(what: str, _reason: str) -> None:
             if what == "cancel":
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_set, stopped)
+                    loop.call_soon_threadsafe(ring, stopped)
 
         tasks = {
             origin: loop.create_task(_asked(supply), name="glidepath-source", context=contextvars.Context())
@@ -174,11 +175,6 @@ class Equipment:
         _, slow = await asyncio.wait(tasks, timeout=PATIENCE)
         reason = "it did not close within a second after the run's end"
         return tuple(AbandonedWork(call_id="", tool_name=tasks[task], kind="source", reason=reason) for task in slow)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def _asked(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:

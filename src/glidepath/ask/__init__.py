@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, pump
+from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
@@ -96,7 +96,7 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     if plan.context_window is not None or run.transcript.picture_bytes:
         await _make_smaller(run, plan.context_window, landing=landing is not None)
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     plan.health.calls += 1
     return _Call(run, tools, landing, plan.max_output_tokens)
 
@@ -157,7 +157,7 @@ async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _C
     plan, voice = run.plan, run.voice
     tools = plan.specs if gated is None else await gated
     if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
     later = _asked_transforms(run) if run.hooks.context_transform else None
@@ -222,15 +222,6 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
         await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
-
-
-async def _wait_for_consumer(run: Run) -> None:
-    """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
-    try:
-        await run.watch.wait(room)
-    except asyncio.CancelledError:
-        raise run.interrupted() from None
 
 
 class LandingBooking(Protocol):
@@ -541,10 +532,8 @@ class _Call(Record, eq=False, gc=False):
         if run.watch.deadline_at == inf and asks_too_long(error):
             raise error
         delay = retry_delay(self.retries, error, getattr(run.watch.loop, "random", by_chance))
-        if (
-            delay
-            >= min(run.watch.deadline_at, run.watch.window_at if self.landing is None else 1e18) - run.watch.time()
-        ):
+        until = min(run.watch.deadline_at, inf if self.landing is not None else run.watch.window_at)
+        if delay >= until - run.watch.time():
             raise error
         if not run.plan.health.may_retry(run.watch.time()):
             self.denied = not self.retries
@@ -553,22 +542,13 @@ class _Call(Record, eq=False, gc=False):
         run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
         _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, _short(error))
         run.turn.enter(AgentState.RECOVERING)
-        sleep: asyncio.Future[None] = run.watch.loop.create_future()
-        timer = run.watch.loop.call_later(delay, _ring, sleep)
         try:
-            await run.watch.wait(sleep)
+            await run.watch.sleep(delay)
         except asyncio.CancelledError:
             raise _touchdown(run) from None
-        finally:
-            timer.cancel()
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def _ring(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _touchdown(run: Run) -> Exception:

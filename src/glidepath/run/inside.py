@@ -335,22 +335,13 @@ async def _gone(run: Run, child: asyncio.Future[Any]) -> None:
     watch = run.watch
     until = run.watch.time() + PATIENCE
     while not child.done() and run.watch.time() < until:
-        bell: asyncio.Future[None] = watch.loop.create_future()
-        ring = partial(_ring, bell)
-        child.add_done_callback(ring)
         watch.scope(until - run.watch.time())
         try:
-            await watch.wait(bell)
+            await watch.first_of(child)
         except asyncio.CancelledError:
             continue  # the time is up, or the run is interrupted, which waits until its children are gone
         finally:
-            child.remove_done_callback(ring)
             watch.calm()
-
-
-def _ring(bell: asyncio.Future[None], _: object) -> None:
-    if not bell.done():
-        bell.set_result(None)
 
 
 # --- from another thread ----------------------------------------------------------------------------------------

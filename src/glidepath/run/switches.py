@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.errors import told
-from glidepath.run.watch import Interrupt, Signal
+from glidepath.run.watch import Interrupt, Signal, ring
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -107,7 +107,7 @@ class Lookout:
 
     def _late(self, answered: asyncio.Future[None]) -> None:
         self.look()  # which finds that it takes too long
-        _ring(answered)
+        ring(answered)
 
     def hanging(self) -> bool:
         """True while a look is still pending."""
@@ -150,7 +150,7 @@ class Lookout:
         self._read_at = now = _now()
         waiting, self._waiting = self._waiting, []
         for answered in waiting:
-            _ring(answered)
+            ring(answered)
         # Wake the waiters first: a checkpoint then reports by itself what it has found.
         asyncio.get_running_loop().call_soon(self._note, thrown, error, now)
         self._see(thrown, error, now)
@@ -207,7 +207,7 @@ class Sentry:
                 reason = f"the kill switch could not be read for {self._grace:g} s and counts as thrown: {lookout.why}"
                 self._stop(lookout.name, reason)
         if self._waiting is not None and (watch.interrupt is not None or not self.blind):
-            _ring(self._waiting)
+            ring(self._waiting)
 
     def _stop(self, name: str, reason: str) -> None:
         self._watch.raise_interrupt(Interrupt(Signal.CANCEL, name, reason))
@@ -263,8 +263,3 @@ async def cleared(run: Run) -> None:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()  # not kept: a reference would keep the loop alive
-
-
-def _ring(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

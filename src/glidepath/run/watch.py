@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
+from functools import partial
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -92,6 +93,12 @@ class Patience(Value, frozen=True, kw_only=True):
     stall: float | None
     call: float | None
     grain: float
+
+
+def ring(bell: asyncio.Future[None], _: object = None) -> None:
+    """Wake the waiter, unless that was done before."""
+    if not bell.done():
+        bell.set_result(None)
 
 
 class Watch(TaskBound):
@@ -480,6 +487,27 @@ class Watch(TaskBound):
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
             self.delivered(cancelled)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait this long. Raises `CancelledError` when interrupted."""
+        bell: asyncio.Future[None] = self.loop.create_future()
+        timer = self.loop.call_later(seconds, ring, bell)
+        try:
+            await self.wait(bell)
+        finally:
+            timer.cancel()
+
+    async def first_of(self, *work: asyncio.Future[Any]) -> None:
+        """Wait until one of these is done; raises `CancelledError` when interrupted, and leaves them alone."""
+        bell: asyncio.Future[None] = self.loop.create_future()
+        knock = partial(ring, bell)
+        for one in work:
+            one.add_done_callback(knock)
+        try:
+            await self.wait(bell)
+        finally:
+            for one in work:
+                one.remove_done_callback(knock)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""

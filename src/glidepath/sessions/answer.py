@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import closable
+from glidepath.run.watch import ring
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
@@ -38,8 +39,8 @@ async def heard(
     loop = asyncio.get_running_loop()
     over, bell = False, loop.create_future()
     work = loop.create_task(_contained(later, lambda: over), name="glidepath-store")
-    work.add_done_callback(partial(_ring, bell))
-    timer = loop.call_later(seconds, _ring, bell)
+    work.add_done_callback(partial(ring, bell))
+    timer = loop.call_later(seconds, ring, bell)
     try:
         await bell  # like `asyncio.wait` with half the objects: a thousand runs may begin at once
         if not work.done():
@@ -58,11 +59,6 @@ async def heard(
     if isinstance(error, ConfigurationError):
         raise error
     raise as_store_error(error)
-
-
-def _ring(bell: asyncio.Future[None], _: object = None) -> None:
-    if not bell.done():
-        bell.set_result(None)
 
 
 async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
