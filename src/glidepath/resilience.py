@@ -1,4 +1,4 @@
-"""What is known about the health of a model or tool: its breaker, and how often calls of a model may be tried again.
+"""What is known about the health of a model or tool: its breaker, and how often and when calls may be tried again.
 
 The state lives with the model or tool object itself: all runs that use the object share it, and it goes when the object
 goes. While all is well a call costs one addition and one test of `alert`.
@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glidepath.errors import ModelError
 
 MODEL_FAILURES = 5  # calls in a row that failed after all their retries
 TOOL_FAILURES = 10  # more than the error streak of one run: a breaker is about the tool, not about one run
@@ -173,3 +177,35 @@ def model_breaker(model: object) -> Health:
 def tool_breaker(tool: object) -> Breaker:
     """The breaker of a tool: shared by all users of the same object. `tool.breaker` is None before."""
     return vars(tool).setdefault("breaker", Breaker(TOOL_FAILURES))  # type: ignore[no-any-return]
+
+
+# --- how long to wait before another attempt --------------------------------------------------------------------
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a provider that asks it to
+FOREVER = 1e300  # seconds: what no clock can count
+
+
+def asks_too_long(error: ModelError) -> bool:
+    """Whether a provider asks to come back later than a run without a deadline waits."""
+    asked: Any = getattr(error, "retry_after", None)
+    return isinstance(asked, int | float) and asked > LONGEST_RETRY_AFTER
+
+
+def retry_delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
+    """Exponential with full jitter on the upper half; a provider's Retry-After is honored."""
+    grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
+    asked: Any = getattr(error, "retry_after", None)
+    if isinstance(asked, int | float) and asked > 0:
+        asked = float(min(asked, FOREVER))
+        return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
+    return grown / 2 + chance() * grown / 2
+
+
+def by_chance() -> float:
+    """A number from 0 to 1."""
+    try:
+        from random import random  # only what failed waits
+    except (ImportError, OSError):  # no file can be opened any more
+        return 0.5
+    return random()  # noqa: S311 - no secret

@@ -6,7 +6,6 @@ import random
 import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
-from glidepath.ask import LONGEST_RETRY_AFTER
 from glidepath.errors import (
     ContextOverflowError,
     EmptyResponseError,
@@ -19,6 +18,7 @@ from glidepath.errors import (
 )
 from glidepath.events import AttemptDiscarded, RetryScheduled, StreamChunk, StreamStarted
 from glidepath.messages import StopReason, StreamEnd, TextDelta, Usage
+from glidepath.resilience import LONGEST_RETRY_AFTER
 from glidepath.testing import EventRecorder, ScriptedModel, call, empty, fail, no_end, raw, say, truncated, virtual
 
 LIMITS = Limits(max_iterations=5)

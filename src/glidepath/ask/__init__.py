@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
-from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
+from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.pictures import shed_pictures
@@ -30,7 +30,7 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.plurals import how_many
-from glidepath.resilience import MARK_EVERY, BreakerState
+from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
 from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -44,9 +44,6 @@ __all__ = [
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
-FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a provider that asks it to
-FOREVER = 1e300  # seconds: what no clock can count
 
 
 async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
@@ -222,18 +219,9 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
-        await _reshaped(run, budget)
+        await reshape(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
-
-
-async def _reshaped(run: Run, budget: int) -> bool:
-    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
-    if run.plan.strategy.name != "summarize":
-        return shape_view(run, budget)
-    from glidepath.ask.summary import reshape
-
-    return await reshape(run, budget)
 
 
 class LandingBooking(Protocol):
@@ -520,7 +508,7 @@ class _Call(Record, eq=False, gc=False):
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await _reshaped(run, int(run.transcript.view_tokens * FILL)):
+        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
@@ -541,9 +529,9 @@ class _Call(Record, eq=False, gc=False):
             return
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
-        if run.watch.deadline_at == inf and _too_long(error):
+        if run.watch.deadline_at == inf and asks_too_long(error):
             raise error
-        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", _chance))
+        delay = retry_delay(self.retries, error, getattr(run.watch.loop, "random", by_chance))
         until = min(run.watch.deadline_at, inf if self.landing is not None else run.watch.window_at)
         if delay >= until - run.watch.time():
             raise error
@@ -567,30 +555,6 @@ def _touchdown(run: Run) -> Exception:
     if run.watch.interrupt is None:  # our own future was cancelled by somebody: as good as a fault
         return TransientError("the wait before a retry was cancelled")
     return run.interrupted()
-
-
-def _too_long(error: ModelError) -> bool:
-    """Whether a provider asks to come back later than a run without a deadline waits."""
-    asked: Any = getattr(error, "retry_after", None)
-    return isinstance(asked, int | float) and asked > LONGEST_RETRY_AFTER
-
-
-def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> float:
-    """Exponential with full jitter on the upper half; a provider's Retry-After is honored."""
-    grown = min(LONGEST_DELAY, FIRST_DELAY * 2.0**retries)
-    asked: Any = getattr(error, "retry_after", None)
-    if isinstance(asked, int | float) and asked > 0:
-        asked = float(min(asked, FOREVER))
-        return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
-    return grown / 2 + chance() * grown / 2
-
-
-def _chance() -> float:
-    try:
-        from random import random  # only what failed waits
-    except (ImportError, OSError):  # no file can be opened any more
-        return 0.5
-    return random()  # noqa: S311 - no secret
 
 
 def _short(error: BaseException) -> str:

@@ -297,6 +297,16 @@ def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     return strategy.under(run.transcript.checkpoint, messages, sizes, run.transcript.pinned)  # type: ignore[no-any-return]
 
 
+async def reshape(run: Run, budget: int) -> bool:
+    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
+    if run.plan.strategy.name == "summarize":
+        from glidepath.ask.summary import summarized
+
+        if await summarized(run, budget):
+            return True
+    return shape_view(run, budget)
+
+
 def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
     strategy = run.plan.strategy

@@ -23,15 +23,9 @@ MOST_FUTILE = 2  # checkpoints in a row that did not help, before no more are as
 HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, with what the journal takes along
 
 
-async def reshape(run: Run, budget: int) -> bool:
-    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
-    if (
-        run.plan.strategy.name == "summarize"
-        and run.transcript.failed_checkpoints < MOST_FUTILE
-        and await _summarized(run, budget)
-    ):
-        return True
-    return shape_view(run, budget)
+async def summarized(run: Run, budget: int) -> bool:
+    """Whether a checkpoint has made the view fit; False when too many have not helped."""
+    return run.transcript.failed_checkpoints < MOST_FUTILE and await _summarized(run, budget)
 
 
 def recall(run: Run) -> None:
