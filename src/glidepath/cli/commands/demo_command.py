@@ -101,7 +101,7 @@ def _sim(world: World) -> None:
     holes = "no holes found" if report.ok else f"{len(report.findings)} findings"
     world.write(
         "\n`glidepath sim` runs a configuration against misbehaving models and tools before production does:\n"
-        f"   {held} of {len(report.flights)} of them contained by the default limits and guards, {holes}\n"
+        f"   {held} of {len(report.flights)} were contained by the default limits and guards, {holes}\n"
     )
 
 
