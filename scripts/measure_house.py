@@ -196,9 +196,9 @@ def parts_of_a_run() -> dict[str, frozenset[str]]:
     import typing
 
     from glidepath._wire import Record
-    from glidepath.run import Run
+    from glidepath.run import Run, seams
 
-    kinds = typing.get_type_hints(Run)
+    kinds = typing.get_type_hints(Run, localns=vars(seams))  # only type checkers import these
     parts = {"run": frozenset(Run.__struct_fields__)}
     for name, kind in kinds.items():
         if isinstance(kind, type) and issubclass(kind, Record):

@@ -15,6 +15,8 @@ from glidepath.execute import answer_open_calls
 from glidepath.landing import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
+from glidepath.plaintext import NAME as FALLBACK
+from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.plurals import how_many
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.spi import Recovery, Stop
@@ -60,8 +62,6 @@ def _look_for_delivery(run: Run, reply: Reply) -> None:
     elif not reply.truncated and not reply.refused and not reply.cut:
         budget = run.plan.config.empty_outcome_retry_budget
         may_nudge = budget is None or run.answer.empty_outcomes < budget
-        from glidepath.plaintext import take_as_call  # only with a fallback tool
-
         message = take_as_call(run, reply.message, may_nudge=may_nudge)
         run.turn.change_reply(message)
         if message is not reply.message:
@@ -152,8 +152,6 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
         answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
         return delivered(run)
     if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
-        from glidepath.plaintext import speak
-
         speak(run, spoken[0])
         return delivered(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
@@ -167,10 +165,8 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
     """Ask for the call of the fallback tool, where that is wanted and has not failed before."""
     if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
         return None
-    from glidepath.plaintext import NAME, nudge
-
     message = nudge(run)
-    return None if message is None else Recovery(reason=NAME, message=message)
+    return None if message is None else Recovery(reason=FALLBACK, message=message)
 
 
 def _rescue(run: Run, reply: Reply) -> Recovery | None:

@@ -231,8 +231,10 @@ def shown(value: object, limit: int = 200) -> str:
 
 def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The one of the known names that was probably meant; None when none is like it."""
-    from difflib import get_close_matches  # only needed when something is wrong, and slow to import
-
+    try:
+        from difflib import get_close_matches  # only needed when something is wrong, and slow to import
+    except (ImportError, OSError):  # no file can be opened any more: do without the hint
+        return None
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 

@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 Finder: TypeAlias = Callable[[str], Any]
 
 
-def late(
-    package: str, /, otherwise: Callable[[str], Any] | None = None, **homes: tuple[str, ...]
-) -> Callable[[str], Any]:
+def late(package: str, /, otherwise: Finder | None = None, **homes: tuple[str, ...]) -> Finder:
     """The `__getattr__` of a package: `homes` are the modules below it, with the names that each of them has.
 
     `otherwise` is asked for all other names.

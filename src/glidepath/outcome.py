@@ -354,7 +354,7 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
         return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
 
 
-class SessionStand(Value, frozen=True, kw_only=True):
+class SessionStand(Value, frozen=True, kw_only=True, gc=False):
     """The limits of a session itself, and what its earlier runs had used when a run began."""
 
     max_tokens: int | None = None
@@ -365,7 +365,7 @@ class SessionStand(Value, frozen=True, kw_only=True):
     tool_calls: int = 0
 
 
-class Carried(Value, frozen=True, kw_only=True):
+class Carried(Value, frozen=True, kw_only=True, gc=False):
     """What the meter of a run has in it from earlier runs of its session, whose limits bound the conversation.
 
     `session` is how a session with limits of its own stood, so that they hold when the run is resumed by its name.

@@ -21,7 +21,7 @@ from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
-from glidepath.run import Touchdown, cleared
+from glidepath.run import Touchdown
 from glidepath.run.origins import hear
 from glidepath.spi import Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
@@ -133,6 +133,8 @@ class _Program:
         run = self.run
         try:
             if run.watch.sentry is not None:
+                from glidepath.run import cleared
+
                 await cleared(run)
             if not nothing_to_judge(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
@@ -174,6 +176,8 @@ class _Program:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
         if run.watch.sentry is not None:
+            from glidepath.run import cleared
+
             await cleared(run)
         if not run.watch.halted():
             await fly_jobs(run, admitted(run, jobs))

@@ -139,15 +139,20 @@ def with_settings(owner: type[T]) -> type[T]:
 
 
 def declared(owner: type[Any]) -> Mapping[str, Setting]:
-    """The settings of a class, by field and in their order."""
-    return _DECLARED[owner]
+    """The settings of a class, by field and in their order; those of a class derived from it are the same."""
+    return _DECLARED[_declaring(owner)]
+
+
+def _declaring(owner: type[Any]) -> type[Any]:
+    return next(kind for kind in owner.__mro__ if kind in _DECLARED)
 
 
 @cache
 def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
     """For each field that is checked here: how, and whether it may be None."""
+    kinds = _declaring(owner).__annotations__
     return tuple(
-        (name, _CHECKS[kind], setting, type(None) in get_args(owner.__annotations__[name]))
+        (name, _CHECKS[kind], setting, type(None) in get_args(kinds[name]))
         for name, setting in declared(owner).items()
         if (kind := setting.kind.removesuffix("?")) in _CHECKS and setting.checked
     )

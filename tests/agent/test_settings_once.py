@@ -1,5 +1,7 @@
 """A setting is declared once: it is checked at construction, copied, and answered with the right name when misspelt."""
 
+from typing import get_type_hints
+
 import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, LoopConfig
@@ -33,6 +35,20 @@ def make(owner, **fields):
     return (
         owner(model=ScriptedModel([]), **fields) if owner is LoopConfig and "model" not in fields else owner(**fields)
     )
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda owner: owner.__name__)
+def test_a_class_of_settings_has_plain_types_that_anybody_can_read(owner):
+    assert tuple(get_type_hints(owner)) == owner.__struct_fields__
+
+
+def test_a_class_derived_from_one_with_settings_checks_them_too():
+    class Mine(Limits, frozen=True, kw_only=True):
+        team: str = "ours"
+
+    assert Mine(max_iterations=3).team == "ours"
+    with pytest.raises(ConfigurationError, match=r"Limits\.max_iterations"):
+        Mine(max_iterations=0)
 
 
 def test_every_field_is_declared_with_a_sentence():

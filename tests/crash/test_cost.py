@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import sys
+
+import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
@@ -119,3 +122,44 @@ def test_a_commit_in_a_segment_is_one_write_and_a_turn_less_than_two_kilobytes(t
     assert counted.bytes / turns < 2000
     index = (tmp_path / "s" / "index.db").stat().st_size
     assert index < 64 * 1024  # it does not grow with the journal
+
+
+MOST_OPCODES = 1_700  # of a turn, in the modules of sessions, all its commits written into a segment
+FIRST, LAST = 30, 10  # turns between which they are counted
+
+
+class Watched(Endless):
+    """Counts the opcodes of the journal while it is asked for turns in the middle of a run."""
+
+    def __init__(self, turns):
+        super().__init__(turns)
+        self.opcodes = 0
+
+    def trace(self, frame, event, _):
+        if "/glidepath/sessions/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode" and LAST <= self.left < FIRST:
+            self.opcodes += 1
+        return self.trace
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="opcodes are counted for Python 3.11")
+def test_a_turn_in_a_segment_takes_no_more_opcodes_than_it_did(tmp_path):
+    """Lower the figure when a commit gets cheaper; raise it only with a reason in the commit message."""
+    model = Watched(40)
+
+    async def scene():
+        store = SegmentStore(tmp_path / "s")
+        agent = Agent(model=model, tools=[look], store=store, limits=Limits(max_iterations=10_000, max_tokens=10**11))
+        before = sys.gettrace()
+        sys.settrace(model.trace)
+        try:
+            result = await agent.run("go", session="s")
+        finally:
+            sys.settrace(before)
+        await store.close()
+        return result
+
+    assert asyncio.run(scene()).outcome is LoopOutcome.DONE
+    assert MOST_OPCODES * 0.7 < model.opcodes / (FIRST - LAST) <= MOST_OPCODES

@@ -22,10 +22,10 @@ from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError, TransientError
 from glidepath.events import SessionSaved
 from glidepath.messages import CustomMessage, StreamEnd, TextDelta, UnknownMessage, Usage, UserMessage
-from glidepath.run.snapshot import take_snapshot
+from glidepath.run.snapshot import KEPT, take_snapshot
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.capture import bare
+from glidepath.sessions.capture import _SLOW, _rare, bare
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.fold import fold
 from glidepath.sessions.scribe import Scribe
@@ -424,3 +424,35 @@ def test_event_numbers_stay_unique_when_a_growing_reply_is_written_down():
     numbers = VirtualClock().run(fly())
     assert numbers == sorted(set(numbers))
     assert len(numbers) > 400
+
+
+def test_a_change_in_any_part_that_survives_is_noticed():
+    looked = []
+
+    class Prying(ScriptedModel):
+        async def stream(self, request):
+            run = runs[-1]
+            before = _rare(run)
+            assert _rare(run) == before
+            for part, names in KEPT.items():
+                for name in names:
+                    if name in _SLOW and name not in ("text", "violations"):  # those are looked at in their own way
+                        owner = getattr(run, part)
+                        kept = getattr(owner, name)
+                        setattr(owner, name, object())
+                        looked.append(_rare(run) != before)
+                        setattr(owner, name, kept)
+            async for one in super().stream(request):
+                yield one
+
+    runs, attend = [], Scribe.attend
+
+    async def scene(monkeypatch):
+        monkeypatch.setattr(Scribe, "attend", lambda self, run, **k: (runs.append(run), attend(self, run, **k))[1])
+        agent = Agent(model=Prying([say("done")]), limits=Limits(max_iterations=3), store=MemoryStore())
+        return await agent.run("go", session="s")
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert asyncio.run(scene(monkeypatch)).text == "done"
+    assert len(looked) > 25
+    assert all(looked)

@@ -10,7 +10,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, Session, Usage, tool
 from glidepath._wire import replace
-from glidepath.agent.per_run import NOTHING
+from glidepath.agent.run_lifecycle import RunRequest
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
 from glidepath.run.survey import LONG, Survey, characters_of
 from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore, recollection
@@ -188,7 +188,7 @@ def opened(messages, survey):
     it = agent(None, say("end"))
 
     async def scene():
-        run = it._open((UserMessage("go"),), home, None, None, NOTHING, None)
+        run = it._open(RunRequest((UserMessage("go"),)), home)
         caught.append(run.transcript)
         run.watch.disarm()
 

@@ -436,7 +436,7 @@ async def _flown(
     watch = partial(watch_over, plan, loop.time(), inf)
     if began.resumed:
         decided = began.decisions or None  # and a repair was accepted then
-        opened = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
+        opened: Any = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
     else:
         parent = None if leg.opened is None else leg.opened.parent
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])

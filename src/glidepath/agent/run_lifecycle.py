@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RunRequest(Record, eq=False):
-    """What a run is started with, by whoever starts it; made for one run."""
+    """What a run is started with, by its caller; made for one run."""
 
     prompt: Any
     """Messages, once they have been checked; none for a run that continues."""

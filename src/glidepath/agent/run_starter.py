@@ -67,21 +67,22 @@ class RunStarter(Equipped):
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
         home = self._home_of(asked)
-
-        def begin() -> tuple[Run, Session]:
-            return self._open(asked, home), home
-
         async with _spending_from(asked):
             if self.config.store is None:
-                return await finish_run(begin, asked, fitted=self._fitted)
+                return await finish_run(partial(self._ready, asked, home), asked, fitted=self._fitted)
             from glidepath.agent.durable import claimed
 
             before = go_outside()
             try:
                 async with claimed(self.config, home) as opening:
+                    # No closure: it would stay for as long as the run flies, in each of a thousand.
+                    begin = partial(self._ready, asked, home)
                     return await finish_run(begin, asked, opening=opening, fitted=self._fitted)
             finally:
                 come_back(before)
+
+    def _ready(self, asked: RunRequest, home: Session) -> tuple[Run, Session]:
+        return self._open(asked, home), home
 
     def _home_of(self, asked: RunRequest) -> Session:
         """The session of a root, once everything about it has been checked."""

@@ -9,12 +9,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, pump
+from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
+from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
-from glidepath.ask.summary import reshape
 from glidepath.ask.view import recovered, transformed, untransformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
@@ -99,7 +99,7 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     if plan.context_window is not None or run.transcript.picture_bytes:
         await _make_smaller(run, plan.context_window, landing=landing is not None)
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     plan.health.calls += 1
     return _Call(run, tools, landing, plan.max_output_tokens)
 
@@ -160,7 +160,7 @@ async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _C
     plan, voice = run.plan, run.voice
     tools = plan.specs if gated is None else await gated
     if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
-        await _wait_for_consumer(run)
+        await wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
     later = _asked_transforms(run) if run.hooks.context_transform else None
@@ -222,20 +222,18 @@ async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
     if budget is not None and landing:
         shape_view(run, budget)
     elif budget is not None:
-        await reshape(run, budget)
+        await _reshaped(run, budget)
     if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
-        from glidepath.ask.pictures import shed_pictures  # few runs have any
-
         shed_pictures(run, run.plan.config.max_image_bytes_per_request)
 
 
-async def _wait_for_consumer(run: Run) -> None:
-    """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
-    try:
-        await run.watch.wait(room)
-    except asyncio.CancelledError:
-        raise run.interrupted() from None
+async def _reshaped(run: Run, budget: int) -> bool:
+    """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
+    if run.plan.strategy.name != "summarize":
+        return shape_view(run, budget)
+    from glidepath.ask.summary import reshape
+
+    return await reshape(run, budget)
 
 
 class LandingBooking(Protocol):
@@ -522,17 +520,13 @@ class _Call(Record, eq=False, gc=False):
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
+        if not await recovered(run) and not await _reshaped(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
-        if not run.transcript.picture_bytes or not run.transcript.most_pictures:
-            return False
-        from glidepath.ask.pictures import shed_pictures
-
-        return shed_pictures(run, 0)
+        return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
@@ -549,9 +543,7 @@ class _Call(Record, eq=False, gc=False):
             raise error
         if run.watch.deadline_at == inf and _too_long(error):
             raise error
-        from random import random  # only what failed waits
-
-        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", random))
+        delay = _delay(self.retries, error, getattr(run.watch.loop, "random", _chance))
         until = min(run.watch.deadline_at, inf if self.landing is not None else run.watch.window_at)
         if delay >= until - run.watch.time():
             raise error
@@ -591,6 +583,14 @@ def _delay(retries: int, error: ModelError, chance: Callable[[], float]) -> floa
         asked = float(min(asked, FOREVER))
         return asked + chance() * 0.1 * min(asked, 1.0)  # type: ignore[no-any-return]
     return grown / 2 + chance() * grown / 2
+
+
+def _chance() -> float:
+    try:
+        from random import random  # only what failed waits
+    except (ImportError, OSError):  # no file can be opened any more
+        return 0.5
+    return random()  # noqa: S311 - no secret
 
 
 def _short(error: BaseException) -> str:

@@ -541,3 +541,12 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     for part in parts:
         _bytes(part)
     return ReasoningBlock(*map(clean, parts))
+
+
+async def wait_for_consumer(run: Run) -> None:
+    """A thousand events are unread: spend no more until the consumer catches up."""
+    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
+    try:
+        await run.watch.wait(room)
+    except asyncio.CancelledError:
+        raise run.interrupted() from None

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
+from glidepath.ask.pictures import without_pictures
 from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, Waiting, dollars
@@ -306,11 +307,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     if after >= before:
         return False
     view = own_items(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
-    if run.transcript.picture_bytes:
-        from glidepath.ask.pictures import without_pictures  # few runs have any
-
-        view = without_pictures(run, view)
-    run.set_view(view, after)
+    run.set_view(without_pictures(run, view) if run.transcript.picture_bytes else view, after)
     dropped = (
         shaped.dropped if run.transcript.checkpoint is None else len(run.transcript.messages) + 1 - len(shaped.messages)
     )

@@ -10,13 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.booking import shape_view, source
+from glidepath.ask.metered import MeteredCall
 from glidepath.errors import ModelError
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.resilience import BreakerState
 from glidepath.run import LetGo, Why, interruptible
 
 if TYPE_CHECKING:
-    from glidepath.ask.metered import MeteredCall
     from glidepath.run import Run
 
 MOST_FUTILE = 2  # checkpoints in a row that did not help, before no more are asked for in this run
@@ -62,8 +62,6 @@ async def _summarized(run: Run, budget: int) -> bool:
         from glidepath.run import cleared
 
         await cleared(run)
-    from glidepath.ask.metered import MeteredCall  # only such a call is made beside the run
-
     call = MeteredCall.reserve(run, request.size, request.output)
     if call is None:
         return False  # it cannot be paid: compacting costs nothing

@@ -45,7 +45,7 @@ def _foreign(block: object, vendor: str | None) -> bool:
 
 
 def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[tuple[Sequence[Message], int]] | None:
-    """Ask every context transform. None: the view stays as it is; else await what `transformed` returns."""
+    """Ask every context transform. None: the view does not change; else await what `transformed` returns."""
     voices, plan, transcript = iter(run.hooks.context_transform), run.plan, run.transcript
     context = TransformContext(
         **about(run),

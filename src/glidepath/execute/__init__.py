@@ -9,10 +9,12 @@ from glidepath._wire import replace
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
+from glidepath.execute.batch import run_together
 from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
 from glidepath.execute.doubt import job_for, keep, settle
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -282,9 +284,6 @@ async def fly_jobs(run: Run, ready: list[Job]) -> None:
 
 async def _together(run: Run, ready: list[Job]) -> None:
     """Run these jobs in separate tasks."""
-    from glidepath.execute.batch import run_together
-    from glidepath.execute.order import hint, width_for
-
     await run_together(run, ready, width_for(run.plan, ready))
     if run.plan.config.default_execution_mode == "auto":
         hint(run, ready)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
-from glidepath.run import Place, Stopped, Touchdown, Why, cleared, closable
+from glidepath.run import Place, Stopped, Touchdown, Why, closable
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class _Batch:
             if self.flying or self.leaving:
                 return  # nothing new starts while a kill switch cannot be read
             with suppress(Touchdown):  # the run is being stopped, which is seen below
+                from glidepath.run import cleared  # loaded with the sentry
+
                 await cleared(run)
         if run.watch.halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)

@@ -9,7 +9,6 @@ from glidepath.errors import ToolError
 from glidepath.events import Event, ToolProgress
 from glidepath.run import HIGH_WATER, CancelToken, Place
 from glidepath.run.inside import launch
-from glidepath.run.seams import Spawner
 from glidepath.tools.text import trim
 
 if TYPE_CHECKING:
@@ -78,6 +77,8 @@ class Host:
     async def spawn(self, agent: object, prompt: Any, limits: object, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""
         run = self.run
+        from glidepath.run.seams import Spawner  # few tools start agents
+
         if not isinstance(agent, Spawner):
             raise ToolError(f"spawn() takes an Agent, not {type(agent).__name__}")
         if run.result is not None:

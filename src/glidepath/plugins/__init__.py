@@ -15,3 +15,7 @@ if not TYPE_CHECKING:
     __getattr__ = late(
         __name__, builtin_gates=("ApprovalGate", "OpeningGate", "ToolListGate"), channel=("ChannelSteering",)
     )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

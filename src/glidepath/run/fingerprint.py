@@ -78,6 +78,8 @@ def _made(plan: Plan) -> Fingerprint:
 
 def _guarding(plan: Plan) -> list[str]:
     """The plugins that can affect a run; pure observers do not count."""
+    if not plan.lineup.plugins:
+        return []
     names = plan.lineup.names()
     return [one for hook in names.__struct_fields__ if hook != "event_observer" for one in getattr(names, hook)]
 

@@ -146,7 +146,7 @@ async def _answered(
                     answer = await _awaited(run, answer)
                 if answer is not None:
                     return Opinion(name, answer, None)
-                for name, method in voices:  # noqa: B007, PLR1704 - whoever is asked is the one to name
+                for name, method in voices:  # noqa: B007, PLR1704 - an error names the plugin that was asked
                     answer = method(context)
                     if answer is not None:
                         break

@@ -93,7 +93,9 @@ class _Reader:
         """The fields as a snapshot has them."""
         fields = dict(zip(self._names, self._values(run), strict=True))
         for name in self._changing:
-            fields[name] = _copied(fields[name])
+            value = fields[name]
+            if value is not None and value.__class__ is not tuple:
+                fields[name] = _copied(value)
         return fields
 
 

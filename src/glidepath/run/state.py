@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import inf
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
@@ -21,7 +22,6 @@ from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
-from glidepath.run.seams import RunJournal
 from glidepath.run.snapshot import take_snapshot
 from glidepath.run.terms import RunGuards, Terms
 from glidepath.run.unseen import NEVER_SENT
@@ -30,6 +30,9 @@ from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
+
+if TYPE_CHECKING:
+    from glidepath.run.seams import RunJournal
 
 _log = logging.getLogger("glidepath")
 CALLED_OFF = "cancelled by the caller"

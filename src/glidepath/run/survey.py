@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
-from glidepath._wire import Raw
+from glidepath._wire import Raw, Value
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -28,6 +28,8 @@ from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 _CHARACTERS = object()  # stands for every `CharEstimator`: they all count alike
 LONG = 100
 """Messages from which on it is worth remembering what they are like."""
+MEASURE = 1
+"""Of the way in which sizes and characters are counted: another number when a message may count otherwise."""
 
 
 def in_order(messages: Sequence[Message], seen: dict[str, None], *, keep_custom: bool) -> bool:
@@ -60,6 +62,36 @@ def characters_of(message: Message) -> int:
                 stored: Any = block.stored
                 characters += len(bytes(stored)) if type(stored) is Raw else 2 * len(stored)
     return characters
+
+
+class Measured(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of messages that follow each other, as a journal keeps it; places count from the first of them."""
+
+    how: int
+    sizes: tuple[int, ...]
+    characters: int
+    calls: tuple[str, ...] = ()
+    notices: tuple[int, ...] = ()
+    unsent: bool = False
+    pictures: int = 0
+    first_task: int | None = None
+
+
+def measured(messages: list[Message], plan: Plan) -> Measured | None:
+    """What a journal may keep of these messages; None when they are not in order, or counted in a way of its own."""
+    found = Survey()
+    if not plan.measures_replies or not found.look(messages, plan):
+        return None
+    return Measured(
+        how=MEASURE,
+        sizes=tuple(found.sizes),
+        characters=found.characters,
+        calls=tuple(found.call_ids),
+        notices=tuple(found.notices),
+        unsent=found.unsent,
+        pictures=found.pictures,
+        first_task=found.first_task,
+    )
 
 
 class Survey:
@@ -98,6 +130,31 @@ class Survey:
         """Bytes of the pictures in them."""
         self.first_task: int | None = None
         """Where a person spoke first."""
+
+    @classmethod
+    def recalled(cls, messages: list[Message], parts: Sequence[Measured | None]) -> Survey | None:
+        """The survey of these messages from what is known of their parts; None when one is missing or does not fit."""
+        found = cls()
+        found._estimator = _CHARACTERS
+        calls = 0
+        for part in parts:
+            if part is None or part.how != MEASURE:
+                return None
+            begin = len(found.sizes)
+            found.sizes += part.sizes
+            found.characters += part.characters
+            found.call_ids.update(dict.fromkeys(part.calls))
+            calls += len(part.calls)
+            found.notices += [begin + place for place in part.notices]
+            found.unsent = found.unsent or part.unsent
+            found.pictures += part.pictures
+            if found.first_task is None and part.first_task is not None:
+                found.first_task = begin + part.first_task
+        if len(found.sizes) != len(messages) or len(found.call_ids) != calls:
+            return None
+        found.tokens = sum(found.sizes)
+        found._known = messages.copy()
+        return found
 
     def look(self, messages: list[Message], plan: Plan) -> bool:
         """Look at what is new in these messages; False when they are not in order and must be repaired first."""

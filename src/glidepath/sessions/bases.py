@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import UnknownMessage
+from glidepath.messages import Message, UnknownMessage
 from glidepath.outcome import RunResult
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
+from glidepath.run.plan import Plan
+from glidepath.run.survey import Measured, Survey, measured
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import chained, read, verified
 from glidepath.sessions.families import refuse_unfinished
@@ -69,6 +71,8 @@ class Base(Value, frozen=True, kw_only=True):
     controls: tuple[Mapping[str, Any], ...] = ()
     totals: Totals
     version: int = 0
+    measured: Measured | None = None
+    """What its messages are like, so that the first prompt of a process does not measure them all again."""
 
 
 def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
@@ -106,6 +110,11 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
         totals=folded.session.totals,
         version=folded.session.version,
     )
+
+
+def with_measures(base: Base, messages: list[Message], plan: Plan) -> Base:
+    """The base with what its messages are like; `messages` are all of the session."""
+    return _wire.replace(base, measured=measured(messages[base.first : base.count], plan))
 
 
 def _written(message: object) -> bytes:
@@ -175,6 +184,7 @@ def _base_in(commit: Commit) -> Base | None:
 def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | None:
     """The state that a base holds; None when one of those before it does not fit."""
     chunks: list[tuple[int, Sequence[Raw]]] = []
+    measures: list[Measured | None] = []
     for commit, (number, digest) in zip(older, base.before, strict=False):
         one = _base_in(commit)
         if one is None or (commit.number, commit.hash.hex()) != (number, digest):
@@ -182,7 +192,9 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
         if chained(bytes.fromhex(one.hash), commit.number, commit.body) != commit.hash:
             return None
         chunks.append((one.first, one.messages))
+        measures.append(one.measured)
     chunks.append((base.first, base.messages))
+    measures.append(base.measured)
     folded = Folded(session_id)
     messages = folded.messages
     for first, chunk in chunks:
@@ -194,6 +206,8 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     whole = tuple(messages[: base.told])
     session = folded.session
     session.totals, session.version, session.state = base.totals, base.version, base.result.state
+    if not base.imported and not base.foreign:  # a journal from elsewhere may say anything
+        session.survey = Survey.recalled(messages, measures)
     new = whole[base.fields.get("first_new", 0) :]
     folded.result = session.last = _wire.replace(base.result, messages=whole, new_messages=new)
     folded.opened, folded.began, folded.fields = base.opened, base.began, dict(base.fields)

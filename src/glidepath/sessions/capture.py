@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from glidepath._wire import replace
+from glidepath._wire import astuple, replace
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
@@ -38,7 +38,8 @@ class Capture:
 
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
-        found, spend = _RARE(run), run.spend
+        found: Any = _rare(run)
+        spend = run.spend
         others = spend.other_accounts
         if others or spend.child_accounts or run.audit.violations:
             found = (found, _counts(run))
@@ -118,10 +119,12 @@ class Capture:
         snapshot = take_snapshot(run)
         known = self._known
         changed: dict[str, Any] = {}
-        for name, new in zip(_SLOW, _SLOWLY(snapshot), strict=True):
-            old = known[name]
-            if old is new:
-                continue
+        values = _SLOWLY(snapshot)
+        # Those that are not the same object; `known` has them in the same order.
+        others = [
+            (name, old, new) for name, old, new in zip(_SLOW, known.values(), values, strict=True) if old is not new
+        ]
+        for name, old, new in others:
             if name == "text":
                 self._text(run, new, changed)
                 continue
@@ -203,17 +206,26 @@ def configured_account(run: Run) -> Any:
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
-_RARE = attrgetter(
-    *[
-        f"{part}.{name}"
-        for part, names in KEPT.items()
-        for name in names
-        if name in _SLOW and name not in ("text", "violations")
-    ],
-    "meter.descendants",
-    "plan.model_name",
-)
-"""What changes rarely, and is replaced when it changes."""
+def _kept(part: str) -> attrgetter[Any]:
+    """Reads those fields of a part that survive and change rarely."""
+    return attrgetter(*[name for name in KEPT[part] if name in _SLOW and name not in ("text", "violations")])
+
+
+_of_transcript, _of_turn, _of_answer, _of_terms = map(_kept, ("transcript", "turn", "answer", "terms"))
+
+
+def _rare(run: Run) -> tuple[Any, ...]:
+    """What changes rarely, and is replaced when it changes; two parts as a whole, since all of them is like that."""
+    return (
+        astuple(run.descent),
+        astuple(run.work),
+        _of_transcript(run.transcript),
+        _of_turn(run.turn),
+        _of_answer(run.answer),
+        _of_terms(run.terms),
+        run.meter.descendants,
+        run.plan.model_name,
+    )
 
 
 def _counts(run: Run) -> tuple[Any, ...]:

@@ -100,13 +100,15 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
 class SessionMailbox:
     """How far one run has taken the notes of its session."""
 
+    __slots__ = ("_controls", "_decided", "_delivered", "_written", "closed", "stirred", "taken")
+
     def __init__(self, taken: int = 0) -> None:
         self.taken = self._written = taken
         self.closed = False
         self.stirred = False
         """There may be something to write."""
         self._decided: dict[str, Decision] = {}
-        self._controls: list[dict[str, Any]] = []
+        self._controls: tuple[dict[str, Any], ...] = ()
         self._delivered: dict[int, tuple[int, Message]] = {}  # by the message's identity, while the run waits with it
 
     def goes_on_from(self, taken: int) -> None:
@@ -118,6 +120,8 @@ class SessionMailbox:
         if self.closed:
             return
         self.stirred = True
+        if not notes:
+            return
         messages = []
         for note in notes:
             if note.number <= self.taken:
@@ -125,7 +129,7 @@ class SessionMailbox:
             self.taken = note.number
             control = control_in(note)
             if control is not None:
-                self._controls.append(control)
+                self._controls = (*self._controls, control)
                 if control.get("action") == "land" and control.get("obey") is True:
                     run.hear("wind_down", str(control.get("reason") or ""))
             message = _message(note)
@@ -138,14 +142,14 @@ class SessionMailbox:
     def remark(self, control: dict[str, Any]) -> None:
         """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
         if not self.closed:
-            self._controls.append(control)
+            self._controls = (*self._controls, control)
             self.stirred = True
 
     def news(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
         self.stirred = False
         items: list[tuple[str, Any]] = [("control", one) for one in self._controls]
-        self._controls = []
+        self._controls = ()
         if self._decided:
             items.append(("decided", self._decided))
             self._decided = {}

@@ -98,7 +98,21 @@ def private_file(path: str) -> int:
 def replaced(fd: int, path: str) -> bool:
     """True when this open file is no longer the one at this path."""
     try:
-        there, ours = os.stat(path), os.fstat(fd)  # noqa: PTH116 - asked with every heartbeat
+        return is_another(path, identity(fd))
     except OSError:
         return True
-    return (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev)
+
+
+def identity(fd: int) -> tuple[int, int]:
+    """What tells an open file from all others."""
+    found = os.fstat(fd)
+    return found.st_ino, found.st_dev
+
+
+def is_another(path: str, ours: tuple[int, int]) -> bool:
+    """True when the file at this path is not ours, or there is none."""
+    try:
+        there = os.stat(path)  # noqa: PTH116 - asked with every heartbeat, and when a run begins and ends
+    except OSError:
+        return True
+    return (there.st_ino, there.st_dev) != ours

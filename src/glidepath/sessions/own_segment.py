@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from glidepath.errors import StoreError
 from glidepath.sessions.frames import Frame, Gap, Kind, mended, packed, salt_of, scan
-from glidepath.sessions.lease_table import replaced
+from glidepath.sessions.lease_table import identity, is_another
 
 __all__ = ["Intrusion", "OwnSegment", "disk_error", "is_free", "segment_path", "sync_file"]
 
@@ -71,6 +71,7 @@ class OwnSegment:
             # A journal holds what people said: nobody else on this machine may read it.
             os.fchmod(self.fd, 0o600)  # whatever the umask
         self.end = os.fstat(self.fd).st_size
+        self._identity = identity(self.fd)
         if not is_free(self.fd, wait=new):
             self.close()
             raise BlockingIOError(errno.EWOULDBLOCK, "another process has this segment open", self.path)
@@ -132,7 +133,7 @@ class OwnSegment:
 
     def replaced(self) -> bool:
         """True when the file at this path is another one, or none."""
-        return replaced(self.fd, self.path)
+        return self.fd < 0 or is_another(self.path, self._identity)
 
     def close(self) -> None:
         """Close the file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run.seams import BookedCall
 
+_NOBODY: frozenset[str] = frozenset()
 ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 
@@ -94,17 +96,17 @@ class Scribe(JournalWriter):
         """Some of the journal was imported."""
         self.writer = ""
         """The release that wrote the last leg."""
-        self.capture = Capture()
+        self.capture: Any = None  # a Capture, from `attend` on
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
         self.decisions: dict[str, Any] = {}
         self.pins: dict[str, Any] = {}
         """The digests of the tools that servers offer, by server."""
         self.kin: dict[str, Meter | Used] = {}  # children of the running calls: our figures include their spending
-        self.born: set[str] = set()  # the sessions of all children that this run is known to have started
+        self.born: AbstractSet[str] = _NOBODY  # the sessions of all children that this run is known to have started
         self._charged: dict[str, Used] = {}
         self.ahead: Items = []  # records that wait for the first commit
-        self.held: list[tuple[Commit, Any]] = []  # commits that wait for the end, with durability "exit"
+        self.held: list[tuple[Commit, Any]] | None = None  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = {}
         self._flying: asyncio.Task[None] | None = None
         self._run: Any = None  # a Run, from `attend` on
@@ -220,7 +222,7 @@ class Scribe(JournalWriter):
         """A call is about to start a child with its own journal."""
         # Written before the child does anything: after a crash, its effects must be traceable.
         await _written(self._write([("child", Child(call_id=call_id, session_id=session_id, agent=agent))]))
-        self.born.add(session_id)
+        self.born |= {session_id}
 
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child is running: what it spends is in the figures of this run from now on."""
@@ -441,6 +443,8 @@ class Scribe(JournalWriter):
         durability = self.durability
         # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
         if durability == "exit":
+            if self.held is None:
+                self.held = []
             self.held.append((commit, summary))
             return self._write_held() if last else None
         # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
@@ -462,8 +466,8 @@ class Scribe(JournalWriter):
             self._flying = None
 
     async def _write_held(self) -> None:
-        held, self.held = self.held, []
-        for commit, summary in held:
+        held, self.held = self.held, None
+        for commit, summary in held or ():
             later = self.store.append(self.lease, commit, summary=summary, durability="sync")
             if later is not None:
                 await heard(later)

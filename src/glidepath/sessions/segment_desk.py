@@ -214,9 +214,8 @@ class SegmentDesk:
                 for held in chosen
             ],
         )
+        self.index.note_many([held for held in chosen if not held.told])
         for held in chosen:
-            if not held.told:
-                self.index.note(held.key, held.id, held.summary)
             if held.marks:
                 self.index.mark(held.key, held.marks)
         if only is None:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.sessions.cards import card, summary_in
@@ -20,6 +20,8 @@ from glidepath.spi.sessions import Note
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from glidepath.sessions.segment_desk import Held
 
 __all__ = ["FIELDS", "LAYOUT", "MARK", "Row", "SegmentIndex", "split"]
 
@@ -68,6 +70,12 @@ _PUT = (
     "UPDATE sessions SET token = ?, owner = ?, writer = ?, expires = ?, head = ?, hash = ?, segment = ?, place = ?, "
     "updated = ?, released = ?, suspect = ?, flag = ?, flagged = ?, summary = ? WHERE key = ?"
 )
+
+
+def _found_by(key: int, session_id: str, summary: bytes) -> tuple[Any, ...]:
+    known = card(summary_in(summary))
+    words = f"{known.task}\n{session_id}".casefold()
+    return (known.root, known.state, known.outcome, known.agent, known.cost, words, key)
 
 
 class Row(Record):
@@ -233,12 +241,13 @@ class SegmentIndex:
         )
         return [Row(*row) for row in rows.fetchall()]
 
-    def made(self, session_id: str, now: float) -> Row:
-        """A new session; its key was never used before."""
+    def made(self, session_id: str, now: float, owner: str, writer: str, expires: float) -> Row:
+        """A new session with its first owner; its key was never used before."""
         done = self.db.execute(
-            "INSERT INTO sessions(id, updated, words) VALUES(?, ?, ?)", (session_id, now, session_id.casefold())
+            "INSERT INTO sessions(id, token, owner, writer, expires, updated, words) VALUES(?, 1, ?, ?, ?, ?, ?)",
+            (session_id, owner, writer, expires, now, session_id.casefold()),
         )
-        return Row(done.lastrowid or 0, session_id, updated=now)
+        return Row(done.lastrowid or 0, session_id, 1, owner, writer, expires, updated=now)
 
     def put(self, row: Row) -> None:
         """Write a session's row."""
@@ -252,9 +261,11 @@ class SegmentIndex:
 
     def note(self, key: int, session_id: str, summary: bytes) -> None:
         """Write down what a session is found by, after its summary or its name has changed."""
-        known = card(summary_in(summary))
-        words = f"{known.task}\n{session_id}".casefold()
-        self.db.execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, key))
+        self.db.execute(_NOTE, _found_by(key, session_id, summary))
+
+    def note_many(self, held: Iterable[Held]) -> None:
+        """The same for sessions whose summaries are new."""
+        self.db.executemany(_NOTE, [_found_by(one.key, one.id, one.summary) for one in held])
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
         """Note where some commits are: number, segment and place. Looking for one near it is then short."""

@@ -87,17 +87,17 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
     """One claim, in the index; raises `StoreError` when the session is not available."""
     row = desk.index.named(asked.session_id)
     there = row is not None
+    # In the index first: two processes that claim at once are told apart by its lock.
     if row is not None:
         row = _had(desk, row, now)
+        row.token += 1
+        row.owner, row.writer, row.released = asked.owner, desk.me, 0
+        row.expires = now + seconds
+        desk.index.put(row)
     elif asked.create:
-        row = desk.index.made(asked.session_id, now)
+        row = desk.index.made(asked.session_id, now, asked.owner, desk.me, now + seconds)
     else:
         raise _missing(desk, asked.session_id)
-    # In the index first: two processes that claim at once are told apart by its lock.
-    row.token += 1
-    row.owner, row.writer, row.released = asked.owner, desk.me, 0
-    row.expires = now + seconds
-    desk.index.put(row)
     desk.leases.reserve(row.key)
     desk.leases.hold(row.key, row.token, row.expires)
     return Held(

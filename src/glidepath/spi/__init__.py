@@ -96,3 +96,7 @@ if not TYPE_CHECKING:  # type checkers see only public names
         sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
         wallets=("Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
     )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from glidepath import _wire
+from glidepath.errors import close_to
 from glidepath.plurals import how_many
 from glidepath.tools.text import shorten
 
@@ -15,16 +16,14 @@ _EXCERPT = 30
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The name among `names` that `name` most likely meant, or None."""
-    import difflib  # only needed when something is wrong
-
     wanted = _folded(name[:_MAX_NAME])
     folded: dict[str, str] = {}
     for candidate in names:
         folded.setdefault(_folded(candidate[:_MAX_NAME]), candidate)
     if wanted in folded:
         return folded[wanted]
-    found = difflib.get_close_matches(wanted, folded, n=1)
-    return folded[found[0]] if found else None
+    found = close_to(wanted, folded)
+    return None if found is None else folded[found]
 
 
 def _folded(name: str) -> str:

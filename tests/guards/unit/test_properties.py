@@ -1,11 +1,13 @@
 """Whatever the calls and results: guards do not raise, their state stays small, and progress is left alone."""
 
+import copy
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.guards import GuardrailsConfig
+from glidepath.sessions.changes import apply
 
 from .trace import TOOLS, Call, Player
 
@@ -107,3 +109,41 @@ acting = st.sampled_from(
 def test_acting_tools_are_touched_only_where_equal_pairs_come_three_times_within_ten_steps(trace):
     if Player(GuardrailsConfig(max_error_streak=0)).play(trace):
         assert _circles(trace)
+
+
+ordinary = st.integers(0, 25).map(lambda n: [Call("search", f"found {n % 7}", None, {"q": n})])
+looks = st.lists(st.tuples(ordinary | st.lists(few, min_size=1, max_size=2), st.booleans()), max_size=40)
+
+
+@given(looks)
+def test_the_patches_of_a_journal_lead_from_any_state_to_the_next(trace):
+    player = Player(GuardrailsConfig(max_error_streak=0))
+    guard, live = player.guards[0], player.metadata["guardrails"]["repetition"]
+    known = copy.deepcopy(live)
+    for batch, look in trace:
+        player.one(batch)
+        if not look:
+            continue
+        before = copy.deepcopy(known)
+        patches = guard.patches_since(known)
+        if patches is None:
+            for key in known.keys() | live.keys():
+                known[key] = [*live[key]]
+        else:
+            written = json.loads(json.dumps(["{", patches, []]))
+            assert apply(before, written) == live
+        assert known == live
+        assert guard.patches_since(known) in ({}, None)
+
+
+def test_one_ordinary_step_is_told_without_a_comparison():
+    player = Player()
+    guard, known = player.guards[0], {"calls": [], "results": [], "tools": [], "parts": []}
+    told = []
+    for n in range(15):
+        player.one([Call("search", f"found {n}", None, {"q": n})])
+        found = guard.patches_since(known)
+        told.append(found is not None)
+        if found is None:
+            known.update({key: [*value] for key, value in player.metadata["guardrails"]["repetition"].items()})
+    assert told == [False] + [True] * 14
