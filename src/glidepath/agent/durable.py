@@ -134,7 +134,7 @@ def _store_failure(error: StoreError | None) -> Ending:
 class _Held(AbstractAsyncContextManager["Opening"]):
     """Claims a session and reads what its journal says; the lease is given back at the end.
 
-    A class, as a generator would be three objects more in each of a thousand runs, for as long as they fly.
+    A class, as a generator would be three objects more in each of a thousand runs, until they end.
     """
 
     __slots__ = ("_create", "_how", "_opening")

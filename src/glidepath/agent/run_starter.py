@@ -75,7 +75,7 @@ class RunStarter(Equipped):
             before = go_outside()
             try:
                 async with claimed(self.config, home) as opening:
-                    # No closure: it would stay for as long as the run flies, in each of a thousand.
+                    # No closure: it would stay until the run ends, in each of a thousand.
                     begin = partial(self._ready, asked, home)
                     return await finish_run(begin, asked, opening=opening, fitted=self._fitted)
             finally:

@@ -78,7 +78,7 @@ class Measured(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def measured(messages: list[Message], plan: Plan) -> Measured | None:
-    """What a journal may keep of these messages; None when they are not in order, or counted in a way of its own."""
+    """What a journal may keep of these messages; None when they are not in order, or counted in its own way."""
     found = Survey()
     if not plan.measures_replies or not found.look(messages, plan):
         return None

@@ -96,7 +96,7 @@ class Patience(Value, frozen=True, kw_only=True):
 
 
 def ring(bell: asyncio.Future[None], _: object = None) -> None:
-    """Wake whoever waits for this, unless that was done before."""
+    """Wake the waiter, unless that was done before."""
     if not bell.done():
         bell.set_result(None)
 
