@@ -249,7 +249,9 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             place, agent = place_of(parent), self._as_given(given)
             if place is None:
                 return RunStream(lambda stream: agent._fly(asked.heard_by(stream)))  # noqa: SLF001
-            asked.session, asked.budget = self._home_inside(place, session, cancel), None
+            asked.session = self._home_inside(place, session, cancel)
+            if isinstance(parent, ToolContext):
+                asked.budget = None  # it only says where
             return RunStream(partial(stream_inside, agent, place, asked))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")

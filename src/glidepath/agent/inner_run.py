@@ -89,7 +89,7 @@ async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: R
     asked.cancel, let_go = linked(asked.cancel)
     run = place.run
     name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
-    if place.is_hook and run.journal is not None:
+    if run.journal is not None and (place.is_hook or asked.budget is not None):
         name = named(place, asked.prompt)
     enlist(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
