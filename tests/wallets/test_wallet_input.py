@@ -64,7 +64,7 @@ def test_a_wallet_limits_tokens_and_money_only(limits, message):
         Budget(Limits(**limits), name="c", store=STORE)
 
 
-@pytest.mark.parametrize("amount", ["$5", "5 USD", "5,00", "five", "", "NaN", "-1", "0", "1e400", True])
+@pytest.mark.parametrize("amount", ["5 USD", "5,00", "five", "", "NaN", "-1", "0", "1e400", True])
 def test_an_amount_that_is_not_a_number_of_dollars_is_refused(amount):
     with pytest.raises(ConfigurationError, match=r"Limits\.max_cost"):
         Budget(Limits(max_cost=amount), name="c", store=STORE)

@@ -215,8 +215,6 @@ def _unknown(name: str) -> str:
         hint = f"; it belongs to the limits: limits=Limits({close}=...)"
     elif close in guardrails:
         hint = f"; it belongs to the guardrails: guardrails=GuardrailsConfig({close}=...)"
-    elif name in _OF_A_RUN:
-        hint = f"; it belongs to a run: agent.run(..., {_OF_A_RUN[name]}=...)"
     return f"there is no setting {name!r}{hint}"
 
 
@@ -240,8 +238,11 @@ _OTHER_NAMES = {  # what the same is called elsewhere
 _FOR_A_RUN = "it belongs to a run: agent.run(prompt, {}=...)"
 _FOR_THE_MODEL = "it belongs to the model: model=glidepath.models.OpenAIModel(name, {}=...)"
 _NOT_SETTINGS = {  # what is passed elsewhere, and where
+    **dict.fromkeys(("parent", "wallet"), _FOR_A_RUN.format("parent")),
     "api_key": _FOR_THE_MODEL.format("api_key"),
     "base_url": _FOR_THE_MODEL.format("base_url"),
+    "budget": "an amount is limits=Limits(max_cost=...); a Budget belongs to a run: agent.run(prompt, parent=budget)",
+    "cancel": _FOR_A_RUN.format("cancel"),
     "deps": _FOR_A_RUN.format("deps"),
     "handoffs": "pass other agents as tools: tools=[other.as_tool(name, description)]",
     "history": _FOR_A_RUN.format("session"),
@@ -250,10 +251,6 @@ _NOT_SETTINGS = {  # what is passed elsewhere, and where
     "session": _FOR_A_RUN.format("session"),
     "stream": "a model has a stream method: pass it as model=; to stream a run, use agent.stream(prompt)",
     "verbose": "plugins=[glidepath.observe.LogObserver()] logs every event",
-}
-
-_OF_A_RUN = {"budget": "parent", "wallet": "parent", "parent": "parent"} | {
-    name: name for name in ("session", "cancel", "deps")
 }
 
 
