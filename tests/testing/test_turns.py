@@ -117,7 +117,7 @@ def test_ids_go_on_from_turn_to_turn_and_can_be_given():
 
 
 def test_one_id_is_needed_for_each_call():
-    with pytest.raises(ValueError, match="1 ids for 2 calls"):
+    with pytest.raises(ValueError, match="1 id for 2 calls"):
         calls(call("a"), call("b")).with_id("only")
 
 

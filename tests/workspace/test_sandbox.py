@@ -15,8 +15,8 @@ from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import Sandbox, ShellLimits, Workspace, workspace_tools
+from glidepath.workspace import file_survey as survey_module
 from glidepath.workspace import sandbox as sandbox_module
-from glidepath.workspace import survey as survey_module
 from glidepath.workspace.sandbox import look_for_sandbox
 from glidepath.workspace.shell import run_command
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glidepath.errors import ToolError
-from glidepath.workspace import Workspace, survey
+from glidepath.workspace import Workspace, file_survey
 from glidepath.workspace.file_tools import edit_file, write_file
 from glidepath.workspace.shell import run_command
 
@@ -107,7 +107,7 @@ def test_what_the_caller_protects_may_be_changed_by_the_caller_meanwhile(tmp_pat
 
 @pytest.mark.parametrize("where", [".", "sub", "new/deep"])
 def test_a_flood_of_files_hides_nothing(tmp_path, sandbox, monkeypatch, where):
-    monkeypatch.setattr(survey, "MOST_ENTRIES", 200)
+    monkeypatch.setattr(file_survey, "MOST_ENTRIES", 200)
     (tmp_path / "sub").mkdir()
     place = Workspace(tmp_path)
     with pytest.raises(ToolError, match=r"protected|too many"):
