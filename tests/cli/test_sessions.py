@@ -162,8 +162,9 @@ def test_what_is_said_is_redacted_before_it_is_stored(tmp_path):
 
 def test_a_repaired_session_is_resumed_only_when_somebody_says_so(shell, tmp_path):
     import sqlite3
+    from contextlib import closing
 
-    with sqlite3.connect(tmp_path / "s.db") as file:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as file, file:
         key = file.execute("SELECT key FROM sessions WHERE id = 'one'").fetchone()[0]
         (place,) = file.execute("SELECT place FROM commits WHERE place = ?", ((key << 32) + 5,)).fetchone()
         file.execute("UPDATE commits SET body = ? WHERE place = ?", (b"[]", place))

@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,13 @@ def path(tmp_path):
 
 
 def change(path, statement, *values):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement, values)
     connection.close()
 
 
 def key_of(path, session="hurt"):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (key,) = connection.execute("SELECT key FROM sessions WHERE id = ?", (session,)).fetchone()
     connection.close()
     return key
@@ -76,7 +77,7 @@ def key_of(path, session="hurt"):
 
 def flip_a_bit(path):
     place = (key_of(path) << SHIFT) + 6
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (body,) = connection.execute("SELECT body FROM commits WHERE place = ?", (place,)).fetchone()
         changed = bytearray(body)
         changed[len(changed) // 2] ^= 1
@@ -184,7 +185,7 @@ def test_a_flipped_byte_anywhere_is_said_or_does_no_harm(path, tmp_path, flip):
     ],
 )
 def test_values_of_another_type_are_store_errors(path, statement):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
     connection.close()
@@ -205,7 +206,7 @@ def test_values_of_another_type_are_store_errors(path, statement):
 @pytest.mark.parametrize("value", ["NULL", "'text'", "12", "1e300", "x''"])
 @pytest.mark.parametrize("column", ["body", "hash"])
 def test_a_commit_of_another_type_is_repaired_away(path, column, value):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
     connection.close()
@@ -253,7 +254,7 @@ def test_an_import_takes_only_ids_that_can_be_resumed(path):
 
 
 def test_a_truncated_file_is_damaged(path):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     data = path.read_bytes()

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def frames_of(path, session="hurt"):
     """The frames of a session, in order."""
     file = segment(path)
     store = store_id(path)
-    with sqlite3.connect(path / "index.db") as index:
+    with closing(sqlite3.connect(path / "index.db")) as index, index:
         (key,) = index.execute("SELECT key FROM sessions WHERE id = ?", (session,)).fetchone()
     index.close()
     found = scan(file.read_bytes(), salt_of(store, int(file.stem))).found
@@ -265,13 +266,13 @@ def empty(path):
 
 
 def of_another_store(path):
-    with sqlite3.connect(path / "index.db") as index:
+    with closing(sqlite3.connect(path / "index.db")) as index, index:
         index.execute("UPDATE meta SET value = 'another' WHERE name = 'store'")
     index.close()
 
 
 def without_tables(path):
-    with sqlite3.connect(path / "index.db") as index:
+    with closing(sqlite3.connect(path / "index.db")) as index, index:
         index.execute("DROP TABLE parts")
         index.execute("DROP TABLE sessions")
     index.close()

@@ -42,6 +42,7 @@ def test_a_wallet_waits_for_whoever_is_making_the_file(tmp_path):
     wallet = Budget(Limits(max_tokens=10_000), name="shared", store=SqliteStore(path))
     assert asyncio.run(Agent(model=ScriptedModel([say("done")])).run("go", parent=wallet)).ok
     finished.join()
+    maker.close()
 
 
 def taken_away(path):

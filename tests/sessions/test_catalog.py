@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import asyncpg
 import pytest
@@ -33,7 +34,7 @@ def names(page):
 
 def stripped(path):
     """The file as a version without a catalog would have left it."""
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         for kind, name in file.execute(
             "SELECT type, name FROM sqlite_master WHERE name LIKE 'catalog%' AND type IN ('trigger', 'table')"
         ).fetchall():
@@ -58,7 +59,7 @@ def test_what_an_older_version_writes_beside_a_newer_one_is_found(tmp_path):
     async def whole():
         store = SqliteStore(tmp_path / "s.db")
         await flown(store, "mine")
-        with sqlite3.connect(tmp_path / "s.db") as file:
+        with closing(sqlite3.connect(tmp_path / "s.db")) as file, file:
             file.execute(
                 "INSERT INTO sessions(id, head, hash, token, expires, updated, summary) "
                 """VALUES('theirs', 0, x'', 0, 0, 1, '{}')"""

@@ -64,7 +64,7 @@ def test_every_setting_is_listed_with_its_default():
 
 @pytest.mark.parametrize("port", [TeamCoordinator, EvaluationStrategy])
 def test_a_contract_has_numbered_clauses(port):
-    numbers = [int(number) for number in re.findall(r"^\s+(\d+)\.\s", port.__doc__, re.MULTILINE)]
+    numbers = [int(number) for number in re.findall(r"^\s*(\d+)\.\s", port.__doc__, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 7
 
