@@ -52,8 +52,8 @@ def calls(work):
 
 
 def rows(app):
-    """What is on the screen, without the scroll bar; how long a turn took depends on the machine."""
-    strips = app.screen._compositor.render_strips()
+    """What is in the log, without the scroll bar; how long a turn took depends on the machine."""
+    strips = app.screen._compositor.render_strips()[:-2]  # the last two rows are the status and the prompt
     shown = ["".join(segment.text for segment in strip)[:-2].rstrip() for strip in strips]
     return [re.sub(r"\b\d+:\d\d\b", "0:00", row) for row in shown]
 
