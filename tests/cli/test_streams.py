@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
@@ -36,6 +37,19 @@ def test_the_way_to_continue_raises_the_limit_that_was_hit_and_works(tmp_path):
     again = glidepath(*line.split(), folder=tmp_path)
     assert again.code == 0, again
     assert again.err.rstrip().endswith("--max-turns 12")
+
+
+def test_the_way_to_continue_keeps_every_other_limit_and_setting(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "3"]
+    price = 'prices={"scripted": ["3", "15"]}'
+    limits = ["--max-tokens", "90k", "--max-budget-usd", "2", "--set", price, "--landing", "force"]
+    ran = glidepath("run", "go", *argv, *limits, folder=tmp_path)
+    line = re.search(r"to continue: glidepath (.*)", ran.err).group(1)
+    words = shlex.split(line)
+    for flag, value in (("--max-tokens", "90k"), ("--max-budget-usd", "2"), ("--set", price), ("--landing", "force")):
+        assert words[words.index(flag) + 1] == value, line
+    assert (words.count("--max-turns"), words[-2:]) == (1, ["--max-turns", "6"])
+    assert glidepath(*words, folder=tmp_path).code in (0, 3)
 
 
 def test_runs_have_a_heading_a_cost_a_limit_and_json(tmp_path):

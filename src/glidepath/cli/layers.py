@@ -33,6 +33,8 @@ class Known(NamedTuple):
 
     value: Any
     origin: str
+    typed: str = ""
+    """The text of a flag."""
 
 
 @dataclass
@@ -272,7 +274,7 @@ def _from_flags(options: Namespace) -> dict[str, Known]:
             raise ConfigurationError(f"--set {pair}: {_unknown(key.strip())}")
         if setting.key in found:
             raise ConfigurationError(f"--set: {setting.key} is given twice")
-        found[setting.key] = Known(read_text(setting, text, f"--set {key.strip()}"), "flag --set")
+        found[setting.key] = Known(read_text(setting, text, f"--set {key.strip()}"), "flag --set", text)
     for setting in SETTINGS:
         text = getattr(options, setting.key.replace(".", "_"), None) if setting.flag else None
         if text is None:
@@ -280,7 +282,7 @@ def _from_flags(options: Namespace) -> dict[str, Known]:
         if setting.key in found:
             raise ConfigurationError(f"{setting.flag} and --set {setting.key} are the same setting: keep one")
         value = text if isinstance(text, bool) else read_text(setting, text, setting.flag)
-        found[setting.key] = Known(value, f"flag {setting.flag}")
+        found[setting.key] = Known(value, f"flag {setting.flag}", "" if isinstance(text, bool) else str(text))
     return found
 
 

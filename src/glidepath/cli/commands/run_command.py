@@ -293,18 +293,25 @@ def resume_line(session: str, settings: LoadedSettings, result: RunResult | None
 
     It raises the limit that was hit, or the run would end at once.
     """
-    return " ".join(["glidepath", "resume", session, *said_flags(settings), *_raised(settings, result)])
+    hit = _limit_that_was_hit(result)
+    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *_raised(settings, hit)])
 
 
-def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
-    """Twice the limit that ended the run, as a flag."""
+def _limit_that_was_hit(result: RunResult | None) -> str:
+    """The key of the limit that ended a run; "" for another end."""
     if result is None or result.cause is None:
-        return []
-    from glidepath.cli.setting_rows import ROWS
+        return ""
     from glidepath.constraints import LIMIT_KINDS
 
     fields = {kind.__name__: kind.limit for kind in LIMIT_KINDS} | {"GracefulTurnLimit": "max_iterations"}
-    key = f"limits.{fields.get(result.cause.source)}"
+    field = fields.get(result.cause.source)
+    return "" if field is None else f"limits.{field}"
+
+
+def _raised(settings: LoadedSettings, key: str) -> list[str]:
+    """Twice the limit that ended the run, as a flag."""
+    from glidepath.cli.setting_rows import ROWS
+
     flag = next((row.flag for row in ROWS if row.key == key), None)
     limit = settings.get(key) if flag else None
     if flag is None or limit is None:
@@ -312,14 +319,25 @@ def _raised(settings: LoadedSettings, result: RunResult | None) -> list[str]:
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 
 
-def said_flags(settings: LoadedSettings) -> list[str]:
-    """The flags of this command line to repeat for the same model, tools and store."""
+_REPEATED = frozenset({"store", "model", "tools", "wallet", "landing"})
+_MAY_BE_SECRET = frozenset({"extras"})
+
+
+def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
+    """The flags of this command line to repeat for the same model, tools, store and limits.
+
+    A limit that is left out would not hold for what comes next. `but` is the key of a setting to leave out. No password
+    is repeated.
+    """
     words: list[str] = []
-    for key, flag in (("store", "--store"), ("model", "--model"), ("tools", "--tools"), ("wallet", "--wallet")):
-        value = settings.get(key)
-        if value and settings.origin(key).startswith("flag") and (key, value) != ("store", "default"):
-            text = ",".join(value) if isinstance(value, tuple) else value
-            words += [flag, '"$GLIDEPATH_STORE"' if "://" in text and key == "store" else shlex.quote(text)]
+    for key, known in settings.known.items():
+        if key == but or key in _MAY_BE_SECRET or not known.typed or (key, known.value) == ("store", "default"):
+            continue
+        if known.origin == "flag --set":
+            words += ["--set", shlex.quote(f"{key}={known.typed}")]
+        elif key in _REPEATED or key.startswith("limits."):
+            hidden = "://" in known.typed and key == "store"
+            words += [known.origin.removeprefix("flag "), '"$GLIDEPATH_STORE"' if hidden else shlex.quote(known.typed)]
     return words
 
 
