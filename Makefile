@@ -50,7 +50,7 @@ test: venv lint ## lint, then the whole suite under coverage, then the coverage 
 
 test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 	@for python in python3.11 python3.12 python3.13 python3.14; do \
-		command -v $$python >/dev/null 2>&1 || { echo "$$python is not installed: not tried"; continue; }; \
+		$$python --version >/dev/null 2>&1 || { echo "$$python is not installed: not tried"; continue; }; \
 		echo "== $$($$python --version)"; \
 		$(MAKE) test PYTHON=$$python VENV=build/venv-$$python || exit 1; \
 	done
