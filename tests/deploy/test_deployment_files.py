@@ -59,6 +59,15 @@ def test_nothing_runs_as_root():
         assert all(one["securityContext"]["allowPrivilegeEscalation"] is False for one in pod["containers"])
 
 
+def test_what_the_image_copies_is_there_and_what_was_built_here_is_left_out():
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert {".git", ".venv*", "deck/node_modules", "src/glidepath/serve/static", "**/__pycache__"} <= set(ignored)
+    lines = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    for name in " ".join(lines).split():
+        assert (ROOT / name).exists(), name
+        assert name.partition("/")[0] not in ignored, name
+
+
 def test_everything_gives_a_stop_at_least_ten_seconds():
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     ours = [services["worker"], services["server"]]
