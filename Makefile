@@ -98,6 +98,7 @@ docs: .venv-docs/.stamp ## build the documentation site into build/site; open bu
 constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
 	$(COMPILE) --group docs -o requirements/docs.txt
 
 clean: ## remove everything that is made

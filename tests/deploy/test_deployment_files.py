@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import tomllib
 import venv
 from pathlib import Path
 
@@ -66,6 +67,25 @@ def test_what_the_image_copies_is_there_and_what_was_built_here_is_left_out():
     for name in " ".join(lines).split():
         assert (ROOT / name).exists(), name
         assert name.partition("/")[0] not in ignored, name
+
+
+def test_the_image_has_every_extra_and_no_development_tools():
+    assert "--require-hashes -r /dist/image.txt" in (DEPLOY / "Dockerfile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    chosen = re.search(r"\[(.+)\]", extras["all"][0])[1].split(",")
+    pins = {file: pinned(file) for file in ("image.txt", "constraints.txt")}
+    assert {named(one) for extra in chosen for one in extras[extra]} <= set(pins["image.txt"])
+    assert pins["image.txt"].items() <= pins["constraints.txt"].items()
+    assert not {"pytest", "mypy", "ruff", "pyright", "playwright", "hypothesis"} & set(pins["image.txt"])
+
+
+def pinned(file):
+    text = (ROOT / "requirements" / file).read_text()
+    return dict(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", text, re.MULTILINE))
+
+
+def named(requirement):
+    return re.match(r"[A-Za-z0-9._-]+", requirement)[0].lower()
 
 
 def test_everything_gives_a_stop_at_least_ten_seconds():
