@@ -103,6 +103,21 @@ def test_the_server_has_probes_and_the_image_a_health_check():
     assert "/healthz" in (DEPLOY / "Dockerfile").read_text()
 
 
+def test_the_server_answers_to_the_names_of_its_service():
+    (server,) = [one for pod in pods() for one in pod["containers"] if one["name"] == "server"]
+    args = server["args"]
+    allowed = [args[place + 1] for place, one in enumerate(args) if one == "--allowed-host"]
+    (service,) = [one["metadata"]["name"] for one in manifests() if one["kind"] == "Service"]
+    assert allowed == [service, f"{service}.default.svc", f"{service}.default.svc.cluster.local"]
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    assert all(f"`{name}`" in page for name in allowed)
+
+
+def test_every_unit_says_which_extra_it_needs():
+    for unit, extra in {"glidepath-serve": "serve", "glidepath-worker@": "dbos"}.items():
+        assert f"glidepath[{extra}]" in (DEPLOY / "systemd" / f"{unit}.service").read_text()
+
+
 def test_no_secret_is_written_down():
     text = "\n".join(path.read_text() for path in DEPLOY.rglob("*") if path.is_file())
     assert re.findall(r"(?:PASSWORD|TOKEN|API_KEY): +(?!\$\{)\S+", text) == []
