@@ -50,7 +50,7 @@ test: venv lint ## lint, then the whole suite under coverage, then the coverage 
 
 test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 	@for python in python3.11 python3.12 python3.13 python3.14; do \
-		command -v $$python >/dev/null 2>&1 || { echo "$$python is not installed: not tried"; continue; }; \
+		$$python --version >/dev/null 2>&1 || { echo "$$python is not installed: not tried"; continue; }; \
 		echo "== $$($$python --version)"; \
 		$(MAKE) test PYTHON=$$python VENV=build/venv-$$python || exit 1; \
 	done
@@ -98,6 +98,7 @@ docs: .venv-docs/.stamp ## build the documentation site into build/site; open bu
 constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
 	$(COMPILE) --group docs -o requirements/docs.txt
 
 clean: ## remove everything that is made

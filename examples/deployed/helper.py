@@ -17,6 +17,8 @@ def _model():
         return "openai:gpt-5.2"
     if os.environ.get("ANTHROPIC_API_KEY"):
         return "anthropic:claude-sonnet-4-5"
+    if os.environ.get("GEMINI_API_KEY"):
+        return "google:gemini-2.5-flash"
     return ScriptedModel().forever(
         lambda request: (
             say("It is 21 degrees in Lisbon.")

@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
+LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "listen_addresses=", "shared_buffers=32MB")
 
 
@@ -24,9 +26,9 @@ def binaries() -> Path:
         on_path = shutil.which("initdb")
         if found or on_path:
             return (found or [Path(on_path)])[-1].parent
-        if not attempt:
+        if not attempt and shutil.which("apt-get"):
             subprocess.run(["apt-get", "install", "-y", "-qq", "postgresql"], check=True, capture_output=True)
-    raise RuntimeError("no PostgreSQL found or installed")
+    raise RuntimeError("no PostgreSQL: install it, and put the folder of its `initdb` into PATH")
 
 
 def demote():
@@ -46,7 +48,7 @@ def dsn() -> str:
     if user is not None:
         os.chown(home, user.pw_uid, user.pw_gid)
         keywords = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    keywords["env"] = {**os.environ, "HOME": str(home), "LC_ALL": "C.UTF-8"}
+    keywords["env"] = {**os.environ, "HOME": str(home), "LC_ALL": LOCALE}
     home.chmod(0o755)
     tools = binaries()
     data = home / "data"
@@ -100,7 +102,7 @@ class Server:
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="gp-pg-", dir="/tmp"))
         user = demote()
-        self.keywords = {"env": {**os.environ, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}, "cwd": self.home}
+        self.keywords = {"env": {**os.environ, "HOME": str(self.home), "LC_ALL": LOCALE}, "cwd": self.home}
         if user is not None:
             os.chown(self.home, user.pw_uid, user.pw_gid)
             self.keywords |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LAST_PORT = 65_535
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
 STOPPED = 130
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - all interfaces, and where a browser here finds them
 
 
 def named_agents(said: list[str], world: World) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def serve(
         token=_tokens(token, options.view_token),
         max_runs=options.max_runs,
         on_disconnect=options.on_disconnect,
-        allowed_hosts=[*options.allowed_host, *([] if options.host in ("0.0.0.0", "::") else [_shown(options.host)])],  # noqa: S104
+        allowed_hosts=[*options.allowed_host, *([] if options.host in EVERYWHERE else [_shown(options.host)])],
         prefix=options.prefix,
         resume_lost=options.resume_lost,
         demo=demo,
@@ -73,7 +74,7 @@ def serve(
             f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; pass another --port"
         ) from None
     port = bound.getsockname()[1]
-    address = f"http://{_shown(options.host)}:{port}{options.prefix}/"
+    address = f"http://{_shown(EVERYWHERE.get(options.host, options.host))}:{port}{options.prefix}/"
     if not token:
         world.note(f"Flight deck: {address}#token={application.state.token}")
     else:
