@@ -81,9 +81,11 @@ SPELLING = {
 }
 WORDS = {**GIVEAWAYS, **SPELLING}
 HITS = {rf"(?<![\w`/.-])(?:{pattern})(?![\w-])": hint for pattern, hint in WORDS.items()}
+HINTS = tuple(SPELLING.values())
 QUICK = re.compile("|".join(f"(?:{pattern})" for pattern in WORDS), re.IGNORECASE)
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/page.md", "docs/**/*.md")
 CODE = ("src/**/*.py", "examples/**/*.py")
+SPELLED = ("CHANGELOG.md", "scripts/*.py", "deploy/**/*")  # only their spelling is checked
 GENERATED = {"docs/contracts.md", "docs/mcp-conformance.md", "docs/benchmarks-peers.md"}  # checked at their source
 BEGIN, END = re.compile(r"<!-- (?:begin: |proofs|probes)"), re.compile(r"<!-- end")
 FENCE = re.compile(r"^\s*```")
@@ -150,10 +152,22 @@ def make_texts(path: Path) -> Iterator[Text]:
         yield number, line.partition("## ")[2]
 
 
+def remark_texts(path: Path) -> Iterator[Text]:
+    """The comments of a file for a machine: a unit, a manifest, a Dockerfile."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        yield number, line.partition("# ")[2]
+
+
 def files() -> list[Path]:
     """Everything that is checked."""
     found = [path for pattern in (*PAGES, *CODE) for path in sorted(ROOT.glob(pattern))]
     return [*(path for path in found if path.relative_to(ROOT).as_posix() not in GENERATED), ROOT / "Makefile"]
+
+
+def spelled() -> list[Path]:
+    """Everything of which only the spelling is checked; this file lists what it looks for."""
+    found = [path for pattern in SPELLED for path in sorted(ROOT.glob(pattern))]
+    return [path for path in found if path.is_file() and path != Path(__file__).resolve()]
 
 
 def hits(text: str) -> Iterator[tuple[str, str]]:
@@ -168,18 +182,20 @@ def hits(text: str) -> Iterator[tuple[str, str]]:
 
 def texts(path: Path) -> Iterator[Text]:
     """The texts of a file with their lines."""
-    return code_texts(path) if path.suffix == ".py" else page_texts(path) if path.suffix == ".md" else make_texts(path)
+    readers = {".py": code_texts, ".md": page_texts, "": make_texts if path.name == "Makefile" else remark_texts}
+    return readers.get(path.suffix, remark_texts)(path)
 
 
 def main(names: list[str]) -> int:
     """Print every hit."""
-    chosen = [Path(name).resolve() for name in names] or files()
+    light = spelled()
+    chosen = [Path(name).resolve() for name in names] or [*files(), *light]
     count = 0
     for path in chosen:
         seen: set[tuple[int, str]] = set()
         for line, text in texts(path):
             for context, why in hits(text):
-                if (line, why) not in seen:
+                if (line, why) not in seen and (path not in light or why.endswith(HINTS)):
                     seen.add((line, why))
                     count += 1
                     print(f"{path.relative_to(ROOT)}:{line}: {why}\n    {ascii(context)[1:-1]}")

@@ -133,7 +133,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:  # noqa: ARG001
-    """The home page has no neighbours to show at its side."""
+    """The home page has no neighbors to show at its side."""
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
     return context

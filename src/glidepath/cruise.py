@@ -1,4 +1,4 @@
-"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and everybody content.
+"""Ordinary turns, run in a straight line: one model call, one tool call, no limit near, and no objections.
 
 Nearly all turns of nearly all runs are like that, and what a turn costs is the number of steps it takes. So this is a
 second form of what `judge.nothing_to_judge`, `ask`, `endings.take` and `execute` do in general, without a detour.

@@ -58,7 +58,7 @@ UNCHECKED_NAMES = frozenset(kind for kind in ResultKind if kind.early)
 class LogObserver(Plugin):
     """Writes every event but `StreamChunk` to a logger, without conversation content unless `content` is True.
 
-    What asks for attention (a violated constraint, a guard, a failed hook, a landing, a retry, an open breaker, a
+    What needs attention (a violated constraint, a guard, a failed hook, a landing, a retry, an open breaker, a
     question) is a WARNING, a step of the run is INFO, its details are DEBUG; `levels` changes that by event class. The
     message is the kind of event and its fields, as one JSON object or, with `format="text"`, as `name=value` pairs; the
     fields are also in the record's `glidepath_event`. Where OpenTelemetry is in use, they name the current trace and

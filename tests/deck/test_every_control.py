@@ -14,7 +14,7 @@ VIEWS = ("runs", "approvals", "fleet", "compare")
 # --- controls ---------------------------------------------------------------------------------------------------
 
 
-def test_land_asks_for_a_last_answer_and_is_journalled(deck, server):
+def test_land_asks_for_a_last_answer_and_is_journaled(deck, server):
     run_id = server.fly("work: to be landed")
     server.turn(run_id, 2)
     tab = deck()

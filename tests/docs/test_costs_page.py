@@ -44,7 +44,7 @@ def test_the_figures_about_this_release_are_right():
     assert all(stability_of(port).level == "experimental" for port in marks)
     chat = sum(host.adapter == "chat" for host in HOSTS.values())
     assert f"All {len(EXTENSION_POINTS)} extension points" in TEXT
-    assert f"strings for {len(HOSTS)} hosts, {chat} of them" in TEXT
+    assert f"{len(HOSTS)} prefixes for model strings, {chat} of them" in TEXT
     assert len(LoopOutcome) == 6
     assert "six outcomes" in TEXT
 

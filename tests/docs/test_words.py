@@ -81,3 +81,16 @@ def test_comments_are_read_from_programs_over_several_lines_and_without_directiv
 def test_every_page_and_module_is_checked():
     checked = {path.relative_to(ROOT).as_posix() for path in WORDS.files()}
     assert {"README.md", "docs/index.md", "Makefile", "src/glidepath/loop.py", "examples/batch.py"} <= checked
+
+
+def test_the_spelling_of_the_changelog_the_scripts_and_the_units_is_checked(tmp_path):
+    checked = {path.relative_to(ROOT).as_posix() for path in WORDS.spelled()}
+    assert {
+        "CHANGELOG.md",
+        "scripts/docs_site.py",
+        "deploy/Dockerfile",
+        "deploy/systemd/glidepath-serve.service",
+    } <= checked
+    unit = tmp_path / "x.service"
+    unit.write_text("[Service]\n# It is journalled.\n", encoding="utf-8")
+    assert [line for line, text in WORDS.texts(unit) if any(WORDS.hits(text))] == [2]

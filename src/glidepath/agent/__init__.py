@@ -1,4 +1,4 @@
-"""Agents: the only place that knows the defaults and introduces the parts to each other."""
+"""Agents, their limits and configuration; `assemble` fills in the defaults and connects the parts."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Turns a configuration into a plan: the only place that knows the defaults."""
+"""Turns a configuration into a plan: what was left open gets its default here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command line: `glidepath run`, `chat`, `models`, `config`, `demo`.
+"""The `glidepath` command: parses the arguments, runs one command and returns its exit code.
 
-The only place that reads the environment, prints, and installs signal handlers. Nothing heavy is imported before a
+The commands are listed in `glidepath.cli.parser`, or by `glidepath --help`. Nothing heavy is imported before a
 command needs it.
 """
 

@@ -359,7 +359,7 @@ _ROWS = (
     ),
     ModelHost(
         name="local",
-        reaches="a small model inside this process, or any GGUF file",
+        reaches="a small model on this machine, or any GGUF file",
         example="local:smollm2",
         adapter="local",
         extra="local",

@@ -171,7 +171,7 @@ _TOUCHING = threading.Lock()  # held for a moment: a tool may speak about its sp
 
 
 class LightSpan(Span):
-    """A span of the SDK that has only what its end needs, until somebody else speaks about it."""
+    """A span of the SDK that has only what its end needs, until other code touches it."""
 
     _maker: LightTracer
     _start_time: int | None

@@ -72,7 +72,7 @@ class Stopped(Exception):  # noqa: N818 - not an error: what happened
 
 
 class Alive(Protocol):
-    """What streams."""
+    """A model's reply as it arrives, which the run watches for silence."""
 
     parts: list[str]
     """The text so far."""

@@ -43,7 +43,7 @@ _MAX_TEXT = 100_000
 
 
 class RunActions:
-    """Does it, and reports what happened."""
+    """Applies a person's action to a run and reports the result."""
 
     def __init__(self, hub: Hub, reader: StoreReader) -> None:
         self.hub = hub

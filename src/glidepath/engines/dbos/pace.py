@@ -1,4 +1,4 @@
-"""How often DBOS polls its tables: at once when there is work, rarely otherwise.
+"""How often DBOS polls its tables: frequently when there is work, rarely otherwise.
 
 Its threads sleep in the `wait` of the events that stop them, which we replace: ours returns when the bell rings, never
 more often than DBOS itself would poll, and now and then in any case. While the fleet's bell is not connected, it waits
