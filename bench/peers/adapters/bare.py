@@ -56,6 +56,10 @@ class Notebook(list):
         if self.database is not None:
             self.database.execute("INSERT INTO messages VALUES (?)", (json.dumps(message),))
 
+    def __del__(self) -> None:
+        if self.database is not None:
+            self.database.close()
+
 
 async def agent(script: Script, checks: list) -> AsyncIterator[str]:
     async def lookup(arguments: Arguments) -> str:
