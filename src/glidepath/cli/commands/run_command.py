@@ -319,7 +319,7 @@ def _raised(settings: LoadedSettings, key: str) -> list[str]:
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 
 
-_REPEATED = frozenset({"store", "model", "tools", "wallet", "landing"})
+_REPEATED = ("store", "model", "tools", "wallet", "landing")
 _MAY_BE_SECRET = frozenset({"extras"})
 
 
@@ -330,7 +330,8 @@ def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
     is repeated.
     """
     words: list[str] = []
-    for key, known in settings.known.items():
+    first = {key: settings.known[key] for key in _REPEATED if key in settings.known}
+    for key, known in (first | settings.known).items():
         if key == but or key in _MAY_BE_SECRET or not known.typed or (key, known.value) == ("store", "default"):
             continue
         if known.origin == "flag --set":
