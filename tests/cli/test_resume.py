@@ -8,7 +8,8 @@ import sqlite3
 
 import pytest
 
-from glidepath.cli.commands.run_command import to_know
+from glidepath.cli.commands.run_command import resume_line, to_know
+from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult
@@ -175,3 +176,25 @@ def test_no_password_is_shown(tmp_path):
     shown = glidepath("config", "show", "--store", "postgresql://me:hunter2@db/x", folder=tmp_path).out
     assert "hunter2" not in shown
     assert re.search(r"store +postgresql://me:\*\*\*@db/x", shown)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "typed"),
+    [
+        ("store", "postgresql://me:hunter2@db/x", "postgresql://me:hunter2@db/x"),
+        ("extras", {"api_key": "hunter2"}, '{"api_key": "hunter2"}'),
+        ("extras", {"headers": {"Authorization": "hunter2"}}, '{"headers": {"Authorization": "hunter2"}}'),
+        ("system_prompt", "use Bearer hunter2hunter2", "use Bearer hunter2hunter2"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["flag --set", "flag --store"])
+def test_the_line_that_continues_a_run_repeats_no_secret(key, value, typed, flag):
+    settings = LoadedSettings({key: Known(value, flag, typed)}, None, found=False)
+    assert "hunter2" not in resume_line("s", settings)
+
+
+def test_the_line_that_continues_a_run_finds_a_database_in_the_environment():
+    settings = LoadedSettings(
+        {"store": Known("postgresql://me@db/x", "flag --set", "postgresql://me@db/x")}, None, found=False
+    )
+    assert resume_line("s", settings) == 'glidepath resume s --store "$GLIDEPATH_STORE"'

@@ -4,6 +4,8 @@ import asyncio
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glidepath.ledger import Amount, Caps, Meter, Refusal, Reservation
 from glidepath.spi.constraints import Remaining
@@ -112,6 +114,27 @@ def test_what_remains_is_told_in_dollars_and_never_below_zero():
     for _ in range(3):
         meter.charge_tool_call()
     assert meter.remaining() == Remaining(iterations=2, tokens=0, cost=Decimal(0), tool_calls=0)
+
+
+MAYBE = st.none() | st.integers(0, 500)
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(("tokens", "money", "turns", "tool_calls"), MAYBE)),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=4),
+    st.tuples(st.integers(0, 200), st.integers(0, 200)),
+    st.tuples(st.integers(0, 100), st.integers(0, 100)),
+    st.integers(0, 5),
+)
+def test_a_lone_meter_says_what_one_below_an_unlimited_budget_says(caps, spent, held, near, calls):
+    """`remaining` has a short form for a meter that has nothing above it."""
+    alone, below = root(**caps), Meter(Caps(**caps), parent=root(), depth=1)
+    for meter in (alone, below):
+        meter.hold_landing(Amount(*held), *near)
+        for tokens, money in spent:
+            meter.count_from(meter.tokens + tokens, meter.money + money, turns=meter.turns + 1, tool_calls=calls)
+    assert alone.remaining(3.0) == below.remaining(3.0)
+    assert alone.near_budget() == below.near_budget()
 
 
 # --- the tree -----------------------------------------------------------------------------------------------------

@@ -320,25 +320,28 @@ def _raised(settings: LoadedSettings, key: str) -> list[str]:
 
 
 _REPEATED = ("store", "model", "tools", "wallet", "landing")
-_MAY_BE_SECRET = frozenset({"extras"})
 
 
 def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
-    """The flags of this command line to repeat for the same model, tools, store and limits.
+    """The flags of this command line to repeat for the same model, tools, store and limits, without any secret.
 
-    A limit that is left out would not hold for what comes next. `but` is the key of a setting to leave out. No password
-    is repeated.
+    A limit that is left out would not hold for what comes next. `but` is the key of a setting to leave out.
     """
+    from glidepath.cli.commands.config_command import HIDDEN, plain
+
     words: list[str] = []
     first = {key: settings.known[key] for key in _REPEATED if key in settings.known}
     for key, known in (first | settings.known).items():
-        if key == but or key in _MAY_BE_SECRET or not known.typed or (key, known.value) == ("store", "default"):
+        if key == but or not known.typed or (key, known.value) == ("store", "default"):
             continue
-        if known.origin == "flag --set":
+        if key == "store" and "://" in known.typed:  # with a password, perhaps
+            words += ["--store", '"$GLIDEPATH_STORE"']
+        elif HIDDEN in str(plain(known.value)):
+            continue
+        elif known.origin == "flag --set":
             words += ["--set", shlex.quote(f"{key}={known.typed}")]
         elif key in _REPEATED or key.startswith("limits."):
-            hidden = "://" in known.typed and key == "store"
-            words += [known.origin.removeprefix("flag "), '"$GLIDEPATH_STORE"' if hidden else shlex.quote(known.typed)]
+            words += [known.origin.removeprefix("flag "), shlex.quote(known.typed)]
     return words
 
 
