@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from textual.events import Key
 
 from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.folder import look
@@ -37,6 +38,19 @@ def test_up_and_down_go_through_what_was_sent_and_the_draft_comes_back(tmp_path)
             await pilot.press(key)
             seen.append(prompt.value)
         assert seen == ["second", "first", "first", "second", "a draft"]
+
+    play(tmp_path, script, "echoes")
+
+
+def test_enter_does_not_overtake_the_keys_before_it(tmp_path):
+    """What is approved after an edit is what the person saw."""
+
+    async def script(app, pilot):
+        app.query_one("#prompt").value = "rm -rf /x"
+        for key, character in (("backspace", "\x08"), ("home", None), ("delete", None), ("enter", "\r")):
+            app.post_message(Key(key, character))  # as fast as a paste
+        await settle(pilot, lambda: users(app))
+        assert users(app)[-1] == "m -rf /"
 
     play(tmp_path, script, "echoes")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from os.path import commonprefix
 
 from textual import events as keys
+from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -14,6 +15,10 @@ from glidepath.cli.chat.input_history import InputHistory
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
+_EDITING = {
+    key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")
+}
+"""What a key does to the text. Textual does it later, when keys that follow may have been handled."""
 
 Complete = Callable[[str], Sequence[str]]
 """Completions for the start of a word."""
@@ -112,6 +117,9 @@ class Prompt(TextArea):
         elif event.key == "tab":
             self._done(event)
             self._finish_word()
+        elif event.key in _EDITING:
+            self._done(event)
+            await self.run_action(_EDITING[event.key])
         elif event.is_printable:
             self.past.forget_place()
             self.hint("")
