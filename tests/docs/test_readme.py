@@ -18,7 +18,18 @@ from .pages import ROOT, blocks, name, prose, script
 
 README = ROOT / "README.md"
 SHELL = [block for block in blocks(README) if block.language == "sh"]
-FRESH = ("README.md", "LICENSE", "pyproject.toml", "Makefile", "requirements", "src", "scripts", "deck", "docs")
+FRESH = (
+    "examples",
+    "README.md",
+    "LICENSE",
+    "pyproject.toml",
+    "Makefile",
+    "requirements",
+    "src",
+    "scripts",
+    "deck",
+    "docs",
+)
 LATER = {  # first words of a block: why it only runs in the campaign
     "make demo": "it installs everything from a package index",
     "pip install": "it installs from a package index",
@@ -182,16 +193,12 @@ def seen(tmux, words):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["make deck", "glidepath serve"])
 def test_a_server_of_the_readme_starts_and_stops(words, checkout, tmp_path):
-    folder = checkout if words.startswith("make") else tmp_path
-    if folder is tmp_path:
-        (tmp_path / "my_package").mkdir()
-        (tmp_path / "my_package" / "agents.py").write_text(AGENTS, encoding="utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "XDG_DATA_HOME": str(tmp_path), "BROWSER": "true", "PYTHONUNBUFFERED": "1"}
     log = tmp_path / "log"
     with log.open("w") as out:
         server = subprocess.Popen(
-            ["bash", "-c", later(words)], cwd=folder, env=env, stdout=out, stderr=out, start_new_session=True
+            ["bash", "-c", later(words)], cwd=checkout, env=env, stdout=out, stderr=out, start_new_session=True
         )
         try:
             deadline = time.monotonic() + 900
@@ -202,14 +209,6 @@ def test_a_server_of_the_readme_starts_and_stops(words, checkout, tmp_path):
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
-
-
-AGENTS = """
-from glidepath import Agent, Limits
-from glidepath.testing import ScriptedModel, say
-
-helper = Agent(model=ScriptedModel().forever(say("Yes.")), limits=Limits(max_iterations=3), agent_name="helper")
-"""
 
 
 # --- what was measured --------------------------------------------------------------------------------------------

@@ -15,9 +15,7 @@ from glidepath.cli.chat.input_history import InputHistory
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
-_EDITING = {
-    key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")
-}
+_EDITING = {key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")}
 """What a key does to the text. Textual does it later, when keys that follow may have been handled."""
 
 Complete = Callable[[str], Sequence[str]]
