@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, told, words
 from glidepath.events import ToolEnded, ToolStarted
-from glidepath.execute.breaker import blames_tool
+from glidepath.execute.breaker import ABOUT_ARGUMENTS
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.run import Stopped, Why
@@ -116,17 +116,13 @@ class Job(Record, eq=False):
         try:
             result = as_result(value)
         except ToolError as error:
-            self._cannot_be_shown(error)
+            # No model can read it: tell the model that the tool ran, and people what to change.
+            self.traceback = f"{self.call.name}: {error}"
+            _log.warning("%s", self.traceback)
+            self.kind, self.result = ResultKind.NOT_SHOWN.value, ToolResult(NOT_SHOWN, is_error=True)
             return
         self.kind = result.kind or ("error" if result.is_error else None)
         self.result = result
-
-    def _cannot_be_shown(self, error: ToolError) -> None:
-        """It returned something no model can read: tell the model that it ran, and people what to change."""
-        self.kind = ResultKind.NOT_SHOWN.value
-        self.traceback = f"{self.call.name}: {error}"
-        _log.warning("%s", self.traceback)
-        self.result = ToolResult(NOT_SHOWN, is_error=True)
 
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
@@ -143,7 +139,7 @@ class Job(Record, eq=False):
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"
-        if blames_tool(error):
+        if not isinstance(error, ABOUT_ARGUMENTS):
             self.blame()
         self.kind = type(error).__name__
         self.traceback = "".join(traceback.format_exception(error))[-20_000:]
