@@ -18,8 +18,6 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["land"]
-
 
 async def land(run: Run, verdict: Verdict) -> Ending:
     """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""

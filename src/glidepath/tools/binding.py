@@ -132,18 +132,15 @@ class SignatureBinder(_Renamable):
         try:
             if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
                 arguments = repaired
-                return self._accept(_written(arguments))
+                checked = self._decode(_written(arguments))
+                if self._fills:
+                    bridge.fill(checked)
+                return Bound(_wire.asdict(checked), bridge.encode(checked))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
-
-    def _accept(self, arguments: bytes) -> Bound:
-        checked = self._decode(arguments)
-        if self._fills:
-            bridge.fill(checked)
-        return Bound(_wire.asdict(checked), bridge.encode(checked))
 
     def _problems(self, arguments: object, error: BaseException) -> list[str]:
         if not isinstance(arguments, Mapping):
