@@ -238,7 +238,6 @@ class _Call(Record, eq=False, gc=False):
     retries: int = 0
     escalations: int = 0
     overflowed: bool = False
-    stalled: bool = False
     probing: bool = False
     """It finds out for everybody whether the model works again."""
     spoiled: ModelError | None = None
@@ -285,7 +284,7 @@ class _Call(Record, eq=False, gc=False):
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         if self.error is not None:
-            self.error, self.stalled = None, False
+            self.error = None
         voice = run.voice
         if voice.listening:
             plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number
@@ -404,7 +403,6 @@ class _Call(Record, eq=False, gc=False):
         if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
             self.error = None if attempt.cut else attempt.fault()
         else:
-            self.stalled = True
             why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 

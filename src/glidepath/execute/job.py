@@ -227,28 +227,19 @@ class Job(Record, eq=False):
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
         """A result other than a short text, within its size."""
         plan = run.plan
-        if count:
-            limit = _result_budget(run, count)
+        if count:  # characters that one result may have: a share of what is left in window and budget
+            limit, tokens = MOST_KEPT, run.meter.room_tokens()
+            left = None if plan.context_window is None else plan.context_window - run.transcript.input_tokens()
+            if tokens is not None:
+                left = tokens if left is None else min(left, tokens)
+            if left is not None:
+                limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // count))
             own = self.tool.max_result_chars if self.tool is not None else None
             result = trim_result(result, limit if own is None else min(own, limit))
         if type(result.content) is tuple:
             most = (plan.config.max_image_bytes, plan.config.max_file_bytes, plan.config.max_image_bytes_per_request)
             result = replace(result, content=small_enough(result.content, *most))
         return result
-
-
-def _result_budget(run: Run, count: int) -> int:
-    """Characters one result may have: a share of what is left in window and budget."""
-    limit = MOST_KEPT
-    left: int | None = None
-    if run.plan.context_window is not None:
-        left = run.plan.context_window - run.transcript.input_tokens()
-    tokens = run.meter.room_tokens()
-    if tokens is not None:
-        left = tokens if left is None else min(left, tokens)
-    if left is not None:
-        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
-    return limit
 
 
 def failure(error: BaseException) -> str:

@@ -261,13 +261,8 @@ def _plain(arguments: object) -> Any:
 def _written(arguments: object) -> bytes:
     """The arguments as JSON; raises if JSON cannot express them."""
     data = bridge.encode(arguments)
-    if b"null" in data:  # NaN and infinity are also written as null: the tool would see something else
-        _refuse_not_finite(arguments)
-    return data
-
-
-def _refuse_not_finite(data: object) -> None:
-    waiting = [data]
+    # NaN and infinity are also written as null: the tool would see something else.
+    waiting = [arguments] if b"null" in data else []
     while waiting:
         item = waiting.pop()
         if isinstance(item, float) and not math.isfinite(item):
@@ -276,6 +271,7 @@ def _refuse_not_finite(data: object) -> None:
             waiting += item.values()
         elif isinstance(item, (list, tuple)):
             waiting += item
+    return data
 
 
 # --- saying what is wrong ---------------------------------------------------------------------------------------
