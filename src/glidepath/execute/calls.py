@@ -246,18 +246,18 @@ async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
 
 
 def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = False) -> ToolCallContext:
-    arguments = job.bound.arguments  # type: ignore[union-attr]
-    return ToolCallContext(
-        **about(run),
-        call=ToolCall(job.call.id, job.call.name, arguments),
-        arguments=arguments,
-        tool=job.tool,
-        messages=to_read(run, run.transcript.messages),
-        above=transcripts_above(run) if run.work.above is not None else (),
-        origins=heard_in_programs(run) if run.work.heard else (),
-        replaceable=replaceable,
-        approved=approved,
-    )
+    arguments, call, turn, work = job.bound.arguments, job.call, run.turn, run.work  # type: ignore[union-attr]
+    context = turn.contexts.get(ToolCallContext)
+    if context is None:
+        messages = to_read(run, run.transcript.messages)
+        context = about(run, ToolCallContext, call=None, arguments=None, tool=None, messages=messages)
+    call = ToolCall(call.id, call.name, arguments)
+    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool)
+    if approved or not replaceable:
+        context = replace(context, replaceable=replaceable, approved=approved)
+    if work.above is not None or work.heard:
+        context = replace(context, above=transcripts_above(run), origins=heard_in_programs(run))
+    return context  # type: ignore[no-any-return]
 
 
 async def _ask_all(run: Run, job: Job, *, approved: bool) -> None:
