@@ -381,14 +381,14 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
 
 def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
     """`first_step` where hooks look at the result, which is in `job` then; None, too, when they have something to say."""
-    job.started_at = run.watch.time()
     text = first_step(run, job, call_id, tool, bound)
-    if text is not None:
-        job.result = ToolResult(text)
-        if run.work.spawned:
-            return None  # they are asked when its children have ended
-        job.heard = _after(run, job)
-    return text if job.heard is None else None
+    if text is None:
+        return None
+    job.result = ToolResult(text)
+    if run.work.spawned:
+        return None  # they are asked when its children have ended
+    job.heard = heard = _after(run, job)
+    return text if heard is None else None
 
 
 async def _end_alone(run: Run, job: Job) -> None:
@@ -495,7 +495,7 @@ def _after(run: Run, job: Job) -> Awaitable[None] | None:
     context = turn.contexts.get(ToolResultContext)
     if context is None:
         context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
-    call, result = ToolCall(call.id, call.name, arguments), _shown(run, job)
+    result, call = _shown(run, job), ToolCall(call.id, call.name, arguments)
     context = replace(
         context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result
     )

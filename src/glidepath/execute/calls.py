@@ -231,10 +231,11 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
     """
     voices, context = iter(run.hooks.before_tool_call), _context(run, job)
     heard = opinion(run, "before_tool_call", voices, context)
-    if heard is None:
-        _look_at_arguments(run, job)
-        return None
-    return _judged(run, job, _heard_all(run, job, voices, context, heard))
+    if heard is not None:
+        return _judged(run, job, _heard_all(run, job, voices, context, heard))
+    if not job.bound.intact():  # type: ignore[union-attr]
+        _block_changed(run, job)
+    return None
 
 
 async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
@@ -253,8 +254,8 @@ def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = F
         context = about(run, ToolCallContext, call=None, arguments=None, tool=None, messages=messages)
     call = ToolCall(call.id, call.name, arguments)
     context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool)
-    if approved or not replaceable:
-        context = replace(context, replaceable=replaceable, approved=approved)
+    if not replaceable:
+        context = replace(context, replaceable=False, approved=approved)
     if work.above is not None or work.heard:
         context = replace(context, above=transcripts_above(run), origins=heard_in_programs(run))
     return context  # type: ignore[no-any-return]
@@ -296,17 +297,16 @@ async def _heard_all(
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
         heard = opinion(run, "before_tool_call", voices, context)
-    return replaced if _look_at_arguments(run, job) else None
-
-
-def _look_at_arguments(run: Run, job: Job) -> bool:
-    """True unless a hook has changed them in place: then the call is blocked."""
     if job.bound.intact():  # type: ignore[union-attr]
-        return True
-    # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
+        return replaced
+    _block_changed(run, job)
+    return None
+
+
+def _block_changed(run: Run, job: Job) -> None:
+    """A hook has changed the arguments in place: what runs has not changed, but somebody has seen something else."""
     changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
     _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
-    return False
 
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from glidepath.run.state import Run
 
+_enter = INSIDE.set
 CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
 
@@ -105,7 +106,7 @@ def opinion(
     child while they are asked.
     """
     place, name = Place(run, hook, ASKED), ""
-    INSIDE.set(place)
+    _enter(place)
     try:
         for name, method in voices:
             answer = method(context)
@@ -114,7 +115,7 @@ def opinion(
     except BaseException as error:
         return _answered(run, hook, voices, context, place, name, error, failed=True)
     place.run = None
-    INSIDE.set(None)
+    _enter(None)
     return _recalled(run, hook) if run.work.spawned else None
 
 
