@@ -380,7 +380,7 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
 
 
 def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
-    """`first_step` where hooks look at the result, which is in `job` then; None, too, when they have something to say."""
+    """`first_step` where hooks look at the result, which is in `job`; None, too, when they have something to say."""
     text = first_step(run, job, call_id, tool, bound)
     if text is None:
         return None
@@ -491,9 +491,7 @@ def _after(run: Run, job: Job) -> Awaitable[None] | None:
     if context is None:
         context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
     result, call = _shown(run, job), ToolCall(call.id, call.name, arguments)
-    context = replace(
-        context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result
-    )
+    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
     heard = opinion(run, "after_tool_call", voices, context)
     return None if heard is None else _changed(run, job, voices, context, heard)
 
