@@ -12,7 +12,9 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
+from glidepath._wire import Settings, settle_field
 from glidepath.errors import ConfigurationError, shown
+from glidepath.quantities import dollars_meant, seconds_meant, whole_number_meant
 
 __all__ = [
     "FREE",
@@ -158,9 +160,20 @@ def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], 
     )
 
 
-def check_fields(config: object, prefix: str = "") -> None:
-    """Raise `ConfigurationError` for the first field whose value is not of its kind."""
-    for name, check, setting, optional in _checks(type(config)):  # type: ignore[arg-type]
+@cache
+def _meant(owner: type[Any]) -> tuple[tuple[str, Callable[[object], object]], ...]:
+    """The fields whose values people write in more than one way, and what reads them."""
+    every = declared(owner).items()
+    return tuple((name, _MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in _MEANT)
+
+
+def check_fields(config: Settings, prefix: str = "") -> None:
+    """Raise `ConfigurationError` for the first field whose value is not of its kind; "10k" becomes its number."""
+    for name, meant in _meant(type(config)):
+        given = getattr(config, name)
+        if (value := meant(given)) is not given:
+            settle_field(config, name, value)
+    for name, check, setting, optional in _checks(type(config)):
         value = getattr(config, name)
         if value is not None:
             check(f"{prefix}{name}", value, setting)
@@ -188,12 +201,12 @@ def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST) 
         )
 
 
-def checked_seconds(field: str, value: object) -> None:
+def checked_seconds(field: str, value: object, example: str = "30") -> None:
     """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0 such as 30, or None for no limit; "
+            f"{field} must be a number of seconds greater than 0 such as {example}, or None for no limit; "
             f"got {shown(value, 100)}"
         )
 
@@ -226,7 +239,7 @@ def _count(field: str, value: object, setting: Setting) -> None:
 
 
 def _seconds(field: str, value: object, _: Setting) -> None:
-    checked_seconds(field, value)
+    checked_seconds(field, value, "30, a time such as '90s' or '1h30m'")
 
 
 def _number(field: str, value: object, _: Setting) -> None:
@@ -269,6 +282,12 @@ _CHECKS: Mapping[str, Callable[[str, Any, Setting], None]] = {
     "text": _text,
     "table": _table,
     "callable": _callable,
+}
+_MEANT: Mapping[str, Callable[[object], object]] = {
+    "int": whole_number_meant,
+    "count": whole_number_meant,
+    "seconds": seconds_meant,
+    "money": dollars_meant,
 }
 _NOT_NONE = {
     "int": "a whole number",
