@@ -128,6 +128,30 @@ def test_a_limit_by_another_name_leads_to_ours(name, right):
         Limits(**{name: 3})
 
 
+@pytest.mark.parametrize("method", ["run_sync", "stream_sync", "stream"])
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("max_turns", r"it is a limit: .*limits=Limits\(max_iterations=...\)"),
+        ("timeout", r"limits=Limits\(timeout=...\)"),
+        ("history", "did you mean 'session'"),
+        ("context", "did you mean 'deps'"),
+        ("sesion", "did you mean 'session'"),
+        ("tools", r"agent.replace\(tools=...\)"),
+        ("temperature", r"agent.replace\(temperature=...\)"),
+        ("zzz", "takes no keyword 'zzz'$"),
+    ],
+)
+def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, name, fix):
+    with pytest.raises(ConfigurationError, match=f"takes no keyword '{name}'.*{fix}|{fix}"):
+        getattr(agent(), method)("hi", **{name: 3})
+
+
+def test_a_method_that_checks_its_keywords_is_still_one_to_await():
+    assert asyncio.iscoroutinefunction(Agent.run)
+    assert asyncio.iscoroutinefunction(Agent.resume)
+
+
 LIMIT = {
     "positional": (lambda: Limits(5), TypeError, r"takes keywords, such as Limits\(max_iterations=...\), not 5"),
     "zero": (lambda: Limits(max_iterations=0), ConfigurationError, "at least 1, or None for no limit; got 0"),

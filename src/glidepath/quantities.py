@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["dollars_meant", "seconds_meant", "whole_number_meant"]
+__all__ = ["MEANT", "MOST", "seconds_meant", "whole_number_meant"]
 
 MOST = 10**15
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -37,8 +38,17 @@ def seconds_meant(value: object) -> object:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def dollars_meant(value: object) -> object:
+def _dollars_meant(value: object) -> object:
     """The dollars that `$0.50` means, or a float as it is written: 0.1 is ten cents. Anything else as it is."""
     if isinstance(value, float):
         return Decimal(repr(value))
     return value[1:] if isinstance(value, str) and value.startswith("$") else value
+
+
+MEANT: Mapping[str, Callable[[object], object]] = {
+    "int": whole_number_meant,
+    "count": whole_number_meant,
+    "seconds": seconds_meant,
+    "money": _dollars_meant,
+}
+"""How the values of each kind of setting are read."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 from glidepath._wire import Settings, settle_field
 from glidepath.errors import ConfigurationError, shown
-from glidepath.quantities import dollars_meant, seconds_meant, whole_number_meant
+from glidepath.quantities import MEANT
 
 __all__ = [
     "FREE",
@@ -164,7 +164,7 @@ def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], 
 def _meant(owner: type[Any]) -> tuple[tuple[str, Callable[[object], object]], ...]:
     """The fields whose values people write in more than one way, and what reads them."""
     every = declared(owner).items()
-    return tuple((name, _MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in _MEANT)
+    return tuple((name, MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in MEANT)
 
 
 def check_fields(config: Settings, prefix: str = "") -> None:
@@ -282,12 +282,6 @@ _CHECKS: Mapping[str, Callable[[str, Any, Setting], None]] = {
     "text": _text,
     "table": _table,
     "callable": _callable,
-}
-_MEANT: Mapping[str, Callable[[object], object]] = {
-    "int": whole_number_meant,
-    "count": whole_number_meant,
-    "seconds": seconds_meant,
-    "money": dollars_meant,
 }
 _NOT_NONE = {
     "int": "a whole number",

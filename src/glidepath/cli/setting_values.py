@@ -15,6 +15,7 @@ from glidepath.setting import Setting
 
 OFF = ("off", "none")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_EXAMPLES = {"prices": '{"MODEL": ["3", "15"]}', "recovery": '{"max_attempts": 3}'}
 _RECOVERY = ("max_attempts", "scaling", "ceiling")
 
 
@@ -26,7 +27,7 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
             return read_value(setting, json.loads(text, parse_float=Decimal), where)
         except json.JSONDecodeError as error:
             raise ConfigurationError(
-                f"{where}: expected JSON such as {{...}}, got {text!r:.80} ({error.msg})"
+                f"{where}: expected JSON such as {_EXAMPLES.get(kind, '{...}')}, got {text!r:.80} ({error.msg})"
             ) from None
     if kind == "names":
         names = [name.strip() for name in text.split(",")]
