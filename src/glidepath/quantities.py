@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["MEANT", "MOST", "seconds_meant", "whole_number_meant"]
+__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "whole_number_meant"]
 
 MOST = 10**15
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_LIMITS = {"tokens": "token", "money": "cost", "turns": "turn", "tool_calls": "tool call"}
 _SCALE = {"k": 1_000, "m": 1_000_000}
 
 
@@ -43,6 +44,11 @@ def _dollars_meant(value: object) -> object:
     if isinstance(value, float):
         return Decimal(repr(value))
     return value[1:] if isinstance(value, str) and value.startswith("$") else value
+
+
+def limit_called(resource: str) -> str:
+    """What the limit of a resource of the ledger is called in a sentence: `token limit`."""
+    return f"{_LIMITS.get(resource, resource.replace('_', ' '))} limit"
 
 
 MEANT: Mapping[str, Callable[[object], object]] = {

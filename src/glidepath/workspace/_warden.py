@@ -289,7 +289,8 @@ def sweep(mark: str) -> None:
         marked = [pid for pid in processes() if wanted in environment_of(pid).split(b"\0")]
         for pid in marked:
             send(pid, signal.SIGSTOP)  # what is stopped has no more children
-        for pid in {*marked, *[below for pid in marked for below in descendants(pid)]}:
+        below = [child for pid in marked for child in descendants(pid)]
+        for pid in {*marked, *below}:
             send(pid, signal.SIGKILL)
         clean = 0 if marked else clean + 1
         time.sleep(0.005)
