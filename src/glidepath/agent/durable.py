@@ -208,7 +208,7 @@ async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
-    scribe.config = folded.config
+    scribe.config, scribe.past = folded.config, folded.session
     scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
     if folded.forked is not None:
