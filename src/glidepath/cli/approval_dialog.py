@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.file_changes import ASKED, difference
+from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, approve, deny
 
-ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
+ALLOW = "allow it? [y]es, [n]o, [a]lways for this tool, [e]dit, [r]efuse and say why: "
 KEYS = ("y", "n", "a", "e", "r")
 """Answers that need no Enter."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
@@ -39,8 +39,8 @@ class ApprovalAsked(Value, frozen=True, kw_only=True):
     pending: PendingCall
     who: str = "The agent"
     sandboxed: bool = False
-    change: Any = None
-    """What it would change in a file, if that is known."""
+    change: Change | NoChange | None = None
+    """What it would change in a file of the workspace; None for a tool that does more than that."""
 
 
 async def consult(
@@ -95,6 +95,8 @@ async def _decision(
         return None if why is None else deny(why.strip())
     if word.lower() in ("y", "yes"):
         return approve()
+    if word.startswith("/"):
+        return await _decision([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
     return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
@@ -135,6 +137,7 @@ def question(one: ApprovalAsked, width: int) -> list[str]:
         rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
     if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
         rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
-    if one.change is not None:
+    if isinstance(one.change, Change):
         return rows + difference(one.change, width)
-    return rows + argument_rows(call.arguments, width)
+    fate = [] if one.change is None or not one.change.why else [f"  {one.change.why}"]
+    return rows + argument_rows(call.arguments, width) + fate
