@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from glidepath._wire import Value
 from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
@@ -93,11 +93,13 @@ async def _decision(
     if word.lower() == "r":
         why = await ask([], "why not: ")
         return None if why is None else deny(why.strip())
-    if word.lower() in ("y", "yes"):
-        return approve()
     if word.startswith("/"):
         return await _decision([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
-    return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
+    return (
+        approve()
+        if word.lower() in ("y", "yes")
+        else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
+    )
 
 
 async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:

@@ -23,6 +23,7 @@ WRITERS = ("write", "edit")
 ASKED = "this tool changes files"
 _MOST = 2_000_000
 _GUTTER = "    "
+_FATES = {-1: "there is no such file", 0: "the old text is not in the file"}
 
 
 class Change(NamedTuple):
@@ -34,7 +35,7 @@ class Change(NamedTuple):
 
 
 class NoChange(NamedTuple):
-    """A `write` or `edit` that changes nothing, or whose change cannot be shown; `why` is empty when that is unknown."""
+    """A `write` or `edit` that will fail, and why; or whose change cannot be shown, and `why` is empty."""
 
     why: str = ""
 
@@ -103,13 +104,9 @@ class Changes(Plugin):
         old, new = arguments.get("old"), arguments.get("new")
         if not isinstance(old, str) or not isinstance(new, str) or not old:
             return NoChange()
-        if before is None:
-            return NoChange("It will fail: there is no such file.")
-        found = before.count(old)
-        if found == 0:
-            return NoChange("It will fail: the old text is not in the file.")
-        if found > 1 and not arguments.get("every"):
-            return NoChange(f"It will fail: the old text is in the file {found} times.")
+        found = -1 if before is None else before.count(old)
+        if before is None or found == 0 or (found > 1 and not arguments.get("every")):
+            return NoChange(f"It will fail: {_FATES.get(found, f'the old text is in the file {found} times')}.")
         return Change(path, before, before.replace(old, new))
 
     def all(self) -> list[Change]:
