@@ -7,6 +7,7 @@ import sys
 import time
 import types
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -43,7 +44,7 @@ def test_no_line_is_lost_and_no_block_is_long(lines):
     fences = ("```python", "```", "~~~", "")
     missing = [line for line in lines if line.strip() not in kept and line.strip() not in fences]
     assert not missing
-    assert all(len(block.text.splitlines()) <= 61 for block in found if block.kind != "table")
+    assert all(len(block.text.splitlines()) <= 61 for block in found)
 
 
 def printed(text, width=40):
@@ -68,6 +69,24 @@ def test_a_list_that_is_cut_keeps_its_numbers():
     assert rows[0] == "  1 item"
     assert rows[-1] == " 40 item"
     assert len(rows) == 40
+
+
+@pytest.mark.parametrize("width", [30, 60, 100])
+def test_a_long_table_is_laid_out_in_pieces_that_look_like_one(width):
+    rows = [f"| {n} | a cell that is **long** enough to be broken | x{n % 7} |" for n in range(100)]
+    shown = printed("\n".join(["| number | text | tail |", "|---|---:|:-:|", *rows, "", "The end."]), width)
+    assert all(len(row) <= width for row in shown)
+    assert sum(row.split()[:1] == ["number"] for row in shown) == 1  # one header
+    tails = [(row.index("x"), row) for row in shown[2:] if "x" in row]
+    assert len(tails) == 100
+    assert len({place for place, _ in tails}) == 1
+    assert "**" not in "".join(shown)
+    assert shown[-1] == "The end."
+
+
+def test_long_rows_of_something_that_is_not_a_table_stay_as_they_are():
+    lines = [f"| just a line {n}" for n in range(100)]
+    assert printed("\n".join(lines)) == lines
 
 
 # --- what it costs --------------------------------------------------------------------------------------------------
