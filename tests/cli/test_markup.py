@@ -97,6 +97,8 @@ LIST = "\n".join(
     f"- item {n} with **some** `words` in it, and then some more of them, so that it is" for n in range(200)
 )
 
+TABLE = "| a | b | c |\n|---|---|---|\n" + "\n".join(f"| {n} | a **cell** of text | `c{n}` |" for n in range(600))
+
 
 def number_of(app):
     return len(app.query("ChatReply"))
@@ -140,9 +142,9 @@ def costs(tmp_path, *texts):
     return found
 
 
-def test_a_long_code_block_or_list_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
-    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, CODE, LIST, CODE, CODE)  # first what has to be imported
-    for text, (took, gap) in zip((CODE, LIST, CODE, CODE), long, strict=True):
+def test_a_long_code_block_list_or_table_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
+    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, CODE, LIST, TABLE, CODE)  # first what has to be imported
+    for text, (took, gap) in zip((CODE, LIST, TABLE, CODE), long, strict=True):
         assert took < 2 * prose * max(1, len(text) / len(PROSE)) + 0.1
         assert gap < 0.1
 

@@ -82,12 +82,10 @@ async def _decision(
     rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
 ) -> Decision | None:
     said = await ask(rows, allow, KEYS)
-    if said is None:
-        return None
-    word = said.strip()
+    word = "" if said is None else said.strip()
     if word.lower() in ("a", "always") and always is not None:
         always.add(one.pending.call.name)
-        return approve()
+        word = "yes"
     if word.lower() in ("e", "edit"):
         return await _edited(one, ask, allow, always)
     if word.lower() == "r":
@@ -95,11 +93,9 @@ async def _decision(
         return None if why is None else deny(why.strip())
     if word.startswith("/"):
         return await _decision([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
-    return (
-        approve()
-        if word.lower() in ("y", "yes")
-        else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
-    )
+    if word.lower() in ("y", "yes"):
+        return approve()
+    return None if said is None else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
 async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:

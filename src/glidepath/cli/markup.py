@@ -198,7 +198,7 @@ class _PieceOfTable(TableElement):
     columns: ClassVar[tuple[int, ...]] = ()
     first: ClassVar[bool] = True
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:  # noqa: ARG002 - Rich's
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=SIMPLE, pad_edge=False, show_edge=False, show_header=self.first, collapse_padding=True)
         heads = self.header.row.cells if self.header is not None and self.header.row is not None else []
         for head, width in zip(heads, _fitted(self.columns, options.max_width), strict=False):

@@ -225,7 +225,10 @@ class ChatApp(App[int]):
             await self.action_leave()
             return
         await self._note(f"> {line}", "you")
-        if line == "/clear" and not self.talk.busy:
+        if line == "/clear" and self.talk.busy:
+            await self._note("A turn is running: Esc interrupts it.")
+            return
+        if line == "/clear":
             self.talk.clear()
             await self._pane.remove_children()
             self._past = Past()
@@ -237,12 +240,8 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            diff = line.startswith("/diff")
-            await (
-                self._add(LogEntry(_colored(answer.split("\n")), classes="note", markup=False))
-                if diff
-                else self._note(answer)
-            )
+            rows = _colored(answer.split("\n")) if line.startswith("/diff") else Text(answer)
+            await self._add(LogEntry(rows, classes="note", markup=False))
         await self._remark()
         self._draw()
 
@@ -268,13 +267,10 @@ class ChatApp(App[int]):
 
     def _copy(self) -> str:
         said = last_answer(self.talk.session.messages)
-        if said:
-            self.copy_to_clipboard(said)
-        return (
-            f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
-            if said
-            else "There is no answer to copy yet."
-        )
+        if not said:
+            return "There is no answer to copy yet."
+        self.copy_to_clipboard(said)
+        return f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
 
     async def _shell(self, command: str) -> None:
         """Run a `!command` as the person; the model sees it with the next message."""

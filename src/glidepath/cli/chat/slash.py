@@ -77,9 +77,8 @@ def _context(talk: Talk, _: str) -> str:
     if window:
         full = min(_BAR, _BAR * total // window)
         rows.append(f"The model can read {figure(window)} [{'#' * full}{'.' * (_BAR - full)}]")
-    rows.append(
-        f"{how_many(len(talk.session.messages), 'message')} so far. /compact shortens them, /clear starts again."
-    )
+    ways = "/clear starts a new conversation." if talk.kept else "/compact shortens them, /clear starts again."
+    rows.append(f"{how_many(len(talk.session.messages), 'message')} so far. {ways}")
     return "\n".join(rows)
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "diff": "what the agent has changed in files",
     "undo": "undo the file changes of the last turn",
-    "compact": "make the conversation shorter for the model",
+    "compact": "shorten a conversation that is not saved",
     "export": "write the conversation to a file: /export [FILE]",
     "copy": "copy the last answer to the clipboard",
     "name": "give the conversation a name: /name TEXT",
@@ -243,7 +243,7 @@ class Talk:
         if self.busy:
             return "A turn is running: Esc interrupts it."
         if self.kept:
-            return "A stored conversation cannot be shortened; /clear starts a new one."
+            return "A saved conversation stays whole; the model gets what fits its window. /clear starts a new one."
         messages = self.session.messages
         size = sizer(CharEstimator())
         sizes = [size(message) for message in messages]
@@ -252,7 +252,8 @@ class Talk:
         if not shaped.dropped:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
-        return f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {figure(sum(map(size, messages)))}."
+        after = figure(sum(map(size, messages)))
+        return f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {after}."
 
     async def resume(self, wanted: str) -> str:
         """Continue a stored conversation; without an id, list the last ones."""
