@@ -184,12 +184,15 @@ def chosen(tmp_path, *argv, folder=None):
     return chosen_chat(options, settings, world), settings.get("model")
 
 
-def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_path):
+def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_path, capsys):
     here = kept(tmp_path, "hello")
     here.remember()
     whole = here.session.id
     for how in (["-r", whole[8:16]], ["-c"], ["--last"]):
         assert chosen(tmp_path, *how) == (whole, "python:flights:echoes")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("to have them again, pass --tools list,shell")
+    chosen(tmp_path, "-c", "--tools", "none")
+    assert capsys.readouterr().err == ""
     assert chosen(tmp_path, "-r", whole, "-m", "python:flights:hello")[1] == "python:flights:hello"
 
 
@@ -218,4 +221,17 @@ def test_the_list_shows_when_how_long_where_and_what_about(tmp_path):
     assert words[0] == here.session.id[8:16]
     assert datetime.strptime(" ".join(words[1:3]), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - in local time
     assert words[3:] == ["4", f".../{tmp_path.name}", "hello", "there"]
-    assert how == "/resume ID continues one of them: its id, the start of it, or its name."
+    assert how == "To continue one: /resume ID (its id, the start of it, or its name)"
+
+
+def test_ctrl_c_empties_the_line_before_it_leaves_and_up_brings_it_back(tmp_path):
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "a draft"
+        await pilot.press("ctrl+c")
+        assert prompt.value == ""
+        assert "Ctrl-C again" not in shown(app)
+        await pilot.press("up")
+        assert prompt.value == "a draft"
+
+    play(tmp_path, script, "echoes")

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import shlex
 from argparse import Namespace
 from collections.abc import Iterable
 from datetime import datetime
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _LISTED, _WORDS = 10, 200
 _NARROW, _LEAST, _MOST = 70, 10, 40  # columns: where the year is left out, and those of the folder
-_HOW = "continues one of them: its id, the start of it, or its name"
+_HOW = "(its id, the start of it, or its name)"
 
 
 class ChatCard(Value, frozen=True, kw_only=True):
@@ -38,6 +39,8 @@ class ChatCard(Value, frozen=True, kw_only=True):
 
     model: str = ""
     folder: str = ""
+    tools: str = ""
+    """What was passed as --tools."""
     first: str = ""
     """The beginning of the first message; empty where a hook redacts what is stored."""
 
@@ -61,6 +64,7 @@ def keep_card(session: Session, model: str, settings: LoadedSettings, folder: Pa
     card = ChatCard(
         model="" if HIDDEN in str(plain(model)) else model,
         folder=str(folder),
+        tools=settings.known["tools"].typed if "tools" in settings.known else "",
         first="" if settings.get("redact") else known.first or " ".join(first.split())[:_WORDS],
     )
     place = _place(session.id)
@@ -123,7 +127,7 @@ def _at_home(folder: str, most: int) -> str:
 async def chat_list(store: SessionStore, width: int, but: str) -> str:
     """The answer to /resume without an id."""
     rows = await chat_rows(store, width, but)
-    return "\n".join([*rows, f"/resume ID {_HOW}."] if rows else ["There is no other conversation yet."])
+    return "\n".join([*rows, f"To continue one: /resume ID {_HOW}"] if rows else ["There is no other conversation yet."])
 
 
 # --- which one to continue ------------------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ def print_chats(settings: LoadedSettings, world: World) -> int:
     rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, max(columns_of(world.stdout) - 1, 40)))
     if not rows:
         raise ConfigurationError("there is no conversation to continue yet; start one: glidepath chat --model NAME")
-    world.write("\n".join([*rows, f"glidepath chat -r ID {_HOW}.", ""]))
+    world.write("\n".join([*rows, f"To continue one: glidepath chat -r ID {_HOW}", ""]))
     return 0
 
 
@@ -154,6 +158,9 @@ def chosen_chat(options: Namespace, settings: LoadedSettings, world: World) -> s
     session = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
         settings.known["model"] = Known(_model_of(session, world), f"session {short(session)}")
+    tools = card_of(session).tools
+    if tools and not settings.said("tools"):
+        world.note(f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}")
     return session
 
 

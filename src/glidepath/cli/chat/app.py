@@ -308,9 +308,11 @@ class ChatApp(App[int]):
             self._asked.cancel()
 
     async def action_stop(self) -> None:
-        """Ctrl-C: like Esc; twice while nothing runs, leave."""
+        """Ctrl-C: like Esc; else empty the line, or leave the second time. Up brings the line back."""
         if self.talk.busy:
             await self.action_interrupt("Ctrl-C")
+        elif self._prompt.said:
+            self._prompt.past.add(self._prompt.forget_typed())
         elif self._leaving:
             await self.talk.close()
             self.exit(0)
