@@ -127,7 +127,9 @@ def _at_home(folder: str, most: int) -> str:
 async def chat_list(store: SessionStore, width: int, but: str) -> str:
     """The answer to /resume without an id."""
     rows = await chat_rows(store, width, but)
-    return "\n".join([*rows, f"To continue one: /resume ID {_HOW}"] if rows else ["There is no other conversation yet."])
+    return "\n".join(
+        [*rows, f"To continue one: /resume ID {_HOW}"] if rows else ["There is no other conversation yet."]
+    )
 
 
 # --- which one to continue ------------------------------------------------------------------------------------------
@@ -160,7 +162,9 @@ def chosen_chat(options: Namespace, settings: LoadedSettings, world: World) -> s
         settings.known["model"] = Known(_model_of(session, world), f"session {short(session)}")
     tools = card_of(session).tools
     if tools and not settings.said("tools"):
-        world.note(f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}")
+        world.note(
+            f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
+        )
     return session
 
 
