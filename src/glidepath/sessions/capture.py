@@ -7,12 +7,14 @@ same snapshot that the run itself would give.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Mapping
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any
 
 from glidepath._wire import astuple, replace
 from glidepath.messages import AssistantMessage
-from glidepath.outcome import RunResult, Snapshot
+from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
 from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
@@ -20,17 +22,18 @@ from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "moment", "tick", "untick"]
 
-_FIELDS = Snapshot.__struct_fields__
 _EMPTY = Snapshot(run_id="")
 
 
 class Capture:
     """Remembers the state in the journal, and reports what is new."""
 
-    __slots__ = ("_known", "_print")
+    __slots__ = ("_guards", "_known", "_print", "_spent", "_text")
 
-    def __init__(self, base: Snapshot | None = None) -> None:
-        self._known = dict(zip(_SLOW, _SLOWLY(base or _EMPTY), strict=True))
+    def __init__(self, base: Snapshot = _EMPTY) -> None:
+        self._known, self._text, self._spent = base, base.text, base.fallbacks_spent
+        # Of each guard a copy of its state, or only where its window was: see `RepetitionGuard.mark`.
+        self._guards: dict[str, Any] = dict(base.guards)
         self._print: Any = None
 
     def changes(self, run: Run, guards: bool = True) -> dict[str, Any] | None:
@@ -49,89 +52,71 @@ class Capture:
             return self._all(run)
         changed: dict[str, Any] = {}
         text = run.answer.text
-        if text is not self._known["text"]:
-            self._text(run, text, changed)
+        if text is not self._text:
+            self._look_at_text(run, text, changed)
         if others:
-            self._look_at_fallbacks(run, changed)
+            self._look_at_fallbacks(fallbacks_spent(run), changed)
         if guards:
             self._look_at_guards(run, changed)
         return changed or None
 
-    def _look_at_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
+    def _look_at_fallbacks(self, spent: Mapping[str, Charge], changed: dict[str, Any]) -> None:
         """Update the cost of models other than the configured one: it grows while one of them is in use."""
-        spent = fallbacks_spent(run)
-        if spent != self._known["fallbacks_spent"]:
-            changed["fallbacks_spent"] = diff(self._known["fallbacks_spent"], spent)
-            self._known["fallbacks_spent"] = spent
+        if spent != self._spent:
+            changed["fallbacks_spent"] = diff(self._spent, spent)
+            self._spent = spent
 
-    def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
+    def _look_at_text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
         """The best text so far is nearly always the last reply, which is in the journal already."""
-        known = self._known
-        if text != known["text"]:
+        if text != self._text:
             messages = run.transcript.messages
             last = messages[-1] if messages else None
             reply = last.text if last.__class__ is AssistantMessage else _last_reply(run)
             changed["text"] = True if text and text == reply else ("=", text)
-        known["text"] = text
+        self._text = text
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare the state of each guard with its last one, and copy only the differences."""
-        known, live = self._known["guards"], run.guards.home.get("guardrails")
-        if live.__class__ is not dict or len(known) != len(live):
+        known, live = self._guards, run.guards.home.get("guardrails")
+        if live.__class__ is not dict or known.keys() != live.keys():
             self._print = None  # compare the whole snapshot next time
             return
         patches: dict[str, Any] = {}
         circles = run.guards.circles
         for name, state in live.items():
-            before = known.get(name)
-            if before is None:
-                self._print = None
-                return
+            before, mark = known[name], None
             if circles is not None and name == circles.name:
-                step = circles.patches_since(before)  # None: it takes a closer look
-                if step is not None:
-                    if step:
-                        patches[name] = ("{", step, ())
+                mark = circles.mark()
+                if before.__class__ is tuple:
+                    if mark is None:  # something repeats: from now on it takes a closer look
+                        known[name] = copied = _copied(state)
+                        patches[name] = ("=", copied)
+                    elif mark != before:
+                        patches[name] = ("{", circles.joined(before, mark), ())
+                        known[name] = mark
                     continue
-            if state == before:
-                continue
-            if before.keys() != state.keys():
-                copied = _copied(state)
-                patches[name] = diff(before, copied)
-                known[name] = copied
-                continue
-            changes: dict[str, Any] = {}
-            for key, value in state.items():
-                old = before[key]
-                if value == old:
-                    continue
-                if value.__class__ is list is old.__class__:  # nearly always it has one more item at its end
-                    changes[key] = followed(old, value)
-                    continue
-                before[key] = new = _copied(value)
-                changes[key] = diff(old, new)
-            patches[name] = ("{", changes, ())
+            if state != before:
+                patches[name] = _caught_up(before, state)
+            if mark is not None:
+                known[name] = mark
         if patches:
             changed["guards"] = ("{", patches, ())
 
     def _all(self, run: Run) -> dict[str, Any] | None:
         """Compare the whole snapshot, field by field."""
-        snapshot = take_snapshot(run)
-        known = self._known
-        changed: dict[str, Any] = {}
-        values = _SLOWLY(snapshot)
-        # Those that are not the same object; `known` has them in the same order.
-        others = [
-            (name, old, new) for name, old, new in zip(_SLOW, known.values(), values, strict=True) if old is not new
-        ]
-        for name, old, new in others:
-            if name == "text":
-                self._text(run, new, changed)
-                continue
+        before, self._known = self._known, take_snapshot(run)
+        now, changed = self._known, dict[str, Any]()
+        for name in compress(_SLOW, map(is_not, _SLOWLY(before), _SLOWLY(now))):
+            old, new = getattr(before, name), getattr(now, name)
             patch = diff(old, new) if name != "children" else _more_children(old, new)
             if patch is not None:
                 changed[name] = patch
-            known[name] = new
+        self._look_at_text(run, now.text, changed)
+        self._look_at_fallbacks(now.fallbacks_spent, changed)
+        if now.guards.keys() == self._guards.keys():
+            self._look_at_guards(run, changed)
+        else:
+            changed["guards"], self._guards = diff(self._guards, now.guards), now.guards
         return changed or None
 
 
@@ -182,7 +167,8 @@ TICK = (
     "behind",
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
-_SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
+_WATCHED = ("text", "fallbacks_spent", "guards")  # each looked at in its own way
+_SLOW = tuple(name for name in Snapshot.__struct_fields__ if name not in (*TICK, "spent", *_WATCHED))
 _SLOWLY = attrgetter(*_SLOW)
 
 
@@ -208,7 +194,7 @@ def configured_account(run: Run) -> Any:
 
 def _kept(part: str) -> attrgetter[Any]:
     """Reads those fields of a part that survive and change rarely."""
-    return attrgetter(*[name for name in KEPT[part] if name in _SLOW and name not in ("text", "violations")])
+    return attrgetter(*[name for name in KEPT[part] if name in _SLOW and name != "violations"])
 
 
 _of_transcript, _of_turn, _of_answer, _of_terms = map(_kept, ("transcript", "turn", "answer", "terms"))
@@ -236,6 +222,26 @@ def _counts(run: Run) -> tuple[Any, ...]:
         [account.calls for account in spend.child_accounts.values()],
         [account.calls for account in spend.other_accounts.values()],
     )
+
+
+def _caught_up(before: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Make the copy of a guard's state equal to it, and say by which patch."""
+    if before.keys() != state.keys():
+        patch = diff(before, copied := _copied(state))
+        before.clear()
+        before |= copied
+        return patch
+    changes: dict[str, Any] = {}
+    for key, value in state.items():
+        old = before[key]
+        if value == old:
+            continue
+        if value.__class__ is list is old.__class__:  # nearly always it has one more item at its end
+            changes[key] = followed(old, value)
+            continue
+        before[key] = new = _copied(value)
+        changes[key] = diff(old, new)
+    return ("{", changes, ())
 
 
 def followed(old: list[Any], new: list[Any]) -> list[Any]:

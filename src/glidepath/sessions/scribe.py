@@ -119,7 +119,7 @@ class Scribe(JournalWriter):
         """Follow this run. `written` messages and the state `base` are in the journal already."""
         self._run = run
         self.written = written
-        self.capture = Capture(base)
+        self.capture = Capture() if base is None else Capture(base)
         self.tail = tail
         self.keep_alive()
 
