@@ -243,22 +243,23 @@ class RepetitionGuard:
     def mark(self) -> tuple[int, int, bool] | None:
         """Where the window is, for a journal: steps so far, those that are kept, and whether all used the same tools.
 
-        None when there is more to know: something repeats, a step was a batch, or there is no step.
+        None when there is more to know: something repeats, or a step was a batch.
         """
-        tools = self._tools
-        if self._parts or self._runs is not _NO_RUNS or not tools:
+        if self._parts or self._runs is not _NO_RUNS:
             return None
+        tools = self._tools
         # Steps in a row with the same tools share one list, and any other step begins another.
-        return self._steps, len(tools), tools[0] is tools[-1]
+        return self._steps, len(tools), bool(tools) and tools[0] is tools[-1]
 
     def joined(self, before: tuple[int, int, bool], now: tuple[int, int, bool]) -> dict[str, Any]:
         """What a journal that was written at another, earlier mark must add."""
         new = now[0] - before[0]
         left = before[1] + new - now[1]
-        patches: dict[str, Any] = {"calls": ("[", left, self._calls[-new:]), "results": ("[", left, self._results[-new:])}
-        if not (before[2] and now[2] and left == new < now[1]):  # else the same tools as before
-            patches["tools"] = ("[", left, self._tools[-new:])
-        return patches
+        calls, results = self._calls[-new:], self._results[-new:]
+        if before[2] and now[2] and left == new < now[1]:  # the tools are as they were
+            return {"calls": ("[", left, calls), "results": ("[", left, results)}
+        tools = self._tools[-new:]
+        return {"calls": ("[", left, calls), "results": ("[", left, results), "tools": ("[", left, tools)}
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what it returned; the verdict on it, if any."""

@@ -8,8 +8,7 @@ same snapshot that the run itself would give.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any
 
 from glidepath._wire import astuple, replace
@@ -17,21 +16,29 @@ from glidepath.messages import AssistantMessage
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
+from glidepath.run.snapshot import (
+    KEPT,
+    PARTS,
+    as_kept,
+    children_spent,
+    configured,
+    fallbacks_spent,
+    guard_state,
+    on_budget,
+)
 from glidepath.sessions.changes import diff
 
 __all__ = ["Capture", "bare", "moment", "tick", "untick"]
-
-_EMPTY = Snapshot(run_id="")
 
 
 class Capture:
     """Remembers the state in the journal, and reports what is new."""
 
-    __slots__ = ("_guards", "_known", "_print", "_spent", "_text")
+    __slots__ = ("_guards", "_others", "_print", "_rare", "_spent", "_text")
 
-    def __init__(self, base: Snapshot = _EMPTY) -> None:
-        self._known, self._text, self._spent = base, base.text, base.fallbacks_spent
+    def __init__(self, base: Snapshot | None = None) -> None:
+        base, self._rare = (_EMPTY, _NO_RARE) if base is None else (base, _rare_in(base))
+        self._others, self._text, self._spent = _others_in(base), base.text, base.fallbacks_spent
         # Of each guard a copy of its state, or only where its window was: see `RepetitionGuard.mark`.
         self._guards: dict[str, Any] = dict(base.guards)
         self._print: Any = None
@@ -41,7 +48,7 @@ class Capture:
 
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
-        found: Any = _rare(run)
+        found: Any = (rare := _rare(run))
         spend = run.spend
         others = spend.other_accounts
         if others or spend.child_accounts or run.audit.violations:
@@ -49,7 +56,7 @@ class Capture:
         # Nearly always equal, and comparing it is far cheaper than a snapshot: this is asked twice a turn.
         if found != self._print:
             self._print = found
-            return self._all(run)
+            return self._all(run, rare)
         changed: dict[str, Any] = {}
         text = run.answer.text
         if text is not self._text:
@@ -102,21 +109,30 @@ class Capture:
         if patches:
             changed["guards"] = ("{", patches, ())
 
-    def _all(self, run: Run) -> dict[str, Any] | None:
-        """Compare the whole snapshot, field by field."""
-        before, self._known = self._known, take_snapshot(run)
-        now, changed = self._known, dict[str, Any]()
-        for name in compress(_SLOW, map(is_not, _SLOWLY(before), _SLOWLY(now))):
-            old, new = getattr(before, name), getattr(now, name)
-            patch = diff(old, new) if name != "children" else _more_children(old, new)
-            if patch is not None:
-                changed[name] = patch
-        self._look_at_text(run, now.text, changed)
-        self._look_at_fallbacks(now.fallbacks_spent, changed)
-        if now.guards.keys() == self._guards.keys():
+    def _all(self, run: Run, rare: tuple[Any, ...]) -> dict[str, Any] | None:
+        """Compare everything, field by field."""
+        changed: dict[str, Any] = {}
+        children, violated = children_spent(run) or _NOBODY_SPENT, tuple(run.audit.violations)
+        others = (run.run_id, run.meter.descendants, on_budget(run), children, violated, *_GOING_ON)
+        # The names come first: of what else is in `_rare` the journal has nothing.
+        for names, before, now in (*zip(_NAMES, self._rare, rare, strict=False), (_OTHERS, self._others, others)):
+            if before == now:
+                continue
+            for name, old, new in zip(names, before, now, strict=True):
+                if old is not new and name in _SLOW:
+                    patch = (diff if name != "children" else _more_children)(as_kept(old), as_kept(new))
+                    if patch is not None:
+                        changed[name] = patch
+        self._rare, self._others = rare, others
+        self._look_at_text(run, run.answer.text, changed)
+        self._look_at_fallbacks(fallbacks_spent(run), changed)
+        state = guard_state(run.guards.home.get("guardrails"))
+        if state.keys() == self._guards.keys():
             self._look_at_guards(run, changed)
         else:
-            changed["guards"], self._guards = diff(self._guards, now.guards), now.guards
+            changed["guards"], self._guards, circles = diff(self._guards, state), state, run.guards.circles
+            if circles is not None and (mark := circles.mark()) is not None:
+                state[circles.name] = mark
         return changed or None
 
 
@@ -168,8 +184,7 @@ TICK = (
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
 _WATCHED = ("text", "fallbacks_spent", "guards")  # each looked at in its own way
-_SLOW = tuple(name for name in Snapshot.__struct_fields__ if name not in (*TICK, "spent", *_WATCHED))
-_SLOWLY = attrgetter(*_SLOW)
+_SLOW = frozenset(Snapshot.__struct_fields__).difference(TICK, _WATCHED, ("spent",))
 
 
 def untick(data: list[Any], fields: dict[str, Any]) -> None:
@@ -192,16 +207,21 @@ def configured_account(run: Run) -> Any:
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
-def _kept(part: str) -> attrgetter[Any]:
-    """Reads those fields of a part that survive and change rarely."""
-    return attrgetter(*[name for name in KEPT[part] if name in _SLOW and name != "violations"])
+def _named(part: str) -> tuple[str, ...]:
+    """Those fields of a part that survive and change rarely."""
+    return tuple(name for name in KEPT[part] if name in _SLOW)
 
 
-_of_transcript, _of_turn, _of_answer, _of_terms = map(_kept, ("transcript", "turn", "answer", "terms"))
+_READ = ("transcript", "turn", "answer", "terms")
+_of_transcript, _of_turn, _of_answer, _of_terms = (attrgetter(*_named(part)) for part in _READ)
+_NAMES = (PARTS["descent"].__struct_fields__, PARTS["work"].__struct_fields__, *map(_named, _READ))
 
 
 def _rare(run: Run) -> tuple[Any, ...]:
-    """What changes rarely, and is replaced when it changes; two parts as a whole, since all of them is like that."""
+    """What changes rarely, and is replaced when it changes; two parts as a whole, since all of them is like that.
+
+    In the order of `_NAMES`.
+    """
     return (
         astuple(run.descent),
         astuple(run.work),
@@ -212,6 +232,18 @@ def _rare(run: Run) -> tuple[Any, ...]:
         run.meter.descendants,
         run.plan.model_name,
     )
+
+
+def _rare_in(base: Snapshot) -> tuple[Any, ...]:
+    """The same in a snapshot, where it has it."""
+    return tuple(tuple([getattr(base, name, None) for name in names]) for names in _NAMES)
+
+
+_ENDED = ("state", "outcome", "cause", "partial")
+_OTHERS = ("run_id", "descendants", "on_budget", "children_spent", "violations", *_ENDED)
+_others_in = attrgetter(*_OTHERS)
+_EMPTY = Snapshot(run_id="")
+_NO_RARE, _GOING_ON, _NOBODY_SPENT = _rare_in(_EMPTY), attrgetter(*_ENDED)(_EMPTY), dict[str, Charge]()
 
 
 def _counts(run: Run) -> tuple[Any, ...]:
