@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
 from types import CoroutineType
@@ -181,12 +181,6 @@ def record_of(
         action=action,
         validation=validation,
     )
-
-
-def _synchronous(constraint: ResourceConstraint) -> Callable[[ResourceContext], ResourceValidation] | None:
-    """The quick way to ask a constraint whose `validate` does nothing but call `check`, as the built-in ones do."""
-    quick = getattr(type(constraint).validate, "calls_check", False)
-    return constraint.check if quick else None  # type: ignore[attr-defined]
 
 
 class _Begun(Record):
@@ -423,7 +417,8 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
         return tuple([record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
     answers: list[tuple[str, ResourceValidation]] = []
     for constraint in plan.constraints[: plan.built_in]:
-        check = _synchronous(constraint)
+        # The built-in ones' `validate` does nothing but call `check`.
+        check = getattr(constraint, "check", None) if getattr(type(constraint).validate, "calls_check", False) else None
         validation = ResourceValidation.ok() if fine or check is None else check(context)
         if not validation.violated:
             answers.append((constraint.name, validation))

@@ -16,12 +16,10 @@ def ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
     """The settings that have no effect, each with the one it needs: the declarations say which."""
     for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
         for name, setting in declared(owner).items():
-            if setting.needs and _is_set(getattr(kept, name), setting.choices) and not _is_there(config, setting.needs):
+            value = getattr(kept, name)
+            used = value != setting.choices[0] if setting.choices else bool(value)  # the first word is the default
+            if setting.needs and used and not _is_there(config, setting.needs):
                 yield name, setting.needs
-
-
-def _is_set(value: object, choices: tuple[str, ...]) -> bool:
-    return value != choices[0] if choices else bool(value)  # the first of its words is the default
 
 
 def _is_there(config: LoopConfig, name: str) -> bool:

@@ -11,7 +11,6 @@ from glidepath.run import Plan, Route
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.ledger import Price
     from glidepath.spi.models import Model
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
@@ -50,15 +49,13 @@ def routed(plan: Plan, config: LoopConfig) -> Plan:
 def priced(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a price for every model, for a budget that limits money; raises `ConfigurationError`."""
     plans = (plan,) if plan.route is None else plan.route.plans
-    if all(one.price is not None and not is_free(one.price) for one in plans):
+    # A price of 0 must have been stated, which `find_price` knows.
+    sure = [None if one.price is None or is_free(one.price) else one.price for one in plans]
+    if None not in sure:
         return plan
-    known = [replace(one, price=_sure(one.price) or find_price(config, one.model, needed=True)) for one in plans]
+    prices = [price or find_price(config, one.model, needed=True) for one, price in zip(plans, sure, strict=True)]
+    known = [replace(one, price=price) for one, price in zip(plans, prices, strict=True)]
     return known[0] if plan.route is None else joined(known)
-
-
-def _sure(price: Price | None) -> Price | None:
-    """A price that holds a money limit; one of 0 must have been stated, which `find_price` knows."""
-    return None if price is None or is_free(price) else price
 
 
 def joined(plans: list[Plan]) -> Plan:

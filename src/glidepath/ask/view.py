@@ -30,18 +30,14 @@ def own_items(messages: list[Message], plan: Plan) -> list[Message]:
     own: list[Message] = []
     for message in messages:
         if type(message) is AssistantMessage and message.model != plan.model_name:
-            blocks = tuple([block for block in message.blocks if not _foreign(block, plan.vendor)])
-            if len(blocks) != len(message.blocks):
+            kept = [one for one in message.blocks if type(one) is not ReasoningBlock or one.vendor == plan.vendor]
+            if len(kept) != len(message.blocks):
                 found = True
-                if blocks:
-                    own.append(replace(message, blocks=blocks))
+                if kept:
+                    own.append(replace(message, blocks=tuple(kept)))
                 continue
         own.append(message)
     return own if found else messages
-
-
-def _foreign(block: object, vendor: str | None) -> bool:
-    return type(block) is ReasoningBlock and (vendor is None or block.vendor != vendor)
 
 
 def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[tuple[Sequence[Message], int]] | None:

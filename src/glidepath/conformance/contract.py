@@ -102,13 +102,10 @@ def clauses_of(contract: type[Contract]) -> tuple[Clause, ...]:
         for name, test in vars(owner).items():
             if name.startswith("test_") and inspect.isfunction(test):
                 found[name] = _clause(owner, name, inspect.getdoc(test) or "")
-    order = list(dict.fromkeys(clause.number.partition("-")[0] for clause in found.values()))
-    return tuple(sorted(found.values(), key=lambda clause: _rank(clause, order)))
-
-
-def _rank(clause: Clause, order: list[str]) -> tuple[int, int]:
-    letters, _, number = clause.number.partition("-")
-    return order.index(letters), int(number)
+    parted = [(clause.number.partition("-"), clause) for clause in found.values()]
+    order = list(dict.fromkeys(letters for (letters, _, _), _ in parted))
+    parted.sort(key=lambda pair: (order.index(pair[0][0]), int(pair[0][2])))
+    return tuple(clause for _, clause in parted)
 
 
 def _clause(owner: type, name: str, text: str) -> Clause:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -430,7 +430,7 @@ def _finish(run: Run, jobs: list[Job]) -> bool:
     try:
         for job in jobs:
             if job.result is None:
-                if _may_wait(run, jobs):
+                if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
                     if type(job.asks) is NeedsCalls:
                         _begin_program(run, job)
                     else:
@@ -461,11 +461,6 @@ def _begin_program(run: Run, job: Job) -> None:
     call = ToolCall(job.call.id, job.call.name, bound.written())
     clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
-
-
-def _may_wait(run: Run, jobs: Sequence[Job]) -> bool:
-    """A landing run does not pause."""
-    return run.watch.interrupt is None and not any(job.fatal for job in jobs)
 
 
 def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:

@@ -89,15 +89,11 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, approved=True)
         elif decision.kind == "deny":
-            job.refuse(ResultKind.DENIED, _denied(run, decision.text))
+            text = run.plan.config.texts.fill("denied", reason=decision.text)
+            job.refuse(ResultKind.DENIED, text if decision.text else f"{text.rstrip(' :')}.")
         else:
             job.kind, job.result = ResultKind.ANSWERED.value, ToolResult(decision.text)
     cap_calls(run, [job for job in jobs if job.waits_for is None])
-
-
-def _denied(run: Run, reason: str) -> str:
-    text = run.plan.config.texts.fill("denied", reason=reason)
-    return text if reason else f"{text.rstrip(' :')}."
 
 
 def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
@@ -342,10 +338,8 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         return Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
-    if isinstance(decision, Ask) and not _are_names(decision.origins):
-        raise HookFault(f"Ask takes its origins as a tuple of str, not {shown(decision.origins)}")
+    if isinstance(decision, Ask):
+        origins: object = decision.origins
+        if type(origins) is not tuple or any(type(name) is not str for name in origins):
+            raise HookFault(f"Ask takes its origins as a tuple of str, not {shown(origins)}")
     return decision
-
-
-def _are_names(origins: object) -> bool:
-    return type(origins) is tuple and all(type(name) is str for name in origins)

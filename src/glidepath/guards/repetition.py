@@ -372,11 +372,9 @@ class RepetitionGuard:
             return None
         seen = Counter([one for step in [*window, mine] for one in step])
         again = [tools for tools, step in zip(self._tools, window, strict=True) if any(seen[one] > 1 for one in step)]
-        return self._say("repetition", frozenset(self._known).union(*again), times, self._period())
-
-    def _period(self) -> int | None:
-        """How many steps the circle has, when the last ones are at least two laps of one."""
-        return next((period for period in PERIODS if self._runs[period - 1] >= period), None)
+        # How many steps the circle has, when the last ones are at least two laps of one.
+        lap = next((period for period in PERIODS if self._runs[period - 1] >= period), None)
+        return self._say("repetition", frozenset(self._known).union(*again), times, lap)
 
     # --- the same answer, whatever is asked ---------------------------------------------------------------------
 

@@ -29,8 +29,10 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     witness(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
     run.close_turn()
-    # A second landing call for the same limit would pay for the same answer again.
-    if run.terms.resumed is not None and _nothing_changed(run, verdict):
+    before = None if run.terms.resumed is None else run.terms.resumed.snapshot
+    still = before is not None and before.state in (verdict.state, AgentState.COMPLETED)
+    if before is not None and still and run.turn.iterations == before.iterations:
+        # The limit that ended it still holds: a second landing call would pay for the same answer again.
         return _as_before(run)
     if verdict.gentle and run.plan.config.landing != "off" and _may_call(run):
         # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
@@ -82,12 +84,6 @@ def _may_call(run: Run) -> bool:
         return False
     paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
     return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
-
-
-def _nothing_changed(run: Run, verdict: Verdict) -> bool:
-    """True for a run that had ended at a limit, was resumed, and may not begin a turn because the limit still holds."""
-    before: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
-    return before.state in (verdict.state, AgentState.COMPLETED) and run.turn.iterations == before.iterations
 
 
 def _as_before(run: Run) -> Ending:

@@ -57,7 +57,9 @@ def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
     if meter.near_budget():
         left = run.remaining()
         short = left.tokens if left.tokens is not None else left.cost
-        source = "TokenBudgetConstraint" if left.tokens is not None and _near_tokens(run) else "CostLimitConstraint"
+        room = meter.room_tokens()
+        by_tokens = room is not None and room <= max(node.near_tokens for node in meter.lineage)
+        source = "TokenBudgetConstraint" if left.tokens is not None and by_tokens else "CostLimitConstraint"
         elsewhere = meter.tree.source
         name = None if elsewhere is None else elsewhere.nearly_empty()
         what = "the budget" if name is None else name
@@ -65,11 +67,6 @@ def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
     if plan.soft_limit is not None and run.descent.notice is None and meter.turns >= plan.soft_limit.soft_limit():
         return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
     return None
-
-
-def _near_tokens(run: Run) -> bool:
-    room = run.meter.room_tokens()
-    return room is not None and room <= max(node.near_tokens for node in run.meter.lineage)
 
 
 def _soft(state: AgentState, source: str, reason: str, **metrics: object) -> Verdict:

@@ -161,7 +161,10 @@ class TeamRun:
         try:
             await self.events.flush()  # earlier events are on record before anything else happens
             keeper = self.team.kept(agent)
-            home = None if keeper.config.store is None else session or self._next_session()
+            home = None if keeper.config.store is None else session
+            if keeper.config.store is not None and not session:  # unique over all executions of the request
+                self._asked += 1
+                home = session_id(self.request.id, "ask", f"{self.before.sequence}-{self._asked}")
             if begun and home is not None:
                 result = await _gone_on(keeper, home, self, token)
             if result is None and paused is not None:
@@ -187,11 +190,6 @@ class TeamRun:
         usage, cost = newly_spent(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
         return result
-
-    def _next_session(self) -> str:
-        """A session id for an unnamed run, unique over all executions of the request."""
-        self._asked += 1
-        return session_id(self.request.id, "ask", f"{self.before.sequence}-{self._asked}")
 
     def concluded(
         self, status: TeamStatus, reason: str, table: StepTable | None, *, warnings: Iterable[str] = ()

@@ -218,7 +218,9 @@ class ScriptedModel:
         for message in request.messages:  # each is measured once: a long run sends it in every turn
             known = measured.get(id(message))
             if known is None:
-                known = measured[id(message)] = (message, _message_length(message))
+                calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+                size = sum([len(call.name) + len(_wire.encode(call.arguments)) for call in calls])
+                known = measured[id(message)] = (message, len(message.text) + size)
             length += known[1]
         return length
 
@@ -255,8 +257,3 @@ def _length(delta: Delta) -> int:
     if isinstance(delta, TextDelta | ThinkingDelta | ReasoningDelta):
         return len(delta.text)
     return len(delta.name) + len(delta.arguments) if isinstance(delta, ToolCallDelta) else 0
-
-
-def _message_length(message: Message) -> int:
-    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
-    return len(message.text) + sum(len(call.name) + len(_wire.encode(call.arguments)) for call in calls)

@@ -29,7 +29,8 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             at = _sphinx(lines, at, field, found)
         elif at + 1 < len(lines) and re.match(_NUMPY, line) and re.match(_RULE, lines[at + 1]):
             at = _numpy(lines, at + 2, found)
-        elif _has_entries(lines, at + 1) and re.match(_GOOGLE, line):
+        # "Parameters:" at the end of an ordinary sentence has no indented block below it.
+        elif re.match(_GOOGLE, line) and next((_indent(one) > 0 for one in lines[at + 1 :] if one.strip()), False):
             at = _google(lines, at + 1, found)
         else:
             body.append(line.rstrip())
@@ -42,11 +43,6 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-def _has_entries(lines: list[str], at: int) -> bool:
-    # "Parameters:" at the end of an ordinary sentence has no indented block below it.
-    return next((_indent(line) > 0 for line in lines[at:] if line.strip()), False)
 
 
 def _google(lines: list[str], at: int, found: dict[str, str]) -> int:

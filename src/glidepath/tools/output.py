@@ -77,7 +77,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     if "$ref" in root:
         name = root["$ref"].removeprefix("#/$defs/")
         schema = dict({**components, **hoisted}[name])
-        if not _mentions(name, [schema, *[part for other, part in components.items() if other != name]]):
+        others = [part for other, part in components.items() if other != name]
+        # A type that refers to itself needs its definition.
+        if f'"#/$defs/{name}"'.encode() not in _wire.encode([schema, *others]):
             components.pop(name, None)
     if schema.get("type") != "object":
         raise ConfigurationError(
@@ -87,11 +89,6 @@ def _schema(kind: Any) -> dict[str, Any]:
         schema["$defs"] = definitions
     written: dict[str, Any] = _wire.loads(_wire.encode(schema))
     return written
-
-
-def _mentions(name: str, parts: object) -> bool:
-    """Whether a type refers to itself, so that its definition must stay."""
-    return f'"#/$defs/{name}"'.encode() in _wire.encode(parts)
 
 
 def _candidates(text: str) -> Iterator[str]:

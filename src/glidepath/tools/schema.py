@@ -95,16 +95,12 @@ def _types(shown: Mapping[str, Any], definitions: Mapping[str, Any]) -> set[str]
         return {str(item) for item in (said if isinstance(said, list) else [said])}
     values = [shown["const"]] if "const" in shown else shown.get("enum")
     if isinstance(values, list):
-        return {_type_of(value) for value in values}
+        names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
+        return {names.get(type(value), "object") for value in values}
     options = shown.get("anyOf") or shown.get("oneOf")
     if isinstance(options, list) and all(isinstance(option, Mapping) for option in options):
         return set().union(*(_types(option, definitions) for option in options))
     return {"any"}
-
-
-def _type_of(value: object) -> str:
-    names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
-    return names.get(type(value), "object")
 
 
 def scalar_type(shown: Mapping[str, Any], definitions: Mapping[str, Any]) -> str | None:

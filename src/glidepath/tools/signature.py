@@ -82,14 +82,16 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     """The signature of `fn`; raises `ConfigurationError` naming a parameter that a model cannot give."""
     inner = innermost(fn)
     signature = _signature(fn)
-    description, said = read_docstring(_doc(fn, inner))
+    own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
+    description, said = read_docstring(own if isinstance(own, str) else getattr(inner, "__doc__", None))
     taken = _bound_keywords(fn)
     given = [parameter for parameter in signature.parameters.values() if parameter.name not in taken]
     takes_instance = _takes_instance(fn, given)
+    given = given[1:] if takes_instance else given
     parameters: list[Parameter] = []
     context: str | None = None
     deps: Any = None
-    for parameter in given[1:] if takes_instance else given:
+    for parameter in given:
         if parameter.kind in _WRONG_KIND:
             raise ConfigurationError(f"parameter {parameter.name!r} {_WRONG_KIND[parameter.kind]}")
         kind = _resolve(parameter.name, parameter.annotation, inner)
@@ -99,18 +101,17 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
             context, deps = parameter.name, _deps_of(kind)
         else:
             raise ConfigurationError(f"parameter {parameter.name!r}: only one parameter can be a ToolContext")
+    returned = signature.return_annotation
+    if not isinstance(returned, str):
+        returned = str(typing.get_origin(returned) or returned)
     return Signature(
         description=description,
         parameters=tuple(parameters),
         context=context,
         deps=deps,
         takes_instance=takes_instance,
-        unannotated=tuple(
-            one.name
-            for one in given[1 if takes_instance else 0 :]
-            if one.annotation is inspect.Parameter.empty and one.name != context
-        ),
-        streams=_returns_stream(signature.return_annotation),
+        unannotated=tuple([one.name for one in given if one.annotation is one.empty and one.name != context]),
+        streams=any(word in returned for word in ("AsyncIterator", "AsyncGenerator", "AsyncIterable")),
     )
 
 
@@ -125,11 +126,6 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
         raise ConfigurationError(
             f"{fn!r} has no signature to read: wrap it in a function with annotated parameters"
         ) from error
-
-
-def _doc(fn: object, inner: object) -> str | None:
-    own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
-    return own if isinstance(own, str) else getattr(inner, "__doc__", None)
 
 
 def _bound_keywords(fn: object) -> set[str]:
@@ -191,12 +187,6 @@ def _deps_of(kind: object) -> Any:
     if _is_context(typing.get_origin(kind)):
         return None if isinstance(inner[0], typing.TypeVar) or inner[0] is Any else inner[0]
     return next((found for part in inner if (found := _deps_of(part)) is not None), None)
-
-
-def _returns_stream(annotation: object) -> bool:
-    """True if the annotation is an async iterator."""
-    said = annotation if isinstance(annotation, str) else str(typing.get_origin(annotation) or annotation)
-    return any(word in said for word in ("AsyncIterator", "AsyncGenerator", "AsyncIterable"))
 
 
 def _parameter(parameter: inspect.Parameter, kind: object, documented: str) -> Parameter:
