@@ -103,6 +103,7 @@ def test_escape_at_a_question_ends_the_turn(tmp_path):
                 break
         assert not app.talk.busy
         assert not (tmp_path / "made.txt").exists()
+        assert "interrupted, before this ran: shell(command=" in shown(app)
 
     play(tmp_path, script, "shell")
 

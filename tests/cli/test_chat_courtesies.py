@@ -5,6 +5,7 @@ import shlex
 from datetime import datetime
 
 import pytest
+from textual.events import Key
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.chat.slash import next_message
@@ -23,7 +24,7 @@ from glidepath.run import approve
 from glidepath.tools import tool
 from glidepath.workspace import Workspace, workspace_tools
 
-from .test_chat import play, say, shown, talk
+from .test_chat import play, say, shown, talk, users
 from .test_chat_people import SAVED, settle
 
 # --- questions ------------------------------------------------------------------------------------------------------
@@ -235,3 +236,20 @@ def test_ctrl_c_empties_the_line_before_it_leaves_and_up_brings_it_back(tmp_path
         assert prompt.value == "a draft"
 
     play(tmp_path, script, "echoes")
+
+
+def test_a_whole_word_at_a_question_answers_one_question_and_is_not_a_message(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "change both", lambda app: app._asked is not None and app.query_one("#prompt").single)
+        for key in "yes":
+            app.post_message(Key(key, key))  # as fast as a paste
+        app.post_message(Key("enter", "\r"))
+        await settle(pilot, lambda: (tmp_path / "new.txt").exists() and app._asked is not None)
+        assert app._waiting == []
+        assert app.query_one("#prompt").value == ""
+        await pilot.press("escape")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert users(app) == ["change both"]
+
+    (tmp_path / "notes.txt").write_text("old line\n")
+    play(tmp_path, script, "edits", "--tools", "write,edit")
