@@ -17,7 +17,7 @@ from glidepath.cli.status import most_output, status_line
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError
-from glidepath.events import BudgetReserved, BudgetSettled
+from glidepath.events import BudgetReserved, BudgetSettled, StreamChunk
 from glidepath.messages import ToolCall, UserMessage
 from glidepath.outcome import PendingCall
 from glidepath.run import approve
@@ -195,6 +195,19 @@ def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_pat
     chosen(tmp_path, "-c", "--tools", "none")
     assert capsys.readouterr().err == ""
     assert chosen(tmp_path, "-r", whole, "-m", "python:flights:hello")[1] == "python:flights:hello"
+
+
+def test_a_conversation_that_is_killed_in_its_first_turn_is_the_one_to_continue(tmp_path):
+    kept(tmp_path, "the one before").remember()
+    here = talk(tmp_path, "waits", *SAVED)
+
+    async def leave(event):
+        if isinstance(event, StreamChunk):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(here.turn("hello", leave, ignore))
+    assert chosen(tmp_path, "-c") == (here.session.id, "python:flights:waits")
 
 
 def test_a_conversation_without_a_known_model_says_what_to_pass(tmp_path, monkeypatch):

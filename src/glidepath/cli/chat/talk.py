@@ -21,7 +21,7 @@ from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.events import Event
+from glidepath.events import Event, RunStarted
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.plurals import how_many
@@ -141,6 +141,9 @@ class Talk:
                 async with stream:
                     async for event in stream:
                         self.status.hear(event)
+                        if self.kept and isinstance(event, RunStarted):  # from now on, whatever ends this process
+                            remember_here(self._world.folder, self.session.id)
+                            keep_card(self.session, text, self.model, self._settings, self._world.folder)
                         await show(event)
                 result = self.last = stream.result
                 if self.kept:
@@ -157,8 +160,6 @@ class Talk:
             self._token = None
             self.status.phase = "ready"
             self.counted = (self.session.id, len(self.session.messages), self.status.last_call)
-            if self.kept:
-                keep_card(self.session, self.model, self._settings, self._world.folder)
 
     def remarks(self) -> list[str]:
         """The notes of the command line since the last call."""
