@@ -58,6 +58,16 @@ def test_a_tool_of_your_own_called_edit_is_not_taken_for_the_one_of_the_workspac
     assert Changes(Workspace(tmp_path)).planned("edit", {"path": "a", "old": "x", "new": "y"}, [edit]) is None
 
 
+def test_on_a_narrow_screen_the_agent_is_still_the_agent():
+    one = ApprovalAsked(
+        name="1", pending=PendingCall(call=ToolCall(id="1", name="shell", arguments={})), sandboxed=True
+    )
+    rows = question(one, 40)
+    assert rows[0] == "The agent wants to call shell"
+    assert " ".join(rows[1:-1]) == "(sandboxed: no network, writes only in the workspace):"
+    assert max(map(len, rows)) <= 40
+
+
 def test_keys_at_a_question(tmp_path):
     """Capital letters answer; a stray key says what to do about it; a command there is a command."""
 

@@ -131,10 +131,11 @@ class ChatApp(App[int]):
         self._prompt.focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
         await self._remark()
-        if self._begin_with is not None:
-            await self._note(await self.talk.resume(self._begin_with))
         self.set_interval(_TICK, self._draw)
         self._draw()
+        if self._begin_with is not None:
+            await self._note(await self.talk.resume(self._begin_with))
+            self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: no signals arrive here
