@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Run the task; the exit code says how it ended."""
+    world.notes = [] if options.quiet else None
     settings = gather(options, world)
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
