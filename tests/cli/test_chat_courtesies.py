@@ -9,7 +9,7 @@ from textual.events import Key
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.chat.slash import next_message
-from glidepath.cli.chat_cards import chosen_chat
+from glidepath.cli.chat_cards import ChatCard, card_of, chosen_chat
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
@@ -24,6 +24,7 @@ from glidepath.run import approve
 from glidepath.tools import tool
 from glidepath.workspace import Workspace, workspace_tools
 
+from .shell_user import glidepath
 from .test_chat import play, say, shown, talk, users
 from .test_chat_people import SAVED, settle
 
@@ -276,3 +277,18 @@ def test_a_whole_word_at_a_question_answers_one_question_and_is_not_a_message(tm
 
     (tmp_path / "notes.txt").write_text("old line\n")
     play(tmp_path, script, "edits", "--tools", "write,edit")
+
+
+def test_the_help_fits_a_narrow_screen(tmp_path):
+    here = talk(tmp_path)
+    here.columns = 50
+    rows = here.command("/help").split("\n")
+    assert max(map(len, rows)) <= 50
+    assert {len(row) - len(row.lstrip()) for row in rows} == {0, 13}
+
+
+def test_a_deleted_conversation_leaves_none_of_its_words_behind(tmp_path):
+    here = kept(tmp_path, "a secret")
+    assert card_of(here.session.id).first == "a secret"
+    assert glidepath("sessions", "delete", here.session.id, *SAVED, folder=tmp_path).code == 0
+    assert card_of(here.session.id) == ChatCard()

@@ -79,6 +79,13 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
             file.write(encode(card))
 
 
+def forget_cards(sessions: Iterable[str]) -> None:
+    """These conversations were deleted: forget what was kept about them."""
+    for place in filter(None, map(_place, sessions)):
+        with contextlib.suppress(OSError):
+            place.unlink()
+
+
 def _place(session: str) -> Path | None:
     above = data_folder()
     name = hashlib.sha256(session.encode(errors="surrogateescape")).hexdigest()[:32]

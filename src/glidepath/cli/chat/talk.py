@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
+from textwrap import fill
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
@@ -56,6 +57,7 @@ _KEYS = {
     "@file": "send a file, or a picture, with the message",
     "!command": "run a command yourself; the model sees it with your next message",
     "Esc": "interrupt the turn, keep its text",
+    "Ctrl-C": "the same; else empty the line, or leave the second time",
     "Ctrl-D": "leave",
 }
 _ROW = 100
@@ -202,7 +204,8 @@ class Talk:
         wide = max(map(len, [*COMMANDS, *self.own, *_KEYS])) + 1
         lines = [f"/{name:<{wide}} {text}" for name, text in COMMANDS.items()]
         lines += [f"/{name:<{wide}} {_first_line(text)}" for name, text in self.own.items() if name not in COMMANDS]
-        return "\n".join([*lines, *(f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items())])
+        lines += [f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items()]
+        return "\n".join(fill(line, self.columns, subsequent_indent=" " * (wide + 2)) for line in lines)
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
