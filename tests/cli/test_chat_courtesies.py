@@ -5,10 +5,11 @@ import shlex
 from datetime import datetime
 
 import pytest
+from textual.events import Key
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.chat.slash import next_message
-from glidepath.cli.chat_cards import chosen_chat
+from glidepath.cli.chat_cards import ChatCard, card_of, chosen_chat
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
@@ -16,14 +17,15 @@ from glidepath.cli.status import most_output, status_line
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError
-from glidepath.events import BudgetReserved, BudgetSettled
+from glidepath.events import BudgetReserved, BudgetSettled, StreamChunk
 from glidepath.messages import ToolCall, UserMessage
 from glidepath.outcome import PendingCall
 from glidepath.run import approve
 from glidepath.tools import tool
 from glidepath.workspace import Workspace, workspace_tools
 
-from .test_chat import play, say, shown, talk
+from .shell_user import glidepath
+from .test_chat import play, say, shown, talk, users
 from .test_chat_people import SAVED, settle
 
 # --- questions ------------------------------------------------------------------------------------------------------
@@ -55,6 +57,16 @@ def test_a_tool_of_your_own_called_edit_is_not_taken_for_the_one_of_the_workspac
 
     (tmp_path / "a").write_text("x")
     assert Changes(Workspace(tmp_path)).planned("edit", {"path": "a", "old": "x", "new": "y"}, [edit]) is None
+
+
+def test_on_a_narrow_screen_the_agent_is_still_the_agent():
+    one = ApprovalAsked(
+        name="1", pending=PendingCall(call=ToolCall(id="1", name="shell", arguments={})), sandboxed=True
+    )
+    rows = question(one, 40)
+    assert rows[0] == "The agent wants to call shell"
+    assert " ".join(rows[1:-1]) == "(sandboxed: no network, writes only in the workspace):"
+    assert max(map(len, rows)) <= 40
 
 
 def test_keys_at_a_question(tmp_path):
@@ -196,6 +208,19 @@ def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_pat
     assert chosen(tmp_path, "-r", whole, "-m", "python:flights:hello")[1] == "python:flights:hello"
 
 
+def test_a_conversation_that_is_killed_in_its_first_turn_is_the_one_to_continue(tmp_path):
+    kept(tmp_path, "the one before").remember()
+    here = talk(tmp_path, "waits", *SAVED)
+
+    async def leave(event):
+        if isinstance(event, StreamChunk):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(here.turn("hello", leave, ignore))
+    assert chosen(tmp_path, "-c") == (here.session.id, "python:flights:waits")
+
+
 def test_a_conversation_without_a_known_model_says_what_to_pass(tmp_path, monkeypatch):
     here = kept(tmp_path, "hello")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "another machine"))
@@ -235,3 +260,35 @@ def test_ctrl_c_empties_the_line_before_it_leaves_and_up_brings_it_back(tmp_path
         assert prompt.value == "a draft"
 
     play(tmp_path, script, "echoes")
+
+
+def test_a_whole_word_at_a_question_answers_one_question_and_is_not_a_message(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "change both", lambda app: app._asked is not None and app.query_one("#prompt").single)
+        for key in "yes":
+            app.post_message(Key(key, key))  # as fast as a paste
+        app.post_message(Key("enter", "\r"))
+        await settle(pilot, lambda: (tmp_path / "new.txt").exists() and app._asked is not None)
+        assert app._waiting == []
+        assert app.query_one("#prompt").value == ""
+        await pilot.press("escape")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert users(app) == ["change both"]
+
+    (tmp_path / "notes.txt").write_text("old line\n")
+    play(tmp_path, script, "edits", "--tools", "write,edit")
+
+
+def test_the_help_fits_a_narrow_screen(tmp_path):
+    here = talk(tmp_path)
+    here.columns = 50
+    rows = here.command("/help").split("\n")
+    assert max(map(len, rows)) <= 50
+    assert {len(row) - len(row.lstrip()) for row in rows} == {0, 13}
+
+
+def test_a_deleted_conversation_leaves_none_of_its_words_behind(tmp_path):
+    here = kept(tmp_path, "a secret")
+    assert card_of(here.session.id).first == "a secret"
+    assert glidepath("sessions", "delete", here.session.id, *SAVED, folder=tmp_path).code == 0
+    assert card_of(here.session.id) == ChatCard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Sequence
+from textwrap import wrap
 from typing import Protocol
 
 from glidepath._wire import Value
@@ -130,9 +131,9 @@ def question(one: ApprovalAsked, width: int) -> list[str]:
     head = f"{who} wants to call {name} ({where}):"
     rows = [head]
     if width_of(head) > width:
-        rows = [f"{who} wants to call {name}", f"({where}):"]
-    if max(map(width_of, rows)) > width:
-        rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
+        rows = [f"{who} wants to call {name}", *wrap(f"({where}):", width)]
+    if width_of(rows[0]) > width:
+        rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), *rows[1:]]
     if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
         rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
     if isinstance(one.change, Change):

@@ -26,6 +26,7 @@ from glidepath.cli.world import World, columns_of
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
+    from glidepath.messages import UserMessage
     from glidepath.sessions import Session
     from glidepath.spi.sessions import SessionStore
 
@@ -55,26 +56,34 @@ def card_of(session: str) -> ChatCard:
     return ChatCard()
 
 
-def keep_card(session: Session, model: str, settings: LoadedSettings, folder: Path) -> None:
+def keep_card(session: Session, said: str | UserMessage, model: str, settings: LoadedSettings, folder: Path) -> None:
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
     from glidepath.cli.commands.config_command import HIDDEN, plain
 
     known = card_of(session.id)
-    first = next((message.text for message in session.messages if message.role == "user"), "")
+    first = next((message for message in session.messages if message.role == "user"), said)
+    words = first if isinstance(first, str) else first.text
     card = ChatCard(
         model="" if HIDDEN in str(plain(model)) else model,
         folder=str(folder),
         tools=settings.known["tools"].typed if "tools" in settings.known else "",
-        first="" if settings.get("redact") else known.first or " ".join(first.split())[:_WORDS],
+        first="" if settings.get("redact") else known.first or " ".join(words.split())[:_WORDS],
     )
     place = _place(session.id)
-    if place is None or card == known or not session.messages:
+    if place is None or card == known:
         return
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(encode(card))
+
+
+def forget_cards(sessions: Iterable[str]) -> None:
+    """These conversations were deleted: forget what was kept about them."""
+    for place in filter(None, map(_place, sessions)):
+        with contextlib.suppress(OSError):
+            place.unlink()
 
 
 def _place(session: str) -> Path | None:

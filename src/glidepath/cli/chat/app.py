@@ -22,11 +22,10 @@ from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.past import LogEntry, Past
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import last_answer
+from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import colored, difference
 from glidepath.cli.person import run_as_person
-from glidepath.cli.screens import ending
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
 from glidepath.errors import ConfigurationError
@@ -132,10 +131,11 @@ class ChatApp(App[int]):
         self._prompt.focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
         await self._remark()
-        if self._begin_with is not None:
-            await self._note(await self.talk.resume(self._begin_with))
         self.set_interval(_TICK, self._draw)
         self._draw()
+        if self._begin_with is not None:
+            await self._note(await self.talk.resume(self._begin_with))
+            self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: no signals arrive here
@@ -368,7 +368,7 @@ class ChatApp(App[int]):
         finally:
             self._end_reply()
         await self._remark()
-        words = ending(result)
+        words = how_it_ended(result)
         if words:
             await self._note(words)
         await self._note(closing_line(result, max(self.size.width - 4, 8)).replace(" | ", " \u00b7 "))

@@ -15,6 +15,8 @@ from glidepath.cli.chat.input_history import InputHistory
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
+_WORDS, _SOON = {"y": "es", "n": "o", "a": "lways", "e": "dit"}, 1.0
+"""Who types the whole word has answered with its first letter: the rest, within a second, is not a message."""
 _EDITING = {key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")}
 """What a key does to the text. Textual does it later, when keys that follow may have been handled."""
 
@@ -57,6 +59,7 @@ class Prompt(TextArea):
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._usual, self._choice = placeholder, ""
+        self._rest, self._rest_until = "", 0.0
         self._complete = complete
         self.search = HistorySearch(self)
 
@@ -115,6 +118,11 @@ class Prompt(TextArea):
         elif event.key.lower() in self.single and not self.text:  # with Caps Lock, too
             self._done(event)
             self.post_message(self.Submitted(self, event.key.lower()))
+            self.single, self._rest = (), _WORDS.get(event.key.lower(), "")  # one key answers one question
+            self._rest_until = event.time + _SOON
+        elif self._rest and event.time < self._rest_until and event.key.lower() == self._rest[0]:
+            self._done(event)
+            self._rest = self._rest[1:]
         elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
             self._done(event)
         elif event.key == "ctrl+r":

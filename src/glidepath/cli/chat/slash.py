@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
 from glidepath.cli.file_changes import difference
+from glidepath.cli.screens import ending
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.messages import Message
+from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
 
-_BAR = 30
+_BAR, _CALL = 30, 300
 
 
 def _cost(talk: Talk, _: str) -> str:
@@ -141,6 +143,14 @@ def _longest_fence(text: str) -> int:
         run = run + 1 if sign == "`" else 0
         longest = max(longest, run)
     return longest
+
+
+def how_it_ended(result: RunResult) -> str:
+    """How a turn ended, in a few words; empty if it is done."""
+    if result.outcome is not LoopOutcome.PAUSED:
+        return ending(result)
+    calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
+    return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 
 
 def last_answer(messages: list[Message]) -> str:

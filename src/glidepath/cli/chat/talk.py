@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
+from textwrap import fill
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
@@ -21,7 +22,7 @@ from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.events import Event
+from glidepath.events import Event, RunStarted
 from glidepath.messages import Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.plurals import how_many
@@ -56,6 +57,7 @@ _KEYS = {
     "@file": "send a file, or a picture, with the message",
     "!command": "run a command yourself; the model sees it with your next message",
     "Esc": "interrupt the turn, keep its text",
+    "Ctrl-C": "the same; else empty the line, or leave the second time",
     "Ctrl-D": "leave",
 }
 _ROW = 100
@@ -141,6 +143,9 @@ class Talk:
                 async with stream:
                     async for event in stream:
                         self.status.hear(event)
+                        if self.kept and isinstance(event, RunStarted):  # from now on, whatever ends this process
+                            remember_here(self._world.folder, self.session.id)
+                            keep_card(self.session, text, self.model, self._settings, self._world.folder)
                         await show(event)
                 result = self.last = stream.result
                 if self.kept:
@@ -157,8 +162,6 @@ class Talk:
             self._token = None
             self.status.phase = "ready"
             self.counted = (self.session.id, len(self.session.messages), self.status.last_call)
-            if self.kept:
-                keep_card(self.session, self.model, self._settings, self._world.folder)
 
     def remarks(self) -> list[str]:
         """The notes of the command line since the last call."""
@@ -201,7 +204,8 @@ class Talk:
         wide = max(map(len, [*COMMANDS, *self.own, *_KEYS])) + 1
         lines = [f"/{name:<{wide}} {text}" for name, text in COMMANDS.items()]
         lines += [f"/{name:<{wide}} {_first_line(text)}" for name, text in self.own.items() if name not in COMMANDS]
-        return "\n".join([*lines, *(f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items())])
+        lines += [f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items()]
+        return "\n".join(fill(line, self.columns, subsequent_indent=" " * (wide + 2)) for line in lines)
 
     def _status(self, _: str) -> str:
         totals = self.session.totals

@@ -62,8 +62,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
             world.note(text)
     talk.remember()
     if options.name and talk.session.messages:
-        asyncio.run(talk.rename(options.name))
-    back = talk.way_back()
-    if back:
-        world.note(f"to come back: {back}")
+        world.note(asyncio.run(talk.rename(options.name)))
+    elif talk.way_back():
+        world.note(f"to come back: {talk.way_back()}")
     return code

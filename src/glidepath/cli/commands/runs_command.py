@@ -231,10 +231,10 @@ async def import_session(options: argparse.Namespace, store: SessionStore, world
 
 
 async def _prune(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    from glidepath.cli.commands.sessions_command import say_gone
     from glidepath.sessions.archive import prune
 
-    gone = await prune(store, older_than=options.days * _DAY)
-    world.note(f"deleted {how_many(len(gone), 'session')}")
+    say_gone(await prune(store, older_than=options.days * _DAY), world)
     return 0
 
 

@@ -246,7 +246,7 @@ async def _delete(options: argparse.Namespace, store: SessionStore, world: World
     for session in options.sessions:
         await store.load(session)
     gone = await remove_sessions(store, options.sessions)
-    _say_gone(gone, world)
+    say_gone(gone, world)
     left = [session for session in options.sessions if session not in gone]
     for session in left:
         world.complain(f"session {session!r} has a run in flight: stop it first (glidepath runs stop)")
@@ -266,7 +266,7 @@ async def _expire(options: argparse.Namespace, store: SessionStore, world: World
             world.write(f"{entry.session_id}\n")
         world.note(f"{how_many(len(found), 'session')} would be deleted, with their children")
         return 0
-    _say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
+    say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
     return 0
 
 
@@ -276,7 +276,11 @@ async def _migrate(options: argparse.Namespace, store: SessionStore, world: Worl
     return await migrate_store(options.target, store, world)
 
 
-def _say_gone(gone: list[str], world: World) -> None:
+def say_gone(gone: list[str], world: World) -> None:
+    """Say how many sessions were deleted, and forget what was kept about them elsewhere."""
+    from glidepath.cli.chat_cards import forget_cards
+
+    forget_cards(gone)
     world.note(f"deleted {how_many(len(gone), 'session')}")
 
 
