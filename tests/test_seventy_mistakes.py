@@ -6,6 +6,7 @@ import contextvars
 import dataclasses
 import enum
 import functools
+import inspect
 import re
 import threading
 import time
@@ -148,8 +149,8 @@ def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, na
 
 
 def test_a_method_that_checks_its_keywords_is_still_one_to_await():
-    assert asyncio.iscoroutinefunction(Agent.run)
-    assert asyncio.iscoroutinefunction(Agent.resume)
+    assert inspect.iscoroutinefunction(Agent.run)
+    assert inspect.iscoroutinefunction(Agent.resume)
 
 
 LIMIT = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -30,22 +28,25 @@ def told_by_name(method: F) -> F:
     """The method, which answers an unknown keyword with a `ConfigurationError` that says what to write instead."""
     known = frozenset(inspect.signature(method).parameters)
 
-    @wraps(method)
-    def checked(*args: Any, **keywords: Any) -> Any:
+    def check(keywords: dict[str, Any]) -> None:
         if not keywords.keys() <= known:
             raise ConfigurationError(_unknown(method.__name__, next(iter(keywords.keys() - known)), known))
-        return method(*args, **keywords)
 
     if inspect.iscoroutinefunction(method):
-        _mark(checked)  # it is one still: what it returns is the method's own coroutine, not one around it
-    return checked  # type: ignore[return-value] # the same parameters, the same result
 
+        @wraps(method)
+        async def awaited(*args: Any, **keywords: Any) -> Any:
+            check(keywords)
+            return await method(*args, **keywords)
 
-def _mark(function: Any) -> None:
-    if sys.version_info >= (3, 12):
-        inspect.markcoroutinefunction(function)
-    else:
-        function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined] # noqa: SLF001 - as Mock does
+        return awaited  # type: ignore[return-value] # the same parameters, the same result
+
+    @wraps(method)
+    def called(*args: Any, **keywords: Any) -> Any:
+        check(keywords)
+        return method(*args, **keywords)
+
+    return called  # type: ignore[return-value] # the same parameters, the same result
 
 
 def _unknown(method: str, name: str, known: frozenset[str]) -> str:
