@@ -16,24 +16,7 @@ from glidepath._wire import Settings, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.quantities import MEANT
 
-__all__ = [
-    "FREE",
-    "HIGHER",
-    "INSIDE",
-    "LOWER",
-    "LOWER_NOT_ZERO",
-    "TRUST",
-    "Declared",
-    "Passed",
-    "Setting",
-    "check_fields",
-    "check_sendable",
-    "checked_int",
-    "checked_seconds",
-    "declared",
-    "sentence",
-    "with_settings",
-]
+__all__ = ["Declared"]  # an import to a type checker, which must be told that others may use it
 
 TRUST = "trust"
 """Takes effect only in a trusted folder."""

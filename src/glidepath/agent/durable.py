@@ -93,9 +93,8 @@ class Opening(Record, kw_only=True):
         # The result must name them even if this run never touches them: nobody else remembers.
         if self.unknown:
             run.work.doubt(self.unknown)
-        if run.terms.resumed is None and self.written != len(
-            run.transcript.messages
-        ):  # what was in the session was repaired
+        # What was in the session was repaired.
+        if run.terms.resumed is None and self.written != len(run.transcript.messages):
             whole = [_raw(message) for message in run.transcript.messages]
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))

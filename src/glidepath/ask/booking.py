@@ -282,13 +282,6 @@ def overfull(run: Run, window: int) -> int | None:
     return int(max(0, room) * FILL * view / counted)
 
 
-def fit_window(run: Run, window: int) -> None:
-    """Shape the context when the view has outgrown the model's window."""
-    budget = overfull(run, window)
-    if budget is not None:
-        shape_view(run, budget)
-
-
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
     messages, sizes = run.transcript.shapeable()
