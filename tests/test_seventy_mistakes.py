@@ -145,8 +145,7 @@ def test_a_limit_by_another_name_leads_to_ours(name, right):
 )
 def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, name, fix):
     with pytest.raises(ConfigurationError, match=f"takes no keyword '{name}'.*{fix}|{fix}"):
-        begun = getattr(agent(), method)("hi", **{name: 3})
-        list(begun)  # in a thread of its own the run begins when somebody looks
+        list(getattr(agent(), method)("hi", **{name: 3}))  # stream_sync begins when somebody looks
 
 
 def test_a_method_that_checks_its_keywords_is_still_one_to_await():
