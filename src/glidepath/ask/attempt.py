@@ -202,7 +202,7 @@ class Attempt(Record, gc=False):
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
-            return EmptyResponseError("the model's reply ended before it began: nothing was sent")
+            return EmptyResponseError("the model sent an empty reply")
         if self.end.stop_reason in FAILED:
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None

@@ -155,11 +155,11 @@ def make_screen(
     except ImportError:
         world.note(f"no live status line: {install_line('cli')}")
         return PlainScreen(world, **look)
-    from glidepath.cli.status import Status
+    from glidepath.cli.status import Status, most_output
 
     return LiveScreen(
         world,
-        Status(agent.config.limits, world.now),
+        Status(agent.config.limits, world.now, most_output(agent.config)),
         echo=echo,
         streaming=settings["streaming"],
         verbose=look["verbose"],
