@@ -173,13 +173,13 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     for one in shown:
         run, trip = one.run, one.trip
         name = clip(revealed(run.session_id), width)
-        line = f"{name:<{width}}  {run.outcome:<11}  {len(run.moments):>5}  {figure(run.last.tokens):>7}  "
-        cost, then = (money(one.cost), money((trip or one).cost)) if _priced(one) else ("-", "-")
+        line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.last.tokens):>7}  "
+        cost, instead = (money(one.cost), money((trip or one).cost)) if _priced(one) else ("-", "-")
         line += f"{cost:>8}  "
         if trip is None:
-            line += f"{'-':<23}  {'-':>5}  {then:>9}  {'kept' if run.answered else 'none'}"
+            line += f"{'-':<23}  {'-':>5}  {instead:>9}  {'kept' if run.answered else 'none'}"
         else:
-            line += f"{trip.by:<23}  {trip.reply:>5}  {then:>9}  {'LOST' if one.lost else 'none'}"
+            line += f"{trip.by:<23}  {trip.reply:>5}  {instead:>9}  {'LOST' if one.lost else 'none'}"
         world.write(f"{line}\n")
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
