@@ -144,3 +144,19 @@ def test_an_action_takes_an_id_or_last_and_not_both(tmp_path):
     assert (neither.code, "name a session, or add --last" in neither.err) == (2, True), neither
     both = glidepath("runs", "show", session, "--last", "--store", "runs.db", folder=tmp_path)
     assert (both.code, "take out --last or the id" in both.err) == (2, True), both
+
+
+def test_the_turns_of_a_session_count_every_message_once_also_when_one_was_resumed(tmp_path):
+    store = ("--store", "runs.db")
+    glidepath("run", "one", "--model", "python:flights:looks", *store, folder=tmp_path)
+    endless = ("--model", "python:flights:endless", "--tools", "list", *store, "--set", "limits.grace_iterations=0")
+    glidepath("run", "two", "--last", *endless, "--max-turns", "3", folder=tmp_path)
+    glidepath("resume", "--last", *endless, "--max-turns", "5", folder=tmp_path)
+    row = json.loads(glidepath("runs", "list", "--json", *store, folder=tmp_path).out)
+    assert (row["turns"], row["runs"]) == (7, 2)
+    shown = glidepath("runs", "show", "--last", *store, folder=tmp_path).out
+    assert "turns     7 in 2 messages" in shown, shown
+    told = re.search(r"tokens (\d+)", shown).group(1)
+    assert row["tokens"] == int(told)
+    plot = glidepath("runs", "show", "--last", "--plot", *store, folder=tmp_path).out
+    assert "turns: 5 of 5 (100%) in the last message; each may use as much" in plot, plot
