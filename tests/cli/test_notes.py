@@ -41,6 +41,7 @@ def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
         (("decide", "SESSION", "CALL", "approve", "why not"), "CALL approve"),
         (("decide", "SESSION", "CALL", "maybe"), "invalid choice"),
         (("decide", "nobody", "CALL", "approve"), "there is no session 'nobody'"),
+        (("decide", "SESSION", "other", "approve"), "no call 'other' is waiting in this session; waiting: "),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, paused, argv, says):
@@ -50,3 +51,10 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, paused, argv, says):
     assert said.code == 2
     assert says in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_run_that_has_ended_has_nothing_to_decide(tmp_path):
+    ran = glidepath("run", "go", "--model", "python:flights:hello", *STORE, "--name", "talk", folder=tmp_path)
+    assert ran.code == 0
+    said = glidepath("decide", "talk", "call_1", "approve", *STORE, folder=tmp_path)
+    assert (said.code, "no call 'call_1' is waiting in this session; nothing is waiting" in said.err) == (2, True), said

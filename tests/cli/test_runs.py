@@ -144,3 +144,47 @@ def test_an_action_takes_an_id_or_last_and_not_both(tmp_path):
     assert (neither.code, "name a session, or add --last" in neither.err) == (2, True), neither
     both = glidepath("runs", "show", session, "--last", "--store", "runs.db", folder=tmp_path)
     assert (both.code, "take out --last or the id" in both.err) == (2, True), both
+
+
+def test_the_turns_of_a_session_count_every_message_once_also_when_one_was_resumed(tmp_path):
+    store = ("--store", "runs.db")
+    glidepath("run", "one", "--model", "python:flights:looks", *store, folder=tmp_path)
+    endless = ("--model", "python:flights:endless", "--tools", "list", *store, "--set", "limits.grace_iterations=0")
+    glidepath("run", "two", "--last", *endless, "--max-turns", "3", folder=tmp_path)
+    glidepath("resume", "--last", *endless, "--max-turns", "5", folder=tmp_path)
+    row = json.loads(glidepath("runs", "list", "--json", *store, folder=tmp_path).out)
+    assert (row["turns"], row["runs"]) == (7, 2)
+    shown = glidepath("runs", "show", "--last", *store, folder=tmp_path).out
+    assert "turns     7 in 2 messages" in shown, shown
+    told = re.search(r"tokens (\d+)", shown).group(1)
+    assert row["tokens"] == int(told)
+    plot = glidepath("runs", "show", "--last", "--plot", *store, folder=tmp_path).out
+    assert "turns: 5 of 5 (100%) in the last message; each may use as much" in plot, plot
+
+
+def test_a_plot_says_that_the_turns_of_child_agents_are_included(tmp_path):
+    import asyncio
+
+    from glidepath import Agent, Limits
+    from glidepath.sessions import SqliteStore
+    from glidepath.testing import ScriptedModel, call, say
+
+    inner = Agent(model=ScriptedModel().forever(say("Inside.")), limits=Limits(max_iterations=2), agent_name="inner")
+    script = [call("inner", task="a"), call("inner", task="b"), say("Outside.")]
+    tools = [inner.as_tool("inner", "Ask it.")]
+
+    async def fly_both():
+        store = SqliteStore(tmp_path / "s.db")
+        outer = Agent(model=ScriptedModel(script), tools=tools, limits=Limits(max_iterations=9), store=store)
+        result = await outer.run("go", session="talk")
+        await store.close()
+        return result
+
+    assert asyncio.run(fly_both()).iterations == 3
+    plot = glidepath("runs", "show", "talk", "--plot", "--store", "s.db", folder=tmp_path).out
+    assert "turns: 5 of 9 (56%), child agents included" in plot, plot
+    assert [line.split("|")[0].strip() for line in plot.splitlines() if "|" in line] == [
+        "turn    1",
+        "turn    2",
+        "turn    3",
+    ]

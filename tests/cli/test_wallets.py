@@ -165,3 +165,9 @@ def test_a_chat_draws_from_a_wallet(tmp_path):
         assert results[-1].cause.source == "wallet c"
 
     asyncio.run(main())
+
+
+def test_the_tokens_of_a_wallet_are_written_as_everywhere(tmp_path):
+    assert wallets(tmp_path, "set", "c", "--max-tokens", "9k").out == "c: $0, 0 of 9000 tokens used\n"
+    wrong = glidepath("wallets", "set", "c", "--max-tokens", "many", "--store", "w.db", folder=tmp_path)
+    assert (wrong.code, "expected a whole number such as 5000 or 200k, got 'many'" in wrong.err) == (2, True), wrong

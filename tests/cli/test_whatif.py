@@ -104,3 +104,12 @@ def test_the_store_is_the_one_of_the_settings_when_none_is_named(folder):
         assert (ran.code, ran.out) == (0, named.out), ran
     both = glidepath(*words, "t.db", "--store", "s.db", folder=folder)
     assert (both.code, "Name one" in both.err) == (2, True), both
+
+
+def test_runs_without_a_price_cost_an_unknown_amount_not_nothing(tmp_path):
+    glidepath("run", "go", "--model", "python:flights:hello", "--store", "s.db", folder=tmp_path)
+    ran = glidepath("whatif", "s.db", "--limits", "max_tokens=1k", "--all", folder=tmp_path)
+    assert "0 of 1 answer lost; the cost is unknown, because no run has a price" in ran.out, ran
+    assert "$0" not in ran.out
+    told = glidepath("whatif", "s.db", "--limits", "max_tokens=1k", "--json", folder=tmp_path)
+    assert json.loads(told.out)["cost"] is None

@@ -6,6 +6,15 @@ import argparse
 from collections.abc import Collection
 
 from glidepath.cli.settings import SETTINGS
+from glidepath.quantities import whole_number_meant
+
+
+def whole_number(text: str) -> int:
+    """A whole number as people write it, such as 10k; raises what argparse expects."""
+    number = whole_number_meant(text)
+    if not isinstance(number, int):
+        raise argparse.ArgumentTypeError(f"expected a whole number such as 5000 or 200k, got {text!r:.40}")
+    return number
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:

@@ -143,9 +143,8 @@ class DemoStage:
                         else f"{began} -> {said}"
                     )
                 elif isinstance(event, GuardTripped) and event.action in _ANSWERS:
-                    self._line(
-                        f"{'still the same' if noticed else f'noticed: {event.reason}'}: {_ANSWERS[event.action]}"
-                    )
+                    what = "the model calls it again" if noticed else f"noticed: {event.reason}"
+                    self._line(f"{what}; {_ANSWERS[event.action]}")
                     noticed = True
                 elif isinstance(event, LandingStarted) and landing:
                     self._line(f"limit: {event.reason}; {landing}")

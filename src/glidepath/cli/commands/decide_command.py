@@ -10,13 +10,15 @@ import argparse
 from typing import TYPE_CHECKING
 
 from glidepath.cli.notes import add_decision, add_note_arguments, decided, with_store
+from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="the session's id")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     add_decision(parser, required=True)
     add_note_arguments(parser)
 
@@ -26,6 +28,24 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.sessions.inbox import decide
 
     decisions = decided(options)
-    with_store(options, world, "decide", lambda store: decide(store, options.session, decisions))
+
+    async def act(store: SessionStore) -> None:
+        await _check_waiting(store, options.session, options.call)
+        await decide(store, options.session, decisions)
+
+    with_store(options, world, "decide", act)
     world.note(f"noted; to continue: glidepath resume {options.session}")
     return 0
+
+
+async def _check_waiting(store: SessionStore, session: str, call: str) -> None:
+    """Raise `ConfigurationError` for a call that nobody waits with; while a run is in flight, nobody can say."""
+    from glidepath.cli.shown import call_line, revealed
+    from glidepath.sessions.archive import read_journal
+
+    result = (await read_journal(store, session)).folded.result
+    if result is None or any(one.call.id == call for one in result.pending):
+        return
+    waiting = [f"{revealed(one.call.id)} {call_line(one.call.name, one.call.arguments)}" for one in result.pending]
+    told = f"waiting: {'; '.join(waiting)}" if waiting else "nothing is waiting"
+    raise ConfigurationError(f"no call {call!r:.80} is waiting in this session; {told}")

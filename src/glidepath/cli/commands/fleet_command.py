@@ -10,6 +10,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from glidepath.cli.arguments import whole_number
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
 from glidepath.cli.notes import add_decision, decided
 from glidepath.cli.shown import revealed
@@ -49,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rate = actions.add_parser("rate", help="how often a model may be called; without flags, remove the limit")
     rate.add_argument("model")
     rate.add_argument("--requests", type=int, help="calls in a period")
-    rate.add_argument("--tokens", type=int, help="tokens in a period")
+    rate.add_argument("--tokens", type=whole_number, help="tokens in a period")
     rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
     rate.add_argument("--burst", type=int, default=1, help="calls that may come in one burst (default: 1)")
 
 
 def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
-    parser.add_argument(f"--{prefix}tokens", type=int, help=f"tokens {when}")
+    parser.add_argument(f"--{prefix}tokens", type=whole_number, help=f"tokens {when}")
     parser.add_argument(f"--{prefix}cost", metavar="DOLLARS", help=f"dollars {when}")
     parser.add_argument(f"--{prefix}runs", type=int, help=f"runs {when}")
 

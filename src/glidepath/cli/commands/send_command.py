@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="the session's id")
+    parser.add_argument("session", help="the session's id, the start of it, or its name")
     parser.add_argument("message", nargs="+", help="what to say; - reads standard input")
     add_note_arguments(parser)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.arguments import add_config_flags, add_setting_flags, whole_number
 from glidepath.cli.settings import SETTINGS
 from glidepath.plurals import how_many
 from glidepath.spi.ports import offers
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
     changed = _named(actions.add_parser("set", help="make a wallet, or override the limits that programs give it"))
     changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
-    changed.add_argument("--max-tokens", type=int, metavar="N", help="tokens per period, or in total")
+    changed.add_argument("--max-tokens", type=whole_number, metavar="N", help="tokens per period, or in total")
     changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
     changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
     changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")

@@ -173,22 +173,28 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     for one in shown:
         run, trip = one.run, one.trip
         name = clip(revealed(run.session_id), width)
-        line = f"{name:<{width}}  {run.outcome:<11}  {len(run.moments):>5}  {figure(run.last.tokens):>7}  "
-        line += f"{money(one.cost):>8}  "
+        line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.last.tokens):>7}  "
+        cost, instead = (money(one.cost), money((trip or one).cost)) if _priced(one) else ("-", "-")
+        line += f"{cost:>8}  "
         if trip is None:
-            line += f"{'-':<23}  {'-':>5}  {money(one.cost):>9}  {'kept' if run.answered else 'none'}"
+            line += f"{'-':<23}  {'-':>5}  {instead:>9}  {'kept' if run.answered else 'none'}"
         else:
-            line += f"{trip.by:<23}  {trip.reply:>5}  {money(trip.cost):>9}  {'LOST' if one.lost else 'none'}"
+            line += f"{trip.by:<23}  {trip.reply:>5}  {instead:>9}  {'LOST' if one.lost else 'none'}"
         world.write(f"{line}\n")
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((one.cost for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
-    runs = f"{how_many(len(fates), 'run')}"
-    world.write(
-        f"{runs}: {stopped} would have been stopped; {lost} of {answered} answers lost; "
-        f"cost {money(paid)} and would have been {money(then)}\n"
-    )
+    told = f"cost {money(paid)} and would have been {money(then)}"
+    if not any(map(_priced, fates)):
+        told = "the cost is unknown, because no run has a price: --prices MODEL=IN/OUT"
+    runs, answers = how_many(len(fates), "run"), how_many(answered, "answer")
+    world.write(f"{runs}: {stopped} would have been stopped; {lost} of {answers} lost; {told}\n")
+
+
+def _priced(one: Forecast) -> bool:
+    """True when what a run cost is known; by the given prices, if not from its journal."""
+    return one.run.priced or bool(one.cost)
 
 
 def _print_json(fates: Sequence[Forecast], world: World) -> None:
@@ -203,10 +209,10 @@ def _print_json(fates: Sequence[Forecast], world: World) -> None:
             "outcome": run.outcome,
             "replies": len(run.moments),
             "tokens": run.last.tokens,
-            "cost": str(one.cost),
+            "cost": str(one.cost) if _priced(one) else None,
             "stopped_by": None if trip is None else trip.by,
             "after_reply": None if trip is None else trip.reply,
-            "cost_then": None if trip is None else str(trip.cost),
+            "cost_then": None if trip is None or not _priced(one) else str(trip.cost),
             "answer": "lost" if one.lost else "kept" if run.answered else "none",
         }
         world.write(_wire.encode(told).decode() + "\n")
