@@ -78,16 +78,10 @@ def text_tokens(text: str) -> int:
     return sum([_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
 
 
-def short_tokens(text: str) -> int:
-    """`text_tokens`, quicker for what is short and plain, as arguments and results are in most turns."""
-    size = len(text)
-    return (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
-
-
 def result_tokens(tool_name: str, text: str) -> int:
     """Tokens of a tool's result that is a text, with an ordinary call id: every turn has one."""
     size = len(text)
-    least = (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - as `short_tokens`
+    least = (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
     return least + (len(tool_name) + 2) // 3 + 8  # MESSAGE_TOKENS
 
 
