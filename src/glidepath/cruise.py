@@ -219,6 +219,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- settle: `settle` beside `settle_ordinary`, in ask.settlement
         watch.calm()
         arrived = time()
+        # It was left alone while it wrote: the text might have been the answer. With a call in it, it was not.
         if arrived >= watch.window_at and attempt.calls:
             watch.open_window()
         if tell is not None:

@@ -197,7 +197,7 @@ async def finish_run(
     before = go_outside()
     try:
         run, home = begin()
-        del begin
+        del begin  # it holds what the run was opened from, which nobody needs while the run flies
         watch, cancel = run.watch, asked.cancel
         watch.enter()
         patrol = _patrol(run) if run.plan.clocked else None
@@ -206,6 +206,7 @@ async def finish_run(
                 ending = None if refusal is None else _refused(refusal)
                 if opening is not None:
                     ending = opening.attend(run) or ending
+                    opening = None
                 run.start()
                 if fitted is not None:
                     ending = fitted.attend(run) or ending

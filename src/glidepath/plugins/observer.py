@@ -16,8 +16,6 @@ from glidepath.spi.direct_observer import DirectObserver
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
-__all__ = ["FAREWELL", "LAST_WORDS", "Audience", "Farewell", "Observer", "dismiss"]
-
 _log, _inside = logging.getLogger("glidepath"), INSIDE.get
 FAREWELL = 1.0  # seconds that all observers of a run together have after its last event
 LAST_WORDS = 0.25  # seconds that they have when the run or its caller was stopped

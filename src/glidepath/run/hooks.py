@@ -116,11 +116,7 @@ def opinion(
         return _answered(run, hook, voices, context, place, name, error, failed=True)
     place.run = None
     _enter(None)
-    return _recalled(run, hook) if run.work.spawned else None
-
-
-async def _recalled(run: Run, hook: str) -> None:
-    await recall(run, hook)
+    return recall(run, hook) if run.work.spawned else None
 
 
 async def _answered(

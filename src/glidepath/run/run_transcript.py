@@ -52,7 +52,6 @@ class Transcript(Record, eq=False, kw_only=True):
     """What the last request showed, where context transforms had changed it."""
     sent_own: int = 0
     """How much of the view the last request showed, where they had not."""
-    """The last view that context transforms have made; empty when there was none, or the context was shaped since."""
     prefix_breaks: tuple[str, ...] = ()
     """What has changed messages that were sent before."""
     weighed_view: Sequence[Message] = ()

@@ -14,13 +14,13 @@ from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause, Verdict
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
 from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
-from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
+from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import take_snapshot
 from glidepath.run.terms import RunGuards, Terms

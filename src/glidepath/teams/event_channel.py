@@ -63,7 +63,11 @@ class EventChannel:
             self._warn(f"{event.kind} has no valid content and was not published")
             return
         if isinstance(event, TERMINAL):
-            event = self._true(event)
+            result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
+            right = ending(result)
+            if type(right) is not type(event):
+                self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
+            event = right
         if isinstance(event, TeamStarted):
             if self.started:
                 self._warn("a second TEAM_STARTED was not published")
@@ -79,14 +83,6 @@ class EventChannel:
         if isinstance(event, PlanReady):
             return isinstance(event.plan, TeamExecutionPlan)
         return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
-
-    def _true(self, event: TeamEnding) -> TeamEnding:
-        """The terminal event that matches its result and this team."""
-        result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
-        right = ending(result)
-        if type(right) is not type(event):
-            self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
-        return right
 
     def _publish(self, event: TeamEvent) -> None:
         self.started = True
