@@ -60,6 +60,7 @@ _OVER = object()
 _ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
+_WITH_CALL = MESSAGE_TOKENS + CALL_OVERHEAD
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons without an answer
 _TOOL_USE = StopReason.TOOL_USE
@@ -301,7 +302,7 @@ def ordinary_reply(
     kept: Any = Two(TextBlock(text), call) if text else packed((call,))
     size = len(written)
     size = (size + 2) // 3 if size <= 48 else text_tokens(arguments)  # noqa: PLR2004 - as `result_tokens`
-    size += text_tokens(text) + (MESSAGE_TOKENS + CALL_OVERHEAD)
+    size += text_tokens(text) + _WITH_CALL
     message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
     return message, text, call, call_id, name, tool, size
 
@@ -344,7 +345,6 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             return
         run.watch.listen(attempt, plan.patience, run)
     parts, text_delta = attempt.parts, TextDelta
-    keep = parts.append
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
     # for four at least: four times this is never too low.
     size, over = 0, False
@@ -367,7 +367,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             else:
                 text = delta.text
                 size += len(text) or 4  # LEAST
-                keep(text)
+                parts.append(text)
             if size > check_at:
                 size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:

@@ -64,9 +64,10 @@ def text_tokens(text: str) -> int:
     if size <= _CHUNK and text.isascii():
         least = (size + 2) // BYTES_PER_TOKEN
         data = text.encode()
-        if size > _SMALL:
-            prose = len(data.translate(None, _PLAIN)) * _PLAIN_SHARE < size  # as `_is_prose` knows it, too
-            return least if prose and (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
+        if size > _SMALL:  # prose is as `_is_prose` knows it, too
+            if len(data.translate(None, _PLAIN)) * _PLAIN_SHARE >= size:
+                return _tokens(data)
+            return least if (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
         if size <= _SHORT:
             return least
         others = len(data.translate(None, _PLAIN))  # a closer look would cost more than it is worth
