@@ -202,9 +202,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 tell(TurnStarted(run_id, parent_id, number(), at, turn.iterations + 1))
             elif passes:
                 number()
-            money = None if price is None else held.money
-            tell(BudgetReserved(run_id, parent_id, number(), at, held.tokens, money, cap))
-            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1, False))
+            tell(
+                BudgetReserved(run_id, parent_id, number(), at, held.tokens, None if price is None else held.money, cap)
+            )
+            tell(StreamStarted(run_id, parent_id, number(), at, model_name, 1))
         attempt = Attempt()
         # A listener that heard of the coming call may have stopped the run: then it is not made, and costs nothing.
         if (wary or watch.called_off is not None) and watch.halted():
@@ -283,7 +284,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             turn.count_call()
             if tool.counts_toward_limit:
                 meter.charge_tool_call()
-            if tool.wants_context or not tool.plain:
+            if not tool.plain:
                 job.context = ToolContext(Host(run), call_id, name, f"{run_id}:{call_id}")
             if journal is not None:
                 later = written_down(run, job)
@@ -327,8 +328,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         turn.answer_alone(results, bad)
         if tell is not None:
             at = now()
-            seconds = time() - began
-            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         if answer.rescued and not bad:
             run.forget_rescues()

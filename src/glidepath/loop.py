@@ -13,7 +13,6 @@ from glidepath.execute import execute, finish_batch, settle
 from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
 from glidepath.landing import land, wind_down
 from glidepath.messages import Message
-from glidepath.programs import run_programs
 from glidepath.run import Ending, Run, Touchdown
 
 
@@ -37,7 +36,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 ending = await close_out(run, reply)
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
-            elif await execute(run, reply.calls) or (run.turn.programs and await run_programs(run)):
+            elif await execute(run, reply.calls) or (run.turn.programs and await _finish_programs(run)):
                 ending = delivered(run)
             elif run.turn.pending:
                 ending = paused(run)
@@ -60,11 +59,17 @@ async def _asked(run: Run) -> Reply:
     return await ask(run)
 
 
+async def _finish_programs(run: Run) -> bool:
+    from glidepath.programs import run_programs  # few tools make calls
+
+    return await run_programs(run)
+
+
 async def _unfinished(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
     if not nothing_to_judge(run, AFTER_MODEL):
         await judge(run, AFTER_MODEL)
-    if await finish_batch(run) or (run.turn.programs and await run_programs(run)):
+    if await finish_batch(run) or (run.turn.programs and await _finish_programs(run)):
         run.close_turn()
         return delivered(run)
     if run.turn.pending:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from glidepath import Agent, Budget, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, PluginNames, tool
-from glidepath.errors import ContextOverflowError
+from glidepath.errors import ContextOverflowError, TransientError
 from glidepath.events import (
     ContextShaped,
     GateApplied,
@@ -626,3 +626,31 @@ def test_a_plugin_whose_name_or_run_state_cannot_be_made_is_refused():
     assert "name raised KeyError" in refused(body)
     with pytest.raises(ConfigurationError, match=r"for_run\(\) raised SystemExit"):
         Lineup([plugin("steering", nothing, for_run=leave)]).for_run()
+
+
+ASKED_IN_TURNS = ("steering", "tool_gate", "context_transform", "before_tool_call", "after_tool_call")
+
+
+@pytest.mark.parametrize("hook", ASKED_IN_TURNS)
+@virtual
+async def test_a_context_that_a_hook_has_kept_does_not_change_with_the_next_turn(hook):
+    kept = []
+    await fly(
+        [call("work", n=1), call("work", n=2), say("done")], plugin(hook, lambda _, context: kept.append(context))
+    )
+    iterations = [context.iteration for context in kept]
+    assert len(iterations) >= 2
+    assert iterations == sorted(set(iterations))
+    assert {id(context) for context in kept[1:]}.isdisjoint({id(kept[0])})
+
+
+@virtual
+async def test_a_hook_is_shown_the_model_that_is_in_use_after_a_fallback():
+    shown_models = []
+    look = plugin("context_transform", lambda _, context: shown_models.append(context.model_id))
+    first = ScriptedModel([call("work", n=1), fail(TransientError("busy"))], name="first")
+    second = ScriptedModel([say("done")], name="second")
+    agent = Agent(model=first, fallback_models=[second], tools=[work], plugins=[look], limits=LIMITS, max_retries=0)
+    assert (await agent.run("go")).text == "done"
+    assert shown_models[0] == "first"
+    assert shown_models[-1] == "second"

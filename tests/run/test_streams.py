@@ -650,3 +650,43 @@ async def test_chunks_have_the_time_at_which_they_arrived():
     began = next(event.time for event in events if isinstance(event, StreamStarted))
     times = [round(event.time - began) for event in events if isinstance(event, StreamChunk) and event.text]
     assert times == [10, 10, 20, 20, 30, 30]
+
+
+class Pieces(ScriptedModel):
+    """Streams its text in pieces, some of them empty, with a wait in the middle."""
+
+    async def stream(self, request):
+        for piece in ("one ", "", "two "):
+            yield TextDelta(piece)
+        await asyncio.sleep(1)
+        for piece in ("three ", "four"):
+            yield TextDelta(piece)
+        yield StreamEnd("end_turn", Usage(60, 10))
+
+
+async def one_by_one(stream):
+    return [event async for event in stream]
+
+
+async def by_anext(stream):
+    events = []
+    while not events or type(events[-1]) is not RunEnded:
+        events.append(await anext(stream))
+    return events
+
+
+async def in_batches(stream):
+    return [event async for events in stream.batches() for event in events]
+
+
+@pytest.mark.parametrize("read", [one_by_one, by_anext, in_batches])
+@virtual
+async def test_a_text_comes_as_the_same_events_however_a_stream_is_read(read):
+    async with Agent(model=Pieces([]), limits=LIMITS).stream("go") as stream:
+        events = await read(stream)
+    said = [(event.text, event.finished) for event in events if type(event) is StreamChunk]
+    assert said == [("one ", False), ("two ", False), ("three ", False), ("four", False), ("", True)]
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    times = [event.time for event in events]
+    assert times == sorted(times)
+    assert len({event.time for event in events if type(event) is StreamChunk}) == 2

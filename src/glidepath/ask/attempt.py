@@ -36,7 +36,7 @@ from glidepath.messages import (
     packed,
 )
 from glidepath.run import HIGH_WATER
-from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, short_tokens, text_tokens
+from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ _OVER = object()
 _ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
+_WITH_CALL = MESSAGE_TOKENS + CALL_OVERHEAD
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons without an answer
 _TOOL_USE = StopReason.TOOL_USE
@@ -299,7 +300,9 @@ def ordinary_reply(
     text = attempt.text
     call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
     kept: Any = Two(TextBlock(text), call) if text else packed((call,))
-    size = text_tokens(text) + short_tokens(arguments) + (MESSAGE_TOKENS + CALL_OVERHEAD)
+    size = len(written)
+    size = (size + 2) // 3 if size <= 48 else text_tokens(arguments)  # noqa: PLR2004 - as `result_tokens`
+    size += text_tokens(text) + _WITH_CALL
     message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
     return message, text, call, call_id, name, tool, size
 
@@ -333,7 +336,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     The hottest loop of the runtime: locals only, one comparison for everything that is rarely due (`_weigh`). Silence
     is noticed from outside, by the watch, which feels the pulse of the attempt.
     """
-    plan, chunks = run.plan, run.voice.chunks
+    plan = run.plan
     run.watch.listen(attempt, plan.patience, run)
     stream: Any = model.stream(request)
     if plan.config.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
@@ -342,7 +345,6 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             return
         run.watch.listen(attempt, plan.patience, run)
     parts, text_delta = attempt.parts, TextDelta
-    keep = parts.append
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
     # for four at least: four times this is never too low.
     size, over = 0, False
@@ -365,7 +367,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             else:
                 text = delta.text
                 size += len(text) or 4  # LEAST
-                keep(text)
+                parts.append(text)
             if size > check_at:
                 size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:
@@ -374,14 +376,16 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         _say(run.voice, attempt)
         attempt.gather()
         raise
-    if chunks and not attempt.dead:  # as `_say` does it
+    voice = run.voice
+    if voice.chunks and not attempt.dead:  # as `_say` does it
         told = attempt.told
         attempt.told = _ALL
-        run.voice.say(parts[told:] if told else parts)
+        voice.say(parts[told:] if told else parts)
     attempt.gather()
     if not over:
         await finish(run, stream, attempt)
-    if not over or not size or attempt.odd or attempt.end.stop_reason in FAILED:  # type: ignore[union-attr]
+        attempt.complain()
+    elif not size or attempt.odd or attempt.end.stop_reason in FAILED:  # type: ignore[union-attr]
         attempt.complain()
 
 
@@ -471,19 +475,20 @@ def _piece(attempt: Attempt, text: str) -> int:
 
 def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
-    call_id, name, arguments = delta.id, delta.name, delta.arguments
-    names = 0
+    call_id, name = delta.id, delta.name
+    arguments = delta.arguments
     if attempt.loose or arguments.__class__ is not str:
         size = _piece(attempt, arguments)
     else:
-        attempt.loose, size = [arguments], len(arguments)
+        attempt.loose = [arguments]
+        size = len(arguments)
         if size < LEAST:  # noqa: PLR1730 - quicker
             size = LEAST
         attempt.size += size
     try:
         names = len(call_id) + len(name)
     except TypeError:  # `reply` says what is wrong with it
-        attempt.odd = True
+        names, attempt.odd = 0, True
     if not attempt.calls:
         attempt.calls = {delta.index: [call_id, name, arguments]}
     elif (call := attempt.calls.get(delta.index)) is None:

@@ -57,6 +57,7 @@ __all__ = [
     "written_down",
 ]
 
+_enter, _leave = INSIDE.set, INSIDE.reset
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
 
@@ -287,7 +288,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
                 run.turn.count_call()
                 if tool.counts_toward_limit:
                     run.meter.charge_tool_call()
-            if tool.wants_context or not tool.plain:
+            if not tool.plain:
                 job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
                 if job.continuation is not None:
                     job.context.continuation = job.continuation
@@ -343,7 +344,7 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     None when the call waits, or has ended in any other way: `job` knows.
     """
     inside = Place(run, call_id, job)
-    before = INSIDE.set(inside)
+    before = _enter(inside)
     try:
         work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
         try:
@@ -358,7 +359,7 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
         job.raised(error)
         value = None
     inside.run = inside.work = None
-    INSIDE.reset(before)
+    _leave(before)
     return value  # type: ignore[no-any-return]
 
 

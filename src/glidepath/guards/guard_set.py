@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.guards.guardrails_config import GuardrailsConfig
-from glidepath.guards.own import OwnCallGuard, OwnStopGuard, own_guards
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
@@ -38,7 +37,11 @@ def make_guards(
         if limit := getattr(config, setting):
             guards.append(kind(limit, _dict(home, kind.name), texts))
     made = tuple(guards) if fresh else _forgetful(guards)
-    return (*made, *own_guards(own, home, OwnCallGuard, _BUILT_IN)) if own else made
+    if not own:
+        return made
+    from glidepath.guards.own import OwnCallGuard, own_guards  # there since the settings were checked
+
+    return (*made, *own_guards(own, home, OwnCallGuard, _BUILT_IN))
 
 
 def make_stop_guards(
@@ -57,7 +60,11 @@ def make_stop_guards(
         if times or kind.always:
             guards.append(kind(times, _dict(home, kind.name), texts))
     made = tuple(guards) if resumed else _forgetful(guards)
-    return (*made, *own_guards(own, home, OwnStopGuard, _BUILT_IN)) if own else made
+    if not own:
+        return made
+    from glidepath.guards.own import OwnStopGuard, own_guards  # there since the settings were checked
+
+    return (*made, *own_guards(own, home, OwnStopGuard, _BUILT_IN))
 
 
 def known_stop_guards(
@@ -72,9 +79,15 @@ def known_stop_guards(
     home = metadata.get("guardrails")
     counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
     watching = any(getattr(config, kind.setting) for kind in _WATCHING)
-    if not counted and not watching and not (own and any(map(OwnStopGuard.fits, own))):
+    if not counted and not watching and not (own and _look_at_ends(own)):
         return None
     return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
+
+
+def _look_at_ends(own: tuple[Any, ...]) -> bool:
+    from glidepath.guards.own import OwnStopGuard
+
+    return any(map(OwnStopGuard.fits, own))
 
 
 def _forgetful(guards: list[Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
@@ -59,10 +60,11 @@ class RunStream(Generic[OutputT]):
     the first event is asked for.
     """
 
-    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run")
+    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run", "unmade")
 
     def __init__(self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]]) -> None:
         self.outbox: list[Event] = []
+        self.unmade: Iterable[Event] = ()
         self.run: Run | None = None
         self._fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]] | None = fly
         self._entered = False
@@ -224,35 +226,34 @@ class RunStream(Generic[OutputT]):
                 yield event
             if batch is not self._batch:  # the consumer has read ahead, by `anext`
                 continue
-            if not outbox:
+            if not outbox and not self.unmade:
                 if task.done():
                     self._raise_failure(task)
                     return
-                if self._bell is not None and not self._bell.done():
-                    self._ring_for_me()  # says that somebody else waits
+                if self._bell is not None:
+                    self._ring_for_me()  # somebody else waits, or has been cancelled
                 bell: Future[None] = Future(loop=loop)
                 self._bell = bell
                 await bell
                 if batch is not self._batch:
                     continue
-            self._batch = iter(outbox.copy())  # as `_next_batch` does it: every wait of the run ends here
+            self._batch = chain(self.unmade, outbox.copy())  # as `_taken` does it: every wait ends here
+            self.unmade = ()
             outbox.clear()
             if self._room is not None:
                 self._make_room()
 
     def _next_batch(self) -> bool:
-        outbox = self.outbox
-        if not outbox:
-            return False
-        self._batch = iter(outbox.copy())
-        outbox.clear()
-        if self._room is not None:
-            self._make_room()
-        return True
+        events = self._taken()
+        self._batch = iter(events)
+        return bool(events)
 
     def _taken(self) -> list[Event]:
         """Take what has come; the run may continue if it waited for that."""
-        events = self.outbox.copy()
+        if not self.outbox and not self.unmade:
+            return []
+        events = [*self.unmade, *self.outbox]
+        self.unmade = ()
         self.outbox.clear()
         if self._room is not None:
             self._make_room()
@@ -280,8 +281,10 @@ class RunStream(Generic[OutputT]):
     def ring(self, _: object = None) -> None:
         """Something may have happened: wake the consumer, if it waits for that."""
         bell = self._bell
-        if bell is not None and not bell.done():
-            bell.set_result(None)
+        if bell is not None:
+            self._bell = None
+            if not bell.done():
+                bell.set_result(None)
 
     def room(self) -> asyncio.Future[None]:
         """What to wait for when the consumer is far behind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +21,8 @@ class Consumer(Protocol):
     """A consumer of the events of a run, such as `RunStream`: they wait for it in its `outbox`."""
 
     outbox: list[Event]
+    unmade: Iterable[Event]
+    """What comes before them: made when it is read."""
 
     def ring(self) -> None:
         """Something happened: wake it."""
@@ -72,7 +74,7 @@ class Voice(Record, eq=False, kw_only=True):
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
-        heard = audience is not None and audience.wants_chunks
+        heard = audience is None or audience.wants_chunks
         self.chunks = self.tell_all if heard else None if outbox is None else outbox.append
         self.turns = outbox is not None or (audience is not None and audience.wants_turns)
         if self.chunks is not None:
@@ -92,20 +94,19 @@ class Voice(Record, eq=False, kw_only=True):
     def say(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]
-        chunks = map(
-            StreamChunk,
-            self.whose,
-            self.whose_child,
-            islice(self.next_number.__self__, len(said)),  # type: ignore[attr-defined]
-            repeat(self.now()),
-            said,
-        )
+        stream: Any = self.stream
         audience = self.audience
-        if audience is None or not audience.wants_chunks:
-            self.outbox.extend(chunks)  # type: ignore[union-attr] # else nobody wants them
-        else:
-            for chunk in chunks:  # numbered one by one: an observer that fails is an event, too
-                audience.tell(chunk)
+        numbers = islice(self.next_number.__self__, len(said))  # type: ignore[attr-defined]
+        if audience is not None and audience.wants_chunks:
+            for chunk in map(StreamChunk, self.whose, self.whose_child, numbers, repeat(self.now()), said):
+                audience.tell(chunk)  # numbered one by one: an observer that fails is an event, too
+        elif stream.outbox or stream.unmade or not said:
+            stream.outbox.extend(map(StreamChunk, self.whose, self.whose_child, numbers, repeat(self.now()), said))
+        else:  # made when they are read: until then, each of a thousand runs keeps texts instead of events
+            first, *_ = numbers
+            stream.unmade = map(
+                StreamChunk, self.whose, self.whose_child, range(first, first + len(said)), repeat(self.now()), said
+            )
 
     def peek_number(self) -> int:
         """The number of the next event, without taking it: a stream in flight counts with the same counter."""

@@ -90,7 +90,7 @@ class Tool:
     hands: tuple[Tool, ...] = ()
     """Tools that only this tool may call: the model does not see them."""
     plain: bool
-    """Runs as its function's own coroutine, with nothing around it."""
+    """Runs as its function's own coroutine, with nothing around it, and takes no context."""
     breaker: Any = None
     """Its circuit breaker, kept by the runtime; None until its first failure."""
 
@@ -170,7 +170,7 @@ class Tool:
         direct = self.isolation == "inline" and _is_coroutine_function(fn) and not self._signature.streams
         run = None if direct else self._runner(fn)
         fields["_run"] = self._refuse if self._unbound else run
-        fields["plain"] = fields["_run"] is None
+        fields["plain"] = fields["_run"] is None and not self.wants_context
         inner = innermost(fn)
         fields["__wrapped__"] = fn
         fields["__name__"] = getattr(inner, "__name__", self.name)

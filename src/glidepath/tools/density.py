@@ -64,9 +64,10 @@ def text_tokens(text: str) -> int:
     if size <= _CHUNK and text.isascii():
         least = (size + 2) // BYTES_PER_TOKEN
         data = text.encode()
-        if size > _SMALL:
-            prose = len(data.translate(None, _PLAIN)) * _PLAIN_SHARE < size  # as `_is_prose` knows it, too
-            return least if prose and (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
+        if size > _SMALL:  # prose is as `_is_prose` knows it, too
+            if len(data.translate(None, _PLAIN)) * _PLAIN_SHARE >= size:
+                return _tokens(data)
+            return least if (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
         if size <= _SHORT:
             return least
         others = len(data.translate(None, _PLAIN))  # a closer look would cost more than it is worth
@@ -78,16 +79,10 @@ def text_tokens(text: str) -> int:
     return sum([_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
 
 
-def short_tokens(text: str) -> int:
-    """`text_tokens`, quicker for what is short and plain, as arguments and results are in most turns."""
-    size = len(text)
-    return (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
-
-
 def result_tokens(tool_name: str, text: str) -> int:
     """Tokens of a tool's result that is a text, with an ordinary call id: every turn has one."""
     size = len(text)
-    least = (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - as `short_tokens`
+    least = (size + 2) // 3 if size <= 48 and text.isascii() else text_tokens(text)  # noqa: PLR2004 - _SHORT
     return least + (len(tool_name) + 2) // 3 + 8  # MESSAGE_TOKENS
 
 
