@@ -13,6 +13,10 @@ from glidepath.spi.sessions import Entry
 
 UNFINISHED = "unfinished"
 """The outcome to ask for when a session's last run has none yet."""
+IMPORTING = "importing"
+"""In the summary of a copy until it is complete: without its last record it has authority."""
+COPY = ".fork-"
+"""In the ids of copies that nobody has named."""
 LAST = chr(0x10FFFF)  # comes after every id that begins in the same way
 MAX_PAGE = 10_000
 _MAX_TAG, _MAX_TAGS, _MAX_TITLE = 64, 32, 200
@@ -50,6 +54,11 @@ def summary_in(text: bytes | str) -> dict[str, Any]:
     except (WireError, ValueError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_half_copy(entry: Entry) -> bool:
+    """True for a copy that is not complete: somebody is making it, or died while making it."""
+    return bool(entry.summary.get(IMPORTING)) or (not entry.head and COPY in entry.session_id)
 
 
 def is_child(entry: Entry) -> bool:
