@@ -74,7 +74,7 @@ def _look_for_delivery(run: Run, reply: Reply) -> None:
 def delivered(run: Run) -> Ending:
     """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
     cause = run.descent.notice or run.descent.withdrawal
-    text = run.answer.text or _last_result(run)
+    text = run.answer.text or (run.turn.results[-1].text if run.turn.results else "")  # a terminal tool's may be it
     if run.turn.stop_reason is StopReason.REFUSAL and cause is None:
         cause = StopCause(source="provider", action="refuse", reason="the model refused")
         return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
@@ -86,11 +86,6 @@ def delivered(run: Run) -> Ending:
         except OutputError as error:
             return failure(run, "output_type", f"the answer does not fit output_type: {error}")
     return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
-
-
-def _last_result(run: Run) -> str:
-    """A terminal tool may be the whole answer."""
-    return run.turn.results[-1].text if run.turn.results else ""
 
 
 def _ask_again(run: Run) -> bool:

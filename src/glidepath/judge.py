@@ -150,7 +150,10 @@ async def _walk(run: Run) -> Verdict | None:
                 note(run, _skipped(skipped.name, record))
             break
     if run.audit.warned:
-        _calm(run, chain, answers)
+        for name, _ in _holding(chain, answers):
+            if name in run.audit.warned:
+                run.audit.calm(name)
+                _log.info("%s: %s: holds again", run.run_id, name)
     run.audit.asked((context, quiet, chain, answers))
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
@@ -253,7 +256,10 @@ def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
         raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
     if validation.violated is False:
         return validation, ResourceAction.ALLOW, AgentState.RUNNING
-    _check(validation)
+    for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
+        value = getattr(validation, field)
+        if not isinstance(value, kind):
+            raise TypeError(f"validate returned a ResourceValidation whose {field} is {shown(value)}")
     action, state = constraint.on_violation(validation), constraint.state
     if type(action) is not ResourceAction:
         raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
@@ -266,14 +272,6 @@ def crashed(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
     """A constraint that cannot answer is violated: a guard that crashes stops what it guards."""
     run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
     return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
-
-
-def _check(validation: ResourceValidation) -> None:
-    """Refuse a validation with fields that are not what they should be: it cannot be trusted."""
-    for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
-        value = getattr(validation, field)
-        if not isinstance(value, kind):
-            raise TypeError(f"validate returned a ResourceValidation whose {field} is {shown(value)}")
 
 
 def plain(validation: ResourceValidation) -> ResourceValidation:
@@ -331,14 +329,6 @@ def _is_news(run: Run, record: ValidationRecord) -> bool:
     if run.audit.warnings == MOST_WARNINGS:
         _log.warning("%s: %d constraint warnings recorded; further ones are dropped", run.run_id, MOST_WARNINGS)
     return True
-
-
-def _calm(run: Run, chain: Chain, answers: Sequence[ResourceValidation | None]) -> None:
-    """Constraints that had warned hold again."""
-    for name, _ in _holding(chain, answers):
-        if name in run.audit.warned:
-            run.audit.calm(name)
-            _log.info("%s: %s: holds again", run.run_id, name)
 
 
 def _holding(chain: Chain, answers: Sequence[ResourceValidation | None]) -> list[tuple[str, ResourceValidation]]:

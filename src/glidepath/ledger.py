@@ -364,7 +364,8 @@ class Meter:
             more_tokens -= trading.tokens
             more_money -= trading.money
         with tree.lock:
-            # Waiting calls come first: a small call that would fit must not starve a large one in front of it.
+            # Waiting calls come first: a small call that would fit must not starve a large one in front of it. One
+            # that trades goes ahead: it gives up a pledge, which nobody in the queue has counted on.
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.

@@ -41,7 +41,11 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
     if not kept:
         return reply  # it only ever asked back: that is for a person to answer
     run.answer.keep_text(kept)
-    call = ToolCall(_fresh_id(run), fallback.tool, {_parameter(run.plan.tools[fallback.tool].spec.parameters): kept})
+    call_id = f"plain_text_{run.turn.iterations}"
+    while call_id in run.transcript.call_ids:
+        call_id += "_"
+    run.transcript.remember_call(call_id)
+    call = ToolCall(call_id, fallback.tool, {_parameter(run.plan.tools[fallback.tool].spec.parameters): kept})
     return replace(reply, blocks=(*reply.blocks, call), stop_reason=StopReason.TOOL_USE)
 
 
@@ -91,14 +95,6 @@ def _words(run: Run, tool: str) -> str:
 def is_question(text: str) -> bool:
     """True when the text ends by asking something."""
     return text.rstrip(" \t\r\n*_`\"')]}!\u201d\u2019\u00bb").endswith(("?", "\uff1f", "\u061f", "\u2048", "\u203d"))
-
-
-def _fresh_id(run: Run) -> str:
-    call_id = f"plain_text_{run.turn.iterations}"
-    while call_id in run.transcript.call_ids:
-        call_id += "_"
-    run.transcript.remember_call(call_id)
-    return call_id
 
 
 def _parameter(schema: Mapping[str, Any]) -> str:

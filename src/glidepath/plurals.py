@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["how_many"]
-
 
 def how_many(number: float, one: str, shown: str = "") -> str:
     """`1 turn`, `3 turns`; `shown` is how the number is written where that is not its digits, such as `1.2k`."""

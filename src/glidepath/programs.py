@@ -133,9 +133,7 @@ class _Program:
         run = self.run
         try:
             if run.watch.sentry is not None:
-                from glidepath.run import cleared
-
-                await cleared(run)
+                await run.watch.sentry.cleared(run)
             if not nothing_to_judge(run, AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
@@ -176,9 +174,7 @@ class _Program:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
         if run.watch.sentry is not None:
-            from glidepath.run import cleared
-
-            await cleared(run)
+            await run.watch.sentry.cleared(run)
         if not run.watch.halted():
             await fly_jobs(run, admitted(run, jobs))
         await follow_up(run, jobs)

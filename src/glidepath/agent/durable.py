@@ -93,9 +93,8 @@ class Opening(Record, kw_only=True):
         # The result must name them even if this run never touches them: nobody else remembers.
         if self.unknown:
             run.work.doubt(self.unknown)
-        if run.terms.resumed is None and self.written != len(
-            run.transcript.messages
-        ):  # what was in the session was repaired
+        # What was in the session was repaired.
+        if run.terms.resumed is None and self.written != len(run.transcript.messages):
             whole = [_raw(message) for message in run.transcript.messages]
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
@@ -152,7 +151,7 @@ class HeldSession(AbstractAsyncContextManager["Opening"]):
         self._how: Any = (store, make, read)
 
     async def enter(self) -> Opening:
-        """Claim and read. Whoever calls this itself releases the scribe at the end."""
+        """Claim and read. A caller of this must release the scribe at the end."""
         opening, create, name = self._opening, self._create, self._opening.home.id
         (store, make, read), self._how = self._how, None
         try:
@@ -212,7 +211,7 @@ async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
-    scribe.config = folded.config
+    scribe.config, scribe.past = folded.config, folded.session
     scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
     if folded.forked is not None:

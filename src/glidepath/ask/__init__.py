@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, reshape, shape_view
-from glidepath.ask.fallback import admit, answered, come_home, let_go, take_over
+from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import learn, settle
@@ -66,8 +66,9 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
                 # An observer of this attempt may have stopped the run.
-                if watch.interrupt is not None or watch.above is not None or watch.called_off is not None:
-                    call.send(attempt, booking, view)
+                stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
+                if stopped and watch.halted():
+                    call.unsent(attempt, booking, view)
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
@@ -92,9 +93,15 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
 
 async def _called(run: Run, landing: LandingBooking | None) -> _Call:
     """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
-    plan, tools = await _offered(run, landing=landing is not None)
-    if plan.context_window is not None or run.transcript.picture_bytes:
-        await _make_smaller(run, plan.context_window, landing=landing is not None)
+    plan: Plan = come_home(run) if landing is None and run.plan.position else run.plan
+    tools = () if landing is not None else await offer(run) if run.narrowed() else plan.specs
+    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    if budget is not None and landing is not None:
+        shape_view(run, budget)
+    elif budget is not None:
+        await reshape(run, budget)
+    if run.transcript.picture_bytes > plan.config.max_image_bytes_per_request:
+        shed_pictures(run, plan.config.max_image_bytes_per_request)
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
         await wait_for_consumer(run)
     plan.health.calls += 1
@@ -144,12 +151,11 @@ def shaped(run: Run) -> Awaitable[_Call | None] | None:
     gated = unopposed(run) if run.hooks.tool_gate else None
     if gated is not None or run.plan.health.alert or (outbox is not None and len(outbox) >= HIGH_WATER):
         return _shaped(run, gated)
-    return _asked_transforms(run) if run.hooks.context_transform else None
-
-
-def _asked_transforms(run: Run) -> Awaitable[_Call | None] | None:
-    view = run.transcript.view
-    later = untransformed(run, view, run.transcript.view_tokens)
+    if not run.hooks.context_transform:
+        return None
+    transcript = run.transcript
+    view = transcript.view
+    later = untransformed(run, view, transcript.view_tokens)
     return None if later is None else _viewed(run, view, later)
 
 
@@ -160,8 +166,10 @@ async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _C
         await wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
-    later = _asked_transforms(run) if run.hooks.context_transform else None
-    return None if later is None else await later
+    if not run.hooks.context_transform:
+        return None
+    view, tokens = run.transcript.view, run.transcript.view_tokens
+    return await _viewed(run, view, transformed(run, view, tokens))
 
 
 async def _viewed(run: Run, view: Sequence[Message], later: Awaitable[tuple[Sequence[Message], int]]) -> _Call | None:
@@ -205,25 +213,6 @@ def answered_well(run: Run) -> None:
     answered(_Call(run, (), None, None))
 
 
-async def _offered(run: Run, *, landing: bool) -> tuple[Plan, tuple[ToolSpec, ...]]:
-    """The plan and the tools of a call that may not have every tool, or may not use the configured model."""
-    if landing:
-        return run.plan, ()
-    plan = come_home(run) if run.plan.position else run.plan
-    return plan, await offer(run) if run.narrowed() else plan.specs
-
-
-async def _make_smaller(run: Run, window: int | None, *, landing: bool) -> None:
-    """Shape the view where it has outgrown the window, and its pictures where they are too many for a request."""
-    budget = None if window is None else overfull(run, window)
-    if budget is not None and landing:
-        shape_view(run, budget)
-    elif budget is not None:
-        await reshape(run, budget)
-    if run.transcript.picture_bytes > run.plan.config.max_image_bytes_per_request:
-        shed_pictures(run, run.plan.config.max_image_bytes_per_request)
-
-
 class LandingBooking(Protocol):
     """How the landing call is paid: its booking and its view; `failed` is the error of an earlier attempt."""
 
@@ -250,7 +239,6 @@ class _Call(Record, eq=False, gc=False):
     retries: int = 0
     escalations: int = 0
     overflowed: bool = False
-    stalled: bool = False
     probing: bool = False
     """It finds out for everybody whether the model works again."""
     spoiled: ModelError | None = None
@@ -269,9 +257,7 @@ class _Call(Record, eq=False, gc=False):
         """The booking of a call that plugins may affect, and its view."""
         run, plan = self.run, self.run.plan
         if run.watch.sentry is not None:
-            from glidepath.run import cleared
-
-            await cleared(run)
+            await run.watch.sentry.cleared(run)
         if run.hooks.context_transform:
             booking, view = await self._book_transformed()
         elif self.landing is not None:
@@ -299,7 +285,7 @@ class _Call(Record, eq=False, gc=False):
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         if self.error is not None:
-            self.error, self.stalled = None, False
+            self.error = None
         voice = run.voice
         if voice.listening:
             plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number
@@ -308,11 +294,6 @@ class _Call(Record, eq=False, gc=False):
             tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
             tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing is not None))
         return request  # type: ignore[no-any-return]
-
-    def send(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
-        """Whether the request may go out although something may have stopped the run: raises `Touchdown` if not."""
-        if self.run.watch.halted():
-            self.unsent(attempt, booking, view)
 
     def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
         """The run is being stopped, and the request has not gone out: it costs nothing."""
@@ -330,7 +311,9 @@ class _Call(Record, eq=False, gc=False):
     async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
         if self.landing is not None:
-            return await self._book_landing_transformed(self.landing)
+            booking, plain = self.landing(self.run, self.cap, self.error)
+            size = sum(map(self.run.plan.size_of, plain))
+            return booking, await self._transformed_within(booking, plain, size)
         run, source = self.run, self.run.transcript.view
         shape, self.shape = self.shape, None
         view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
@@ -344,11 +327,6 @@ class _Call(Record, eq=False, gc=False):
             booking.estimate += more
             return booking, view
         return booking, self._within(booking, source, view, more, count - booking.input)
-
-    async def _book_landing_transformed(self, landing: LandingBooking) -> tuple[Booking, Sequence[Message]]:
-        run = self.run
-        booking, plain = landing(run, self.cap, self.error)
-        return booking, await self._transformed_within(booking, plain, sum(map(run.plan.size_of, plain)))
 
     async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
@@ -418,14 +396,14 @@ class _Call(Record, eq=False, gc=False):
         run = self.run
         attempt.let_go()
         if stopped.let_go:
-            self._abandoned(stopped)
+            reason = f"the model's stream did not stop after {stopped.why.value}"
+            run.work.abandon("", run.plan.model_name, "stream", reason)
         if stopped.why is Why.INTERRUPT:
             self._keep(attempt)
             raise run.interrupted() from None
         if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
             self.error = None if attempt.cut else attempt.fault()
         else:
-            self.stalled = True
             why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
             self.error = TransientError(f"the stream stalled: {why}")
 
@@ -435,13 +413,6 @@ class _Call(Record, eq=False, gc=False):
         if len(text) > len(self.longest):
             self.longest = text
             self.run.answer.keep_text(text)
-
-    def _abandoned(self, stopped: Stopped) -> None:
-        name = self.run.plan.model_name
-        reason = f"the model's stream did not stop after {stopped.why.value}"
-        self.run.work.abandon("", name, "stream", reason)
-
-    # --- settling ---------------------------------------------------------------------------------------------
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """The attempt is over: emit that, and charge what it used."""
@@ -521,7 +492,7 @@ class _Call(Record, eq=False, gc=False):
         run, error = self.run, self.error
         if error is None:
             return
-        run.emit(AttemptDiscarded, self.number, _short(error))
+        run.emit(AttemptDiscarded, self.number, short(error, _SHOWN))
         if run.watch.interrupt is not None:
             raise run.interrupted()
         # Providers reject a request with too many pictures in many ways: before giving up, try once without them.
@@ -539,24 +510,15 @@ class _Call(Record, eq=False, gc=False):
             self.denied = not self.retries
             raise error
         self.retries += 1
-        run.emit(RetryScheduled, self.number + 1, round(delay, 3), _short(error), run.plan.model_name)
-        _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, _short(error))
+        run.emit(RetryScheduled, self.number + 1, round(delay, 3), short(error, _SHOWN), run.plan.model_name)
+        _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, short(error, _SHOWN))
         run.turn.enter(AgentState.RECOVERING)
         try:
             await run.watch.sleep(delay)
         except asyncio.CancelledError:
-            raise _touchdown(run) from None
+            if run.watch.interrupt is None:  # our own future was cancelled by somebody: as good as a fault
+                raise TransientError("the wait before a retry was cancelled") from None
+            raise run.interrupted() from None
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
-
-
-def _touchdown(run: Run) -> Exception:
-    if run.watch.interrupt is None:  # our own future was cancelled by somebody: as good as a fault
-        return TransientError("the wait before a retry was cancelled")
-    return run.interrupted()
-
-
-def _short(error: BaseException) -> str:
-    text = told(error)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -202,7 +202,7 @@ class Attempt(Record, gc=False):
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
-            return EmptyResponseError("the stream ended before its first delta")
+            return EmptyResponseError("the model sent an empty reply")
         if self.end.stop_reason in FAILED:
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None
@@ -440,11 +440,10 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
 async def _grown(run: Run, booking: Booking, size: int) -> bool:
     """Reserve more for a reply that outgrows its reservation; False when there is no more."""
     if not booking.grow(size):
-        if run.meter.tree.source is None:
+        source, more = run.meter.tree.source, booking.slice()
+        if source is None:
             return False
-        from glidepath.ask.source import draw_slice  # only a wallet is a source
-
-        await draw_slice(run, booking.slice())
+        await source.draw(run, more, more, patient=False)
         if not booking.grow(size):
             return False
     # On disk before it can be spent: after a crash the written worst case is what is charged.

@@ -12,6 +12,7 @@ from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
+from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
@@ -281,13 +282,6 @@ def overfull(run: Run, window: int) -> int | None:
     return int(max(0, room) * FILL * view / counted)
 
 
-def fit_window(run: Run, window: int) -> None:
-    """Shape the context when the view has outgrown the model's window."""
-    budget = overfull(run, window)
-    if budget is not None:
-        shape_view(run, budget)
-
-
 def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
     messages, sizes = run.transcript.shapeable()
@@ -341,7 +335,7 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
         cause=StopCause(
             source=source,
             action="graceful_exit",
-            reason=f"what comes next does not fit what is left of the {refusal.resource} limit",
+            reason=f"the next call would exceed the {limit_called(refusal.resource)}",
             metrics={"limit": limit, "used": used},
         ),
     )

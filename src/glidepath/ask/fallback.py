@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from glidepath.ask.booking import fit_window
+from glidepath.ask.booking import overfull, shape_view
 from glidepath.ask.view import own_items
 from glidepath.errors import (
     BreakerOpenError,
@@ -45,7 +45,6 @@ class PaidCall(Protocol):
 
 
 _log = logging.getLogger("glidepath")
-_SHOWN = 200
 
 UNHEALTHY = (TransientError, RateLimitedError, EmptyResponseError)
 """What a breaker counts: the model gave no answer. Any other error is an answer."""
@@ -141,7 +140,7 @@ def _next(call: PaidCall, error: ModelError) -> None:
         raise error
     if not plan.position:
         run.spend.come_back(run.watch.time() + PROBE_EVERY)
-    _switch(run, others[0], _short(error))
+    _switch(run, others[0], short(error, 200))
     call.cap = run.plan.max_output_tokens
     call.retries = call.escalations = 0
     call.overflowed = call.denied = False
@@ -159,8 +158,9 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
         view = own_items(run.transcript.view, plan)
         if view is not run.transcript.view:
             run.set_view(view, sum([plan.size_of(message) for message in view]))
-    if plan.context_window is not None:
-        fit_window(run, plan.context_window)
+    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    if budget is not None:
+        shape_view(run, budget)
 
 
 def _changed(run: Run, plan: Plan) -> None:
@@ -169,6 +169,7 @@ def _changed(run: Run, plan: Plan) -> None:
     run.emit(BreakerChanged, plan.model_name, state, "model")
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException, most: int) -> str:
+    """What happened, in at most this many characters."""
     text = told(error)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."

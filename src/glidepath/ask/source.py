@@ -50,11 +50,6 @@ async def draw(run: Run, asked: Amount, least: Amount) -> None:
     await _raced(run, run.meter.tree.source.draw(run, asked, least))
 
 
-async def draw_slice(run: Run, slice_: Amount) -> None:
-    """Draw more for a reply that is being streamed, which cannot wait."""
-    await run.meter.tree.source.draw(run, slice_, slice_, patient=False)
-
-
 async def pace(run: Run, tokens: int) -> None:
     """Wait until the model may be called; raises `Touchdown` when the run is interrupted meanwhile."""
     try:

@@ -23,11 +23,6 @@ MOST_FUTILE = 2  # checkpoints in a row that did not help, before no more are as
 HOME, KEY = "guardrails", "checkpoint"  # where a session keeps the last one, with what the journal takes along
 
 
-async def summarized(run: Run, budget: int) -> bool:
-    """Whether a checkpoint has made the view fit; False when too many have not helped."""
-    return run.transcript.failed_checkpoints < MOST_FUTILE and await _summarized(run, budget)
-
-
 def recall(run: Run) -> None:
     """Begin with the checkpoint that an earlier run of the session has left."""
     strategy: Any = run.plan.strategy
@@ -43,8 +38,10 @@ def recall(run: Run) -> None:
     run.set_view(list(messages), sum(sizes))
 
 
-async def _summarized(run: Run, budget: int) -> bool:
-    """Whether a checkpoint has made the view fit."""
+async def summarized(run: Run, budget: int) -> bool:
+    """Whether a checkpoint has made the view fit; none is asked for when too many have not helped."""
+    if run.transcript.failed_checkpoints >= MOST_FUTILE:
+        return False
     plan, strategy = run.plan, run.plan.strategy
     room = (run.transcript.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
     asked: Any = strategy
@@ -53,9 +50,7 @@ async def _summarized(run: Run, budget: int) -> bool:
     if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
-        from glidepath.run import cleared
-
-        await cleared(run)
+        await run.watch.sentry.cleared(run)
     call = MeteredCall.reserve(run, request.size, request.output)
     if call is None:
         return False  # it cannot be paid: compacting costs nothing

@@ -36,7 +36,9 @@ class ThinkingTags:
             tag = re.search(_CLOSE if self._inside else _OPEN, text)
             out = thought if self._inside else visible
             if tag is None:
-                kept = self._possible_tag(text)
+                start = text.rfind("<", max(0, len(text) - _LONGEST))
+                # What could be the beginning of a tag waits for the next delta.
+                kept = 0 if start < 0 or ">" in text[start:] else len(text) - start
                 out.append(text[: len(text) - kept])
                 self._held = text[len(text) - kept :]
                 break
@@ -49,14 +51,6 @@ class ThinkingTags:
         """What was held back and turned out to be visible text."""
         held, self._held = self._held, ""
         return "" if self._inside else held
-
-    @staticmethod
-    def _possible_tag(text: str) -> int:
-        """How many characters at the end could be the beginning of a tag."""
-        start = text.rfind("<", max(0, len(text) - _LONGEST))
-        if start < 0 or ">" in text[start:]:
-            return 0
-        return len(text) - start
 
 
 async def untagged(stream: AsyncIterator[Delta]) -> AsyncIterator[Delta]:

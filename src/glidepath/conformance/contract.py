@@ -101,17 +101,12 @@ def clauses_of(contract: type[Contract]) -> tuple[Clause, ...]:
     for owner in reversed(contract.__mro__):
         for name, test in vars(owner).items():
             if name.startswith("test_") and inspect.isfunction(test):
-                found[name] = _clause(owner, name, inspect.getdoc(test) or "")
+                match = _NUMBERED.fullmatch(inspect.getdoc(test) or "")
+                if match is None:
+                    what = f"{owner.__name__}.{name} is not a clause"
+                    raise ValueError(f"{what}: its docstring must begin with its number, as in X-1: ")
+                found[name] = Clause(number=f"{match[1]}-{match[2]}", text=" ".join(match[3].split()), test=name)
     parted = [(clause.number.partition("-"), clause) for clause in found.values()]
     order = list(dict.fromkeys(letters for (letters, _, _), _ in parted))
     parted.sort(key=lambda pair: (order.index(pair[0][0]), int(pair[0][2])))
     return tuple(clause for _, clause in parted)
-
-
-def _clause(owner: type, name: str, text: str) -> Clause:
-    match = _NUMBERED.fullmatch(text)
-    if match is None:
-        raise ValueError(
-            f"{owner.__name__}.{name} is not a clause: its docstring must begin with its number, as in X-1: "
-        )
-    return Clause(number=f"{match[1]}-{match[2]}", text=" ".join(match[3].split()), test=name)

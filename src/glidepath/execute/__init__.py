@@ -21,7 +21,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
-from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
+from glidepath.spi import AfterDecision, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import NeedsCalls, NeedsInput, ToolContext, ToolResult
 from glidepath.tools.text import clean
@@ -79,15 +79,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     if watch.sentry is not None:
-        from glidepath.run import cleared
-
-        await cleared(run)
+        await watch.sentry.cleared(run)
     stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    ready = [] if stopped and watch.halted() else admitted(run, jobs)
-    if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        await _run_alone(run, ready[0])
-    elif ready:
-        await _together(run, ready)
+    await fly_jobs(run, [] if stopped and watch.halted() else admitted(run, jobs))
     if run.work.spawned or run.hooks.after_tool_call:
         await follow_up(run, jobs)
     done = _finish(run, jobs)
@@ -107,7 +101,7 @@ async def text_of(run: Run, job: Job) -> str | None:
     if run.hooks.after_tool_call:
         if run.work.spawned:
             await recall(run, job.call.id)
-        later = _after(run, job) if job.result is not None else None
+        later = job.heard or (_after(run, job) if job.result is not None else None)
         if later is not None:
             await later
     result = job.result
@@ -145,9 +139,7 @@ async def finish_batch(run: Run) -> bool:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if run.watch.sentry is not None:
-        from glidepath.run import cleared
-
-        await cleared(run)
+        await run.watch.sentry.cleared(run)
     await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
     if run.work.spawned or run.hooks.after_tool_call:
         await follow_up(run, jobs)
@@ -213,9 +205,8 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
-    gaps = (
-        run.turn.pending or run.turn.programs or run.terms.resumed is not None
-    )  # results that have come may belong behind those made here
+    # Results that have come may belong behind those made here.
+    gaps = run.turn.pending or run.turn.programs or run.terms.resumed is not None
     results = list(run.turn.results)
     for call in run.turn.open_calls():
         job = job_for(run, call)
@@ -239,15 +230,12 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
 def kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
     found = objection(run, step, run.guards.before)
-    return found is not None and _keep_back(run, *found)
-
-
-def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> bool:
-    """The batch does not run: its tools are withdrawn, or the run lands."""
+    if found is None:
+        return False
+    name, verdict = found
     apply(run, name, verdict)
-    answer_open_calls(
-        run, ResultKind.WITHDRAWN, verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
-    )
+    text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
+    answer_open_calls(run, ResultKind.WITHDRAWN, text)
     if verdict.action == "land":
         raise Touchdown(stuck(name, verdict))
     run.turn.mark_error(True)
@@ -275,18 +263,13 @@ def _learn(run: Run, step: Step) -> None:
 
 
 async def fly_jobs(run: Run, ready: list[Job]) -> None:
-    """Run these jobs, of a batch that was begun before."""
+    """Run these jobs: a lone inline one in the run's own task, others in tasks of their own."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         await _run_alone(run, ready[0])
     elif ready:
-        await _together(run, ready)
-
-
-async def _together(run: Run, ready: list[Job]) -> None:
-    """Run these jobs in separate tasks."""
-    await run_together(run, ready, width_for(run.plan, ready))
-    if run.plan.config.default_execution_mode == "auto":
-        hint(run, ready)
+        await run_together(run, ready, width_for(run.plan, ready))
+        if run.plan.config.default_execution_mode == "auto":
+            hint(run, ready)
 
 
 def admitted(run: Run, jobs: list[Job]) -> list[Job]:
@@ -379,12 +362,16 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     return value  # type: ignore[no-any-return]
 
 
-def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> None:
-    """`first_step` where hooks will look at the result, which is always in `job` then."""
-    job.started_at = run.watch.time()
+def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
+    """`first_step` where hooks look at the result, which is in `job`; None, too, when they have something to say."""
     text = first_step(run, job, call_id, tool, bound)
-    if text is not None:
-        job.result = ToolResult(text)
+    if text is None:
+        return None
+    job.result = ToolResult(text)
+    if run.work.spawned:
+        return None  # they are asked when its children have ended
+    job.heard = heard = _after(run, job)
+    return text if heard is None else None
 
 
 async def _end_alone(run: Run, job: Job) -> None:
@@ -481,15 +468,13 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
 
 def _after(run: Run, job: Job) -> Awaitable[None] | None:
     """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
-    voices = iter(run.hooks.after_tool_call)
+    turn, call, voices = run.turn, job.call, iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
-    context = ToolResultContext(
-        **about(run),
-        call=ToolCall(job.call.id, job.call.name, arguments),
-        arguments=arguments,
-        tool=job.tool,
-        result=_shown(run, job),
-    )
+    context = turn.contexts.get(ToolResultContext)
+    if context is None:
+        context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
+    result, call = _shown(run, job), ToolCall(call.id, call.name, arguments)
+    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
     heard = opinion(run, "after_tool_call", voices, context)
     return None if heard is None else _changed(run, job, voices, context, heard)
 

@@ -63,9 +63,7 @@ class _Batch:
             if self.flying or self.leaving:
                 return  # nothing new starts while a kill switch cannot be read
             with suppress(Touchdown):  # the run is being stopped, which is seen below
-                from glidepath.run import cleared  # loaded with the sentry
-
-                await cleared(run)
+                await sentry.cleared(run)
         if run.watch.halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)
         room = self.width - len(self.flying) - len(self.leaving)

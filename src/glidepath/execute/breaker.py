@@ -31,11 +31,6 @@ ABOUT_ARGUMENTS = (
 """What a tool raises when the arguments are wrong: its breaker does not count these, the guards against loops do."""
 
 
-def blames_tool(error: BaseException) -> bool:
-    """Whether an exception says that the tool is broken, and not that it was called wrongly."""
-    return not isinstance(error, ABOUT_ARGUMENTS)
-
-
 def admit(run: Run, job: Job) -> None:
     """Ask the breaker about a call; when it refuses, the model is told so instead of a result."""
     breaker, now = tool_breaker(job.tool), run.watch.time()

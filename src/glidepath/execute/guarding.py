@@ -45,19 +45,12 @@ def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards:
         except BaseException as error:
             verdict = crashed(run, guard.name, error)
         if verdict is not None:
-            touchdown = heeded_by(run, guard.name, verdict)
-            landing = landing or touchdown
+            apply(run, guard.name, verdict)
+            if verdict.action == "land":
+                landing = landing or Touchdown(stuck(guard.name, verdict))
+            elif verdict.notice:
+                run.transcript.tell_later(verdict.notice_reason or guard.name, guard.name, verdict.notice)
     return landing
-
-
-def heeded_by(run: Run, name: str, verdict: GuardVerdict) -> Touchdown | None:
-    """What a guard wants after a batch is done: the tools are withdrawn, the model is told, or the run lands."""
-    apply(run, name, verdict)
-    if verdict.action == "land":
-        return Touchdown(stuck(name, verdict))
-    if verdict.notice:
-        run.transcript.tell_later(verdict.notice_reason or name, name, verdict.notice)
-    return None
 
 
 def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, told, words
 from glidepath.events import ToolEnded, ToolStarted
-from glidepath.execute.breaker import blames_tool
+from glidepath.execute.breaker import ABOUT_ARGUMENTS
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.run import Stopped, Why
@@ -53,6 +53,8 @@ class Job(Record, eq=False):
     """Seconds it took, in a batch: the others may still be running."""
     waits: Any = None
     """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
+    heard: Any = None
+    """The answers of hooks that were asked at once about its result: to be awaited."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
@@ -116,17 +118,13 @@ class Job(Record, eq=False):
         try:
             result = as_result(value)
         except ToolError as error:
-            self._cannot_be_shown(error)
+            # No model can read it: tell the model that the tool ran, and people what to change.
+            self.traceback = f"{self.call.name}: {error}"
+            _log.warning("%s", self.traceback)
+            self.kind, self.result = ResultKind.NOT_SHOWN.value, ToolResult(NOT_SHOWN, is_error=True)
             return
         self.kind = result.kind or ("error" if result.is_error else None)
         self.result = result
-
-    def _cannot_be_shown(self, error: ToolError) -> None:
-        """It returned something no model can read: tell the model that it ran, and people what to change."""
-        self.kind = ResultKind.NOT_SHOWN.value
-        self.traceback = f"{self.call.name}: {error}"
-        _log.warning("%s", self.traceback)
-        self.result = ToolResult(NOT_SHOWN, is_error=True)
 
     def raised(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
@@ -143,7 +141,7 @@ class Job(Record, eq=False):
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"
-        if blames_tool(error):
+        if not isinstance(error, ABOUT_ARGUMENTS):
             self.blame()
         self.kind = type(error).__name__
         self.traceback = "".join(traceback.format_exception(error))[-20_000:]
@@ -231,28 +229,19 @@ class Job(Record, eq=False):
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
         """A result other than a short text, within its size."""
         plan = run.plan
-        if count:
-            limit = _result_budget(run, count)
+        if count:  # characters that one result may have: a share of what is left in window and budget
+            limit, tokens = MOST_KEPT, run.meter.room_tokens()
+            left = None if plan.context_window is None else plan.context_window - run.transcript.input_tokens()
+            if tokens is not None:
+                left = tokens if left is None else min(left, tokens)
+            if left is not None:
+                limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // count))
             own = self.tool.max_result_chars if self.tool is not None else None
             result = trim_result(result, limit if own is None else min(own, limit))
         if type(result.content) is tuple:
             most = (plan.config.max_image_bytes, plan.config.max_file_bytes, plan.config.max_image_bytes_per_request)
             result = replace(result, content=small_enough(result.content, *most))
         return result
-
-
-def _result_budget(run: Run, count: int) -> int:
-    """Characters one result may have: a share of what is left in window and budget."""
-    limit = MOST_KEPT
-    left: int | None = None
-    if run.plan.context_window is not None:
-        left = run.plan.context_window - run.transcript.input_tokens()
-    tokens = run.meter.room_tokens()
-    if tokens is not None:
-        left = tokens if left is None else min(left, tokens)
-    if left is not None:
-        limit = min(limit, max(ALWAYS_KEPT, int(left * SHARE * CHARS_PER_TOKEN) // max(1, count)))
-    return limit
 
 
 def failure(error: BaseException) -> str:

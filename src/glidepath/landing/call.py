@@ -15,8 +15,6 @@ from glidepath.outcome import ResultKind
 if TYPE_CHECKING:
     from glidepath.run import Run, Verdict
 
-__all__ = ["landing_call"]
-
 
 async def landing_call(run: Run, verdict: Verdict) -> bool:
     """One call without tools, from the reserve, within the landing time. True when it answered."""

@@ -18,8 +18,6 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["land"]
-
 
 async def land(run: Run, verdict: Verdict) -> Ending:
     """Bring the run down: answer what is open, make the landing call if one may be made, else keep the best text."""
@@ -29,11 +27,12 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     witness(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
     run.close_turn()
-    before = None if run.terms.resumed is None else run.terms.resumed.snapshot
+    before: Any = None if run.terms.resumed is None else run.terms.resumed.snapshot
     still = before is not None and before.state in (verdict.state, AgentState.COMPLETED)
-    if before is not None and still and run.turn.iterations == before.iterations:
+    if still and run.turn.iterations == before.iterations:
         # The limit that ended it still holds: a second landing call would pay for the same answer again.
-        return _as_before(run)
+        text = run.answer.text or summary(run)
+        return Ending(state=before.state, outcome=before.outcome, cause=before.cause, text=text, partial=before.partial)
     if verdict.gentle and run.plan.config.landing != "off" and _may_call(run):
         # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
@@ -84,10 +83,3 @@ def _may_call(run: Run) -> bool:
         return False
     paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
     return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
-
-
-def _as_before(run: Run) -> Ending:
-    """End as before: if it had landed, its answer is the earlier one."""
-    then: Any = run.terms.resumed.snapshot  # type: ignore[union-attr]
-    text = run.answer.text or summary(run)
-    return Ending(state=then.state, outcome=then.outcome, cause=then.cause, text=text, partial=then.partial)

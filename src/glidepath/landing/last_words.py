@@ -12,8 +12,6 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = ["NO_ANSWER", "fitted", "not_executed", "summary"]
-
 NO_ANSWER = "No answer was written."
 _SHOWN = 300
 

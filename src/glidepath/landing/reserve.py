@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Plan, Run
 
-__all__ = ["book_landing", "enough_to_land", "landing_reserve", "what_is_left"]
-
 LEAST_LANDING = 128  # tokens without which another attempt at the landing call says nothing
 
 

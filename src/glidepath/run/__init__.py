@@ -18,7 +18,7 @@ from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, Why, i
 
 if TYPE_CHECKING:
     from glidepath.run.decisions import Decision, answer, approve, deny
-    from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch, cleared
+    from glidepath.run.switches import Lookout, Lookouts, Sentry, Switch
 
 __all__ = [
     "HIGH_WATER",
@@ -56,7 +56,6 @@ __all__ = [
     "about",
     "answer",
     "approve",
-    "cleared",
     "closable",
     "deny",
     "interrupt_by_hand",
@@ -76,5 +75,5 @@ if not TYPE_CHECKING:
     __getattr__ = late(
         __name__,
         decisions=("Decision", "answer", "approve", "deny"),
-        switches=("Lookout", "Lookouts", "Sentry", "Switch", "cleared"),
+        switches=("Lookout", "Lookouts", "Sentry", "Switch"),
     )

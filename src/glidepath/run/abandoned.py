@@ -99,10 +99,6 @@ def _always() -> bool:
     return True
 
 
-def _cancellations() -> int:
-    return asyncio.current_task().cancelling()  # type: ignore[union-attr]
-
-
 @types.coroutine
 def closable(
     coroutine: Coroutine[Any, Any, Any], let_go: Callable[[], bool], error: BaseException | None = None
@@ -121,7 +117,7 @@ def closable(
         except StopIteration as stop:
             return stop.value
         # It took the cancellation back: that was its own timeout, and the loop is not closing.
-        if ends is not None and _cancellations() < asked:
+        if ends is not None and asyncio.current_task().cancelling() < asked:  # type: ignore[union-attr]
             ends.cancel()
             ends = None
         error = None

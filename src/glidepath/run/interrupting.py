@@ -89,6 +89,7 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
         if watch.ring is not None:
             watch.ring()
         try:
+            # Nothing to overhear in a bare yield, nor in what asyncio will refuse: no future, or the task itself.
             if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
                 yield waiting
             else:

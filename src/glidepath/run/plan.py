@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from glidepath.run.switches import Switch
     from glidepath.tools.output import Output
 
-__all__ = ["Ending", "Fallback", "Plan", "SoftLimit", "Touchdown", "Verdict"]
-
 
 class SoftLimit(Protocol):
     """When to tell the model to finish."""

@@ -206,7 +206,12 @@ def restore(run: Run, resumed: Resumption) -> None:
     ended = snapshot.outcome not in (None, LoopOutcome.PAUSED)
     for part, kind in PARTS.items():
         for name in kind.SURVIVES if ended else KEPT[part]:
-            _assign(getattr(run, part), name, getattr(snapshot, name))
+            value = getattr(snapshot, name)
+            if name in _SETS and value is not None:
+                value = frozenset(value)
+            elif name == "violations":
+                value = list(value)
+            setattr(getattr(run, part), name, value)
     run.terms.resume(resumed)
     run.descent.restored()
     run.spend.restore(snapshot.spent, snapshot.fallbacks_spent, snapshot.children_spent)
@@ -216,15 +221,6 @@ def restore(run: Run, resumed: Resumption) -> None:
         _reopen_turn(run)
     elif transcript.messages and type(transcript.messages[-1]) is AssistantMessage:
         transcript.tell_later("resumed", "resume", run.plan.config.texts.fill("resumed"))
-
-
-def _assign(part: object, name: str, value: Any) -> None:
-    """Put a field of a snapshot back, as the run has it."""
-    if name in _SETS and value is not None:
-        value = frozenset(value)
-    elif name == "violations":
-        value = list(value)
-    setattr(part, name, value)
 
 
 def _reopen_turn(run: Run) -> None:

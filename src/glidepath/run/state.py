@@ -14,13 +14,13 @@ from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause, Verdict
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
 from glidepath.run.account import Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
-from glidepath.run.plan import Ending, Plan, Touchdown, Verdict
+from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import take_snapshot
 from glidepath.run.terms import RunGuards, Terms
@@ -158,6 +158,7 @@ class Run(Record, eq=False, kw_only=True):
         """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
+        self.turn.forget_contexts()
         self.look_around()
         self.transcript.learn(plan.fixed_tokens)  # the other provider counts differently
 

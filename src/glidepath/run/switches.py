@@ -212,6 +212,13 @@ class Sentry:
     def _stop(self, name: str, reason: str) -> None:
         self._watch.raise_interrupt(Interrupt(Signal.CANCEL, name, reason))
 
+    async def cleared(self, run: Run) -> None:
+        """Return when something new may be spent; raises `Touchdown` when the run is being stopped."""
+        with suppress(asyncio.CancelledError):  # which is known to the watch by then
+            await self.clearance()
+        if self._watch.halted():
+            raise run.interrupted()
+
     async def clearance(self) -> None:
         """Look at every switch, and return when all can be read; raises `CancelledError` when the run is stopped."""
         watch = self._watch
@@ -247,18 +254,6 @@ class Sentry:
             self._handle = None
         for lookout in self._lookouts:
             lookout.told.discard(self._judge)
-
-
-async def cleared(run: Run) -> None:
-    """Return when something new may be spent; raises `Touchdown` when the run is being stopped.
-
-    Asked only of a run with a kill switch.
-    """
-    sentry: Any = run.watch.sentry
-    with suppress(asyncio.CancelledError):  # which is known to the watch by then
-        await sentry.clearance()
-    if run.watch.halted():
-        raise run.interrupted()
 
 
 def _now() -> float:

@@ -186,6 +186,7 @@ class Watch(TaskBound):
         self.base = self.level = base = self.task.cancelling()
         if base and must_cancel(self.task):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
+        # A second from now at the latest: limits that are set until then are later, and need no timer of their own.
         self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
     def __repr__(self) -> str:

@@ -29,8 +29,6 @@ from glidepath.run.snapshot import (
 )
 from glidepath.sessions.changes import diff
 
-__all__ = ["Capture", "bare", "moment", "tick", "untick"]
-
 
 class Capture:
     """Remembers the state in the journal, and reports what is new."""
@@ -286,9 +284,8 @@ def followed(old: list[Any], new: list[Any]) -> list[Any]:
         kept = len(old) - dropped
         if old[dropped:] == new[:kept]:
             last = old[-1] if old else None
-            added = [
-                last if item == last else _copied(item) for item in new[kept:]
-            ]  # ours is as good: nobody changes it
+            # Ours is as good where they are equal: nobody changes it.
+            added = [last if item == last else _copied(item) for item in new[kept:]]
             del old[:dropped]
             old += added
             return ["[", dropped, added]

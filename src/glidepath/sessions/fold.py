@@ -246,9 +246,8 @@ class Folded:
         self.reserved = None
         records = list(records)
         if self.children and any(record.kind not in _BESIDE for record in records):
-            self.children = [
-                child for child in self.children if not child.of_hook
-            ]  # the run has continued: hooks are done
+            # The run has continued: hooks are done.
+            self.children = [child for child in self.children if not child.of_hook]
         for record in records:
             reader = _READERS.get(record.kind)
             self.sequence, self.time = record.sequence, record.time

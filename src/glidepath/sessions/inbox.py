@@ -106,7 +106,7 @@ class SessionMailbox(Record, gc=False):
     stirred: bool = False
     """There may be something to write."""
     _written: int = 0
-    # Nothing is put into these: whoever has something for one makes another.
+    # Nothing is put into these: code that has something for one makes another.
     _decided: _DECISIONS = field(default_factory=lambda: _NOTHING)
     _controls: tuple[dict[str, Any], ...] = ()
     _delivered: Mapping[int, tuple[int, Message]] = field(default_factory=lambda: _NOTHING)

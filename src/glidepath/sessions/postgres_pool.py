@@ -214,6 +214,7 @@ class ConnectionPool:
         return connection
 
     async def _give_back(self, connection: PostgresConnection) -> None:
+        # What comes next would become part of a transaction that is still open, and be lost with it.
         if self._closed or connection.is_in_transaction():
             await _close(connection, self._timeout)
         elif not connection.is_closed():

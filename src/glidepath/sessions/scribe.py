@@ -24,6 +24,7 @@ from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, moment
+from glidepath.sessions.cards import whole_session
 from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
@@ -33,6 +34,7 @@ from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run.seams import BookedCall
+    from glidepath.sessions.session import Session
 
 _NOBODY: frozenset[str] = frozenset()
 _NOTHING: dict[str, Any] = {}
@@ -61,6 +63,7 @@ class Scribe(JournalWriter):
         "kin",
         "mailbox",
         "parent",
+        "past",
         "pins",
         "stopped",
         "tail",
@@ -85,6 +88,7 @@ class Scribe(JournalWriter):
         self.config: Fingerprint | None = None
         """The agent's configuration when the journal was last written."""
         self.parent = parent
+        self.past: Session | None = None  # the session as this run found it
         self.base = 0
         """The commit with the newest base."""
         self.forked: dict[str, Any] | None = None
@@ -100,7 +104,7 @@ class Scribe(JournalWriter):
         self.capture: Any = None  # a Capture, from `attend` on
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
-        # Nothing is put into any of these: whoever has something for one makes another.
+        # Nothing is put into any of these: code that has something for one makes another.
         self.decisions: Mapping[str, Any] = _NOTHING
         self.pins: dict[str, Any] = _NOTHING
         """The digests of the tools that servers offer, by server."""
@@ -523,6 +527,7 @@ class Scribe(JournalWriter):
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),
             **({"forked": self.forked} if self.forked else {}),
+            **whole_session(self.past, run),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------

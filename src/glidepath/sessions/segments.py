@@ -142,7 +142,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     def _with(self, work: Callable[[SegmentDesk], T], *, again: bool = True) -> T:
         """Do something with the open files. An index that turns out to be damaged is made again, once.
 
-        When the folder was removed or replaced, whatever is there now is opened, or made; with `anew` False, as a
+        When the folder was removed or replaced, whatever is there now is opened, or made; with `again` False, as a
         lease needs it, `StoreError` (`missing`) is raised instead.
         """
         with self._lock, self._errors():
@@ -238,7 +238,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
                 found = self._with(lambda desk: claim_sessions(desk, asked, self._clock(), self._lease))
         except StoreError as error:
             if error.kind == "locked" and time.monotonic() < until:
-                self._asked.setdefault(loop, [])[:0] = asked
+                self._asked.setdefault(loop, [])[:0] = asked  # in front of those who have asked since
                 loop.call_later(wait, self._claim_all, loop, until, min(_LONGEST_WAIT, wait * 2))
                 return
             found = [error] * len(asked)

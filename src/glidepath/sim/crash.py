@@ -41,7 +41,6 @@ class KilledWorld(SimWorld):
                 file.write(encode({original.name: arguments}) + b"\n")
             if self._deadly and self.tools_started > 1:
                 os.kill(os.getpid(), signal.SIGKILL)
-            self.tools_running -= 1
             return f"done {self.tools_started}"
 
         return self.copy_of(original, stand_in)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ class SimWorld:
         self.in_tool = asyncio.Event()
         self.task: asyncio.Task[Any] | None = None
         self.calls = self.sent = self.written = self.largest = self.longest_reply = 0
-        self.tools_started = self.tools_running = 0
+        self.tools_started = 0
         self.stopped = self.asked_after_cancel = False
         self.runaway = ""
         self.agent: Agent | None = None
@@ -82,17 +81,14 @@ class SimWorld:
 
     def _stand_in(self, original: Tool) -> Tool:
         async def stand_in(**_: object) -> Any:
-            with self._running():
-                return await self.specimen.work(self.tools_started)
+            return await self.specimen.work(self.started())
 
         def blocking(**_: object) -> Any:
-            with self._running():
-                return self.specimen.block(self.tools_started)
+            return self.specimen.block(self.started())
 
         async def reporting(**_: object) -> AsyncIterator[Any]:
-            with self._running():
-                async for value in self.specimen.progress(self.tools_started):
-                    yield value
+            async for value in self.specimen.progress(self.started()):
+                yield value
 
         if self.specimen.reports:
             return self.copy_of(original, reporting)
@@ -106,18 +102,18 @@ class SimWorld:
 
     def _delegate(self) -> Tool:
         async def delegate(task: str, context: ToolContext) -> str:
-            with self._running():
-                assert self.agent is not None  # noqa: S101 - for the type checker
-                return (await context.spawn(self.agent, task)).text
+            self.started()
+            assert self.agent is not None  # noqa: S101 - for the type checker
+            return (await context.spawn(self.agent, task)).text
 
         made = tool(delegate, name="delegate", description="Give a part of the task to another agent.")
         return made.overlapping()  # like every agent used as a tool
 
     def _run(self) -> Tool:
         async def run(task: str) -> str:
-            with self._running():
-                assert self.agent is not None  # noqa: S101 - for the type checker
-                return (await self.agent.run(task)).text
+            self.started()
+            assert self.agent is not None  # noqa: S101 - for the type checker
+            return (await self.agent.run(task)).text
 
         return tool(run, name="run", description="Run another agent.").overlapping()
 
@@ -176,20 +172,12 @@ class SimWorld:
                 self.runaway = self.runaway or what
                 raise RejectedError(f"the simulator ends this flight: {what}")
 
-    def started(self) -> None:
-        """A tool starts."""
+    def started(self) -> int:
+        """A tool starts: how many have so far."""
         self.tools_started += 1
-        self.tools_running += 1
         self._hold(tool_calls=self.tools_started > CEILING.tool_calls)
         self.in_tool.set()
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        self.started()
-        try:
-            yield
-        finally:
-            self.tools_running -= 1
+        return self.tools_started
 
 
 class _Model:

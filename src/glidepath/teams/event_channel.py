@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
-from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.plugins.observer import FAREWELL, Observer, dismiss
+from glidepath.plugins.sole_listener import audience_of
 from glidepath.plurals import how_many
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
@@ -31,7 +32,7 @@ class EventChannel:
         self._members = tuple(member.name for member in team.members)
         observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in plugins]
         by_hand = partial(run.cancel.cancel, "interrupted from the keyboard")
-        self._audience = Audience(team.event_sink, observers, self._report, by_hand=by_hand)
+        self._audience = audience_of(team.event_sink, observers, self._report, by_hand=by_hand)
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.posted = False
@@ -62,7 +63,11 @@ class EventChannel:
             self._warn(f"{event.kind} has no valid content and was not published")
             return
         if isinstance(event, TERMINAL):
-            event = self._true(event)
+            result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
+            right = ending(result)
+            if type(right) is not type(event):
+                self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
+            event = right
         if isinstance(event, TeamStarted):
             if self.started:
                 self._warn("a second TEAM_STARTED was not published")
@@ -78,14 +83,6 @@ class EventChannel:
         if isinstance(event, PlanReady):
             return isinstance(event.plan, TeamExecutionPlan)
         return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
-
-    def _true(self, event: TeamEnding) -> TeamEnding:
-        """The terminal event that matches its result and this team."""
-        result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
-        right = ending(result)
-        if type(right) is not type(event):
-            self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
-        return right
 
     def _publish(self, event: TeamEvent) -> None:
         self.started = True

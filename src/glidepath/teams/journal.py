@@ -75,9 +75,8 @@ class TeamJournal(JournalWriter):
             self._unwritten.append(written)
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
-        return redactor.items(items)[
-            :1
-        ]  # no call is replayed from a team's journal, so the note about calls is left out
+        # No call is replayed from a team's journal, so the note about calls is left out.
+        return redactor.items(items)[:1]
 
     async def flush(self) -> None:
         """Wait until everything is written; raises `StoreError`."""

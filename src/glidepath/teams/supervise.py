@@ -75,7 +75,11 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
     if channel.ended is not None:  # what was published counts
         result = channel.ended.result
     elif result is None:
-        result = _made_up(run, status, reason)
+        table = None if channel.plan is None else StepTable(channel.plan)
+        if table is not None:
+            table.restore(channel.outcomes.values())
+            table.cut_short(reason)
+        result = run.concluded(status, reason, table)
     if reason:
         run.cancel.cancel(reason)
         if reason not in (result.reason, *result.warnings):
@@ -94,16 +98,6 @@ def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
     if isinstance(result, TeamResult) and result.team != run.name:
         result = replace(result, team=run.name)
     return result if isinstance(result, TeamResult) and result.request.id == run.request.id else None
-
-
-def _made_up(run: TeamRun, status: TeamStatus, reason: str) -> TeamResult:
-    """A result for a coordinator that returned none, from what was published."""
-    if run.events.plan is None:
-        return run.concluded(status, reason, None)
-    table = StepTable(run.events.plan)
-    table.restore(run.events.outcomes.values())
-    table.cut_short(reason)
-    return run.concluded(status, reason, table)
 
 
 async def wait_for_all(tasks: Collection[asyncio.Task[object]], seconds: float) -> None:

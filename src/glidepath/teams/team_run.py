@@ -182,7 +182,9 @@ class TeamRun:
                 )
         # A member can raise anything, even SystemExit; only a cancel or Ctrl-C meant for us may end the team.
         except BaseException as error:
-            if _from_outside(error):
+            task = asyncio.current_task()
+            cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+            if cancelled or isinstance(error, KeyboardInterrupt):
                 raise
             result = _crashed(error)
         # For all members from now on: one member's text may be in the prompt of another.
@@ -244,13 +246,6 @@ async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: Cancel
     pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
-
-
-def _from_outside(error: BaseException) -> bool:
-    """Whether the error is not the member's: Ctrl-C, or a cancel of this task."""
-    task = asyncio.current_task()
-    cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-    return cancelled or isinstance(error, KeyboardInterrupt)
 
 
 def _crashed(error: BaseException) -> RunResult:

@@ -177,7 +177,10 @@ class _VirtualSelector(selectors.DefaultSelector):
             # A thread that nobody announced may still wake the loop: look once more in real time.
             ready = super().select(self._clock.real_wait)
             return ready or self._give_up("the virtual loop has nothing left to wait for")
-        self._jump(timeout)
+        if self._clock.time() + timeout > self._latest:
+            self._latest += timeout + _CLEANUP_SECONDS
+            self._give_up(f"virtual time passed its limit of {self._clock.limit} seconds")
+        self._clock._time += timeout  # noqa: SLF001 - only the selector moves the clock
         return []
 
     def _wait_for_work(self) -> list[tuple[selectors.SelectorKey, int]]:
@@ -191,12 +194,6 @@ class _VirtualSelector(selectors.DefaultSelector):
             busy = ", ".join(map(repr, self._loop.workers)) or "open descriptors or processes"
             self._give_up(f"the virtual loop waited {self._clock.busy_limit} real seconds for {busy}")
         return ready
-
-    def _jump(self, seconds: float) -> None:
-        if self._clock.time() + seconds > self._latest:
-            self._latest += seconds + _CLEANUP_SECONDS
-            self._give_up(f"virtual time passed its limit of {self._clock.limit} seconds")
-        self._clock._time += seconds  # noqa: SLF001 - only the selector moves the clock
 
     def _give_up(self, why: str) -> NoReturn:
         waiting = [f"  {line}" for line in sorted(map(_where, asyncio.all_tasks(self._loop)))]

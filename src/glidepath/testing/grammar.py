@@ -41,7 +41,10 @@ def grammar_errors(events: Iterable[Event]) -> list[str]:
         for leg in legs:
             for name, rule in RULES.items():
                 errors.extend(f"run {run_id}: {name}: {error}" for error in rule(leg))
-        errors.extend(f"run {run_id}: legs: {error}" for error in _leg_sequence(legs))
+        # A resumed leg continues the numbers or restarts them; it never goes back to used ones.
+        for last, first in [(before[-1].sequence, after[0].sequence) for before, after in pairwise(legs)]:
+            if first not in (0, 1, last + 1):
+                errors.append(f"run {run_id}: legs: a resumed leg begins at {first} after {last}")
     return errors
 
 
@@ -56,13 +59,6 @@ def _runs(events: Iterable[Event]) -> dict[str, list[list[Event]]]:
 
 
 # --- the frame ------------------------------------------------------------------------------------------------
-
-
-def _leg_sequence(legs: Sequence[Leg]) -> Iterator[str]:
-    """A resumed leg continues the numbers or restarts them; it never goes back to used ones."""
-    for before, after in pairwise(legs):
-        if after[0].sequence not in (0, 1, before[-1].sequence + 1):
-            yield f"a resumed leg begins at {after[0].sequence} after {before[-1].sequence}"
 
 
 def _sequence(leg: Leg) -> Iterator[str]:

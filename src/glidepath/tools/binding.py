@@ -132,18 +132,15 @@ class SignatureBinder(_Renamable):
         try:
             if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
                 arguments = repaired
-                return self._accept(_written(arguments))
+                checked = self._decode(_written(arguments))
+                if self._fills:
+                    bridge.fill(checked)
+                return Bound(_wire.asdict(checked), bridge.encode(checked))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             first = error
         raise _arguments_error(self._name, self._problems(arguments, first), self.schema) from None
-
-    def _accept(self, arguments: bytes) -> Bound:
-        checked = self._decode(arguments)
-        if self._fills:
-            bridge.fill(checked)
-        return Bound(_wire.asdict(checked), bridge.encode(checked))
 
     def _problems(self, arguments: object, error: BaseException) -> list[str]:
         if not isinstance(arguments, Mapping):
@@ -264,13 +261,8 @@ def _plain(arguments: object) -> Any:
 def _written(arguments: object) -> bytes:
     """The arguments as JSON; raises if JSON cannot express them."""
     data = bridge.encode(arguments)
-    if b"null" in data:  # NaN and infinity are also written as null: the tool would see something else
-        _refuse_not_finite(arguments)
-    return data
-
-
-def _refuse_not_finite(data: object) -> None:
-    waiting = [data]
+    # NaN and infinity are also written as null: the tool would see something else.
+    waiting = [arguments] if b"null" in data else []
     while waiting:
         item = waiting.pop()
         if isinstance(item, float) and not math.isfinite(item):
@@ -279,6 +271,7 @@ def _refuse_not_finite(data: object) -> None:
             waiting += item.values()
         elif isinstance(item, (list, tuple)):
             waiting += item
+    return data
 
 
 # --- saying what is wrong ---------------------------------------------------------------------------------------

@@ -118,7 +118,9 @@ class Tool:
         if not callable(fn) or isinstance(fn, type):
             raise ConfigurationError(f"a tool is made from a function, got {fn!r}: decorate a function or a method")
         if given["name"] is None:
-            given["name"] = _own_name(fn)
+            own = getattr(innermost(fn), "__name__", None)
+            given["name"] = type(fn).__name__ if own in (None, "__call__") else own
+            check_name(given["name"])
         try:
             signature = read_signature(fn)
             binder = SignatureBinder(given["name"], signature.parameters)
@@ -320,13 +322,6 @@ def _tell_of_gaps(made: Tool, signature: Signature) -> None:
 
 _TOLD: set[tuple[str, str]] = set()
 _log = logging.getLogger("glidepath")
-
-
-def _own_name(fn: object) -> str:
-    own = None if isinstance(fn, type) else getattr(innermost(fn), "__name__", None)
-    name = type(fn).__name__ if own in (None, "__call__") else own
-    check_name(name)
-    return str(name)
 
 
 def _checked_schema(name: str, parameters: object) -> dict[str, Any]:

@@ -80,7 +80,13 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             f"strict: expected True, False, or None to follow strict_tools, got {shown(given['strict'], 100)}"
         )
     for name in ("description", "approval_reason"):
-        _check_text(name, given[name])
+        text = "" if given[name] is None else given[name]
+        if not isinstance(text, str):
+            raise ConfigurationError(f"{name}: expected a str, got {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None
     timeout, most = given["timeout"], given["max_result_chars"]
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # also rejects NaN
         raise ConfigurationError(
@@ -110,14 +116,3 @@ def check_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not _NAME.issuperset(name):
         given = shorten(repr(name), 100)
         raise ConfigurationError(f"name: expected 1 to 128 letters, digits, _ - . / or :, got {given}: pass name='...'")
-
-
-def _check_text(name: str, text: object) -> None:
-    if text is None:
-        return
-    if not isinstance(text, str):
-        raise ConfigurationError(f"{name}: expected a str, got {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None

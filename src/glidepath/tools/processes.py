@@ -251,7 +251,10 @@ class ProcessChild:
     def _end(self) -> None:
         process = self._process
         assert process is not None  # noqa: S101 - for the type checker
-        self._await_exit()
+        # A child that has replied flushes and leaves by itself, and one that is dying finishes: its status is true.
+        deadline = time.monotonic() + self._grace
+        while self._kill_at is None and time.monotonic() < deadline and not self._exited():
+            time.sleep(0.001)
         with self._lock:
             self._signal(signal.SIGKILL)  # the group: also what the function started and left behind
             self._over = True
@@ -259,12 +262,6 @@ class ProcessChild:
             process.wait(_REAP_SECONDS)
         except subprocess.TimeoutExpired:
             self.survived = True
-
-    def _await_exit(self) -> None:
-        """Let a child that has replied flush and leave by itself, and one that is dying finish: its status is true."""
-        deadline = time.monotonic() + self._grace
-        while self._kill_at is None and time.monotonic() < deadline and not self._exited():
-            time.sleep(0.001)
 
     def result(self, reply: bytes | None) -> Any:
         """What the function returned; raises what it raised, or a `ToolError` saying how its process died."""

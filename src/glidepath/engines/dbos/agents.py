@@ -29,7 +29,16 @@ def find_agents(agents: object, store: object) -> dict[str, Agent]:
     found = {}
     for name, given in agents.items():
         check_name(name)
-        found[name] = _with_store(name, _made(name, given), store)
+        config = _made(name, given)
+        if config.store is not None:
+            raise ConfigurationError(
+                f"agent {name!r} has its own store: remove store=..., because a worker writes to the fleet's store"
+            )
+        if config.durability == "exit":
+            raise ConfigurationError(
+                f"agent {name!r} has durability 'exit', which a killed worker would lose: use 'sync', 'full' or 'async'"
+            )
+        found[name] = Agent(replace(config, store=store))
     return found
 
 
@@ -60,15 +69,3 @@ def _imported(name: str, path: str) -> Any:
     except Exception as error:
         raise ConfigurationError(f"agent {name!r}: {path}: {told(error)}") from error
     return found
-
-
-def _with_store(name: str, config: LoopConfig, store: object) -> Agent:
-    if config.store is not None:
-        raise ConfigurationError(
-            f"agent {name!r} has its own store: remove store=..., because a worker writes to the fleet's store"
-        )
-    if config.durability == "exit":
-        raise ConfigurationError(
-            f"agent {name!r} has durability 'exit', which a killed worker would lose: use 'sync', 'full' or 'async'"
-        )
-    return Agent(replace(config, store=store))

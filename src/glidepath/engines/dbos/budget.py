@@ -13,6 +13,7 @@ from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Meter
 from glidepath.outcome import StopCause
+from glidepath.quantities import limit_called
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +107,9 @@ class FleetBudget(Budget):
         if drawn.verdict == "refused":
             self.refused = _cause(drawn)
         elif drawn.verdict == "wait" and patient:
-            self.refused = _tired(drawn)
+            name = drawn.tight or FLEET
+            reason = f"the next call waited {LONGEST:g} s for what other runs hold of the budget of {name}"
+            self.refused = StopCause(source=f"budget of {name}", action="graceful_exit", reason=reason)
         else:
             return True
         return False
@@ -184,16 +187,6 @@ def _cause(drawn: Grant) -> StopCause:
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
-        reason=f"the next call does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
+        reason=f"the next call would exceed the {limit_called(drawn.resource)} of {drawn.tight}",
         metrics=limit_figures(drawn),
-    )
-
-
-def _tired(drawn: Grant) -> StopCause:
-    """Why a run gave up waiting for what others hold."""
-    name = drawn.tight or FLEET
-    return StopCause(
-        source=f"budget of {name}",
-        action="graceful_exit",
-        reason=f"the next call waited {LONGEST:g} s for what other runs hold of the budget of {name}",
     )

@@ -57,7 +57,9 @@ def brief(request: ModelRequest) -> PromptBrief:
     system = request.system_prompt
     if shown:
         schema = _choice(tools, (schema or _ANY_TEXT) if answering else None)
-        system = _instructions(system, shown)
+        lines = [system or "You are a helpful assistant.", "", "You can use these tools:"]
+        lines += [f"- {spec.name}: {spec.description} Arguments: {_arguments(spec)}" for spec in shown]
+        system = "\n".join([*lines, "", f"{_REPLY} {_CALL} {_ANSWER}", _ADVICE])
     return PromptBrief(_merged(system, request.messages, wrapped=bool(shown), answering=answering), schema, bool(shown))
 
 
@@ -94,13 +96,6 @@ def _choice(tools: Sequence[ToolSpec], answer: Mapping[str, Any] | None) -> Mapp
 
 def _form(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _instructions(system: str, tools: Sequence[ToolSpec]) -> str:
-    lines = [system or "You are a helpful assistant.", "", "You can use these tools:"]
-    lines += [f"- {spec.name}: {spec.description} Arguments: {_arguments(spec)}" for spec in tools]
-    lines += ["", f"{_REPLY} {_CALL} {_ANSWER}", _ADVICE]
-    return "\n".join(lines)
 
 
 def _arguments(spec: ToolSpec) -> str:
