@@ -8,9 +8,11 @@ from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, ToolContex
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
+from glidepath.sessions.chain import read
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.forking import fork, rewind
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.recover import open_calls
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -420,3 +422,20 @@ def test_the_journal_of_a_team_is_not_forked():
             await store.fork("team:r", at=1)
 
     asyncio.run(scene())
+
+
+def test_the_copy_that_a_rewind_keeps_has_the_turn_that_a_crash_cut_short():
+    async def scene():
+        bench, store = Bench(), MemoryStore()
+        await bench.four_turns()
+        lease, begun = await store.claim("s", this_owner()), 0
+        for commit in (await bench.store.load("s"))[1]:
+            store.append(lease, commit, summary={})
+            begun += sum(record.kind == "intent" for record in read(commit))
+            if begun == 2:  # the process died in the middle of the second call
+                break
+        await store.release(lease)
+        made = await rewind(store, "s", at=1)
+        return [call.name for call in open_calls((await read_journal(store, made.origin)).folded)]
+
+    assert asyncio.run(scene()) == ["look"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -65,9 +65,14 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
-    with naming_damage(session_id):
+    return verified_journal(entry, commits)
+
+
+def verified_journal(entry: Entry, commits: Iterable[Commit]) -> StoredJournal:
+    """The journal that a store has given, verified and folded."""
+    with naming_damage(entry.session_id):
         whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
-        return StoredJournal(entry, whole, fold(whole, session_id))
+        return StoredJournal(entry, whole, fold(whole, entry.session_id))
 
 
 @contextmanager

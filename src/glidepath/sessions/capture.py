@@ -8,7 +8,8 @@ same snapshot that the run itself would give.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter
+from itertools import chain, compress
+from operator import attrgetter, is_not
 from typing import Any
 
 from glidepath._wire import astuple, replace
@@ -112,15 +113,13 @@ class Capture:
         changed: dict[str, Any] = {}
         children, violated = children_spent(run) or _NOBODY_SPENT, tuple(run.audit.violations)
         others = (run.run_id, run.meter.descendants, on_budget(run), children, violated, *_GOING_ON)
-        # The names come first: of what else is in `_rare` the journal has nothing.
-        for names, before, now in (*zip(_NAMES, self._rare, rare, strict=False), (_OTHERS, self._others, others)):
-            if before == now:
-                continue
-            for name, old, new in zip(names, before, now, strict=True):
-                if old is not new and name in _SLOW:
-                    patch = (diff if name != "children" else _more_children)(as_kept(old), as_kept(new))
-                    if patch is not None:
-                        changed[name] = patch
+        names, before, now = _NAMES + _OTHERS, self._rare[: len(_NAMES)] + self._others, rare[: len(_NAMES)] + others
+        for place in compress(range(len(names)), map(is_not, before, now)):
+            name, old, new = names[place], as_kept(before[place]), as_kept(now[place])
+            if name in _SLOW:
+                patch = diff(old, new) if name != "children" else _more_children(old, new)
+                if patch is not None:
+                    changed[name] = patch
         self._rare, self._others = rare, others
         self._look_at_text(run, run.answer.text, changed)
         self._look_at_fallbacks(fallbacks_spent(run), changed)
@@ -212,7 +211,7 @@ def _named(part: str) -> tuple[str, ...]:
 
 _READ = ("transcript", "turn", "answer", "terms")
 _of_transcript, _of_turn, _of_answer, _of_terms = (attrgetter(*_named(part)) for part in _READ)
-_NAMES = (PARTS["descent"].__struct_fields__, PARTS["work"].__struct_fields__, *map(_named, _READ))
+_NAMES = (*PARTS["descent"].__struct_fields__, *PARTS["work"].__struct_fields__, *chain(*map(_named, _READ)))
 
 
 def _rare(run: Run) -> tuple[Any, ...]:
@@ -221,12 +220,12 @@ def _rare(run: Run) -> tuple[Any, ...]:
     In the order of `_NAMES`.
     """
     return (
-        astuple(run.descent),
-        astuple(run.work),
-        _of_transcript(run.transcript),
-        _of_turn(run.turn),
-        _of_answer(run.answer),
-        _of_terms(run.terms),
+        *astuple(run.descent),
+        *astuple(run.work),
+        *_of_transcript(run.transcript),
+        *_of_turn(run.turn),
+        *_of_answer(run.answer),
+        *_of_terms(run.terms),
         run.meter.descendants,
         run.plan.model_name,
     )
@@ -234,7 +233,7 @@ def _rare(run: Run) -> tuple[Any, ...]:
 
 def _rare_in(base: Snapshot) -> tuple[Any, ...]:
     """The same in a snapshot, where it has it."""
-    return tuple(tuple([getattr(base, name, None) for name in names]) for names in _NAMES)
+    return tuple([getattr(base, name, None) for name in _NAMES])
 
 
 _ENDED = ("state", "outcome", "cause", "partial")

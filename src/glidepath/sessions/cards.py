@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, loads, replace
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 UNFINISHED = "unfinished"
 """The outcome to ask for when a session's last run has none yet."""
+IMPORTING = "importing"
+"""In the summary of a copy until it is complete: without its last record it has authority."""
+COPY = ".fork-"
+"""In the ids of copies that nobody has named."""
 LAST = chr(0x10FFFF)  # comes after every id that begins in the same way
 MAX_PAGE = 10_000
 _MAX_TAG, _MAX_TAGS, _MAX_TITLE = 64, 32, 200
@@ -54,6 +58,24 @@ def summary_in(text: bytes | str) -> dict[str, Any]:
     except (WireError, ValueError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def keepable(name: str) -> str:
+    """This id of a session; raises `StoreError` (`missing`) for one that is in no store: not all could keep it."""
+    if is_keepable(name):
+        return name
+    why = "has a NUL character" if "\0" in name else "is not valid Unicode"
+    raise StoreError(f"{name!r:.80} {why}: it cannot be in a store", kind="missing")
+
+
+def is_keepable(name: str) -> bool:
+    """False for an id that some store could not keep: with a NUL character, or a lone surrogate."""
+    return "\0" not in name and (name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name))
+
+
+def is_half_copy(entry: Entry) -> bool:
+    """True for a copy that is not complete: somebody is making it, or died while making it."""
+    return bool(entry.summary.get(IMPORTING)) or (not entry.head and COPY in entry.session_id)
 
 
 def whole_session(past: Session | None, run: Run) -> dict[str, Any]:

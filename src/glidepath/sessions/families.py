@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Record, Value, WireError
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import is_child
+from glidepath.sessions.cards import IMPORTING, is_child
 from glidepath.sessions.chain import chained, read
 from glidepath.sessions.finding import TEAM, each_session, remove_sessions
 from glidepath.sessions.owner import this_owner
@@ -26,7 +26,6 @@ __all__ = [
     "write_family",
 ]
 
-IMPORTING = "importing"  # in the summary until a copy is complete: without its last record it has authority
 _Rename = Callable[[str], str]
 
 
@@ -171,10 +170,13 @@ class _Copy(Record):
     member: FamilyMember
 
 
-async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> None:
-    """Write a family, its root first. Until all of it is there none of it can be run, and it can be written again.
+async def write_family(
+    store: SessionStore, members: Sequence[FamilyMember], *, then: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Write a family, its root first. Until all of it is there none of it is listed or can be run.
 
-    Raises `StoreError` of kind `conflict` when a session of one of these names is there already.
+    It can be written again. `then` is called when only the root's last commit is missing. Raises `StoreError` of
+    kind `conflict` when a session of one of these names is there already.
     """
     root = members[0]
     await _clear(store, root.session_id)
@@ -188,6 +190,8 @@ async def write_family(store: SessionStore, members: Sequence[FamilyMember]) -> 
                 await _finished(store, copy)
             finally:
                 await store.release(copy.lease)
+        if then is not None:
+            await then()
         await _finished(store, first)
     except StoreError as error:
         await store.release(first.lease)

@@ -8,7 +8,15 @@ from typing import Any
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import checked_query, checked_tag, checked_tags, checked_title, families, page_of
+from glidepath.sessions.cards import (
+    checked_query,
+    checked_tag,
+    checked_tags,
+    checked_title,
+    families,
+    is_half_copy,
+    page_of,
+)
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
@@ -24,7 +32,15 @@ async def find_sessions(store: SessionStore, query: SessionQuery | None = None, 
 
     Raises `ConfigurationError` for a field that is wrong, and `StoreError`.
     """
-    query = _asked(query, fields)
+    page = await _page(store, query := _asked(query, fields))
+    if not query.roots:
+        return page
+    # A copy that is being made, or was never finished, is not a session yet.
+    return replace(page, sessions=tuple([one for one in page.sessions if not is_half_copy(one)]))
+
+
+async def _page(store: SessionStore, query: SessionQuery) -> SessionPage:
+    """The same with unfinished copies."""
     checked_query(query)
     catalog: Any = getattr(store, "find", None)
     if catalog is not None:
@@ -123,7 +139,7 @@ async def prune(
     for query in _expiries(older_than, states, tag):
         cursor: str | None = None
         while True:
-            page = await find_sessions(store, query, cursor=cursor)
+            page = await _page(store, replace(query, cursor=cursor))
             gone += await remove_sessions(store, [entry.session_id for entry in page.sessions])
             cursor = page.cursor
             if cursor is None:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
 from glidepath.plurals import how_many
-from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal
+from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal, verified_journal
+from glidepath.sessions.cards import COPY, is_child, is_half_copy
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
-from glidepath.sessions.families import FamilyMember, family_of, rebased, renamed, renamed_summary, write_family
-from glidepath.sessions.finding import TEAM, find_sessions, remove_sessions
+from glidepath.sessions.families import (
+    FamilyMember,
+    family_of,
+    rebased,
+    refuse_unfinished,
+    renamed,
+    renamed_summary,
+    write_family,
+)
+from glidepath.sessions.finding import TEAM, each_session, find_sessions, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
@@ -81,9 +90,29 @@ async def fork(
     new = checked_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
         raise ConfigurationError(f"{new!r} is the session's own name: choose another, or rewind it")
+    try:
+        return await _copy(store, journal, place, new, texts or Texts(), harmless)
+    except BaseException:
+        with suppress(Exception):  # nobody knows it by a name that we made, so nobody would finish it
+            await _clean_up(store, session_id)
+        raise
+
+
+async def _copy(
+    store: SessionStore,
+    journal: StoredJournal,
+    place: _Place,
+    new: str,
+    texts: Texts,
+    harmless: Collection[str] = (),
+    then: Callable[[], Awaitable[None]] | None = None,
+) -> Fork:
+    """Write the copy. When all but its last commit is there, `then` is called; until then it is not listed."""
+    session_id = journal.entry.session_id
+    await _clean_up(store, session_id)
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
-    mark, made = _mark(journal, place, new, session_id, texts or Texts(), harmless)
+    mark, made = _mark(journal, place, new, session_id, texts, harmless)
     commits = renamed(kept, rename, root=True)
     labels = await _labels(store, session_id)
     root = FamilyMember(
@@ -94,14 +123,16 @@ async def fork(
         tags=labels.tags,  # not the title: it is a name, and stays the original's
     )
     children = [await _child(store, name, rename) for name in await _started(store, session_id, kept)]
-    try:
-        await write_family(store, [root, *children])
-    except BaseException:
-        if name is None:  # nobody knows it by this name, so nobody would finish it
-            with suppress(Exception):
-                await remove_sessions(store, [new])
-        raise
+    await write_family(store, [root, *children], then=then)
     return _fork(new, session_id, place, mark, made)
+
+
+async def _clean_up(store: SessionStore, session_id: str) -> None:
+    """Remove copies of this session that a process has begun and did not live to finish."""
+    copies = each_session(store, prefix=_base_of(session_id), roots=False)
+    left = [one.session_id async for one in copies if is_half_copy(one) and not is_child(one)]
+    if left:
+        await remove_sessions(store, left)  # those that somebody is writing stay
 
 
 async def rewind(
@@ -123,20 +154,24 @@ async def rewind(
         if begun:  # an earlier one did not come to its end
             # It continues as it was asked for then: half of the work may be done for that turn.
             old, at, taken = str(begun["origin"]), int(begun["at"]), int(begun.get("mail", 0))
-            journal = await read_journal(store, old)  # this one may have been cut already
         else:
-            journal = await read_journal(store, session_id)
-            taken = journal.folded.taken
+            old = _fresh_name(session_id)
+        journal = await _whole(store, old if begun and await _is_finished(store, old) else session_id)
         place = _find(journal, at)
-        if not begun:
-            # The copy first: what is cut off below is nowhere else.
-            old = (await fork(store, session_id, texts=texts)).session_id
-            note = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
-            begun = {"origin": old, "at": at, "mail": taken}
-            # On disk before anything is removed: a process that dies now leaves a session that refuses to run.
-            later = store.append(lease, note, summary={**entry.summary, REWINDING: begun})
-            if later is not None:
-                await later
+        if journal.entry.session_id == session_id:  # it is all here yet: the copy first
+            taken = journal.folded.taken
+
+            async def note() -> None:
+                """On disk before the copy counts and anything is removed: from now on the session refuses to run."""
+                if not begun:
+                    said = link(journal.entry.hash, lease.head + 1, journal.folded.sequence + 1, time.time(), [])
+                    more = {REWINDING: {"origin": old, "at": at, "mail": taken}}
+                    later = store.append(lease, said, summary={**entry.summary, **more})
+                    if later is not None:
+                        await later
+
+            # All of it, also a turn that a crash has cut short: nobody is in it, since we have the lease.
+            await _copy(store, journal, _find(journal, turns(journal.folded)), old, texts or Texts(), then=note)
         mark, made = _mark(journal, place, session_id, old, texts or Texts(), harmless)
         kept = tuple(verified(commits))[: place.kept]
         keep = set(await _started(store, session_id, kept))
@@ -145,6 +180,8 @@ async def rewind(
         await store.cut(lease, place.kept, kept[-1].hash)
     except BaseException:
         await store.release(lease)
+        with suppress(Exception):
+            await _clean_up(store, session_id)
         raise
     # Claimed again: a cut ends the lease, so that nobody writes on with the old head.
     lease = await store.claim(session_id, this_owner(), create=False)
@@ -159,6 +196,25 @@ async def rewind(
     return _fork(session_id, old, place, mark, made)
 
 
+async def _is_finished(store: SessionStore, copy: str) -> bool:
+    """Whether all of this copy is there."""
+    try:
+        entry, _ = await store.load(copy)
+    except StoreError as error:
+        if error.kind == "missing":
+            return False
+        raise
+    return not is_half_copy(entry)
+
+
+async def _whole(store: SessionStore, session_id: str) -> StoredJournal:
+    """The journal of a session, also of one whose rewind was not finished."""
+    entry, commits = await store.load(session_id)
+    if not entry.summary.get(REWINDING):
+        refuse_unfinished(entry)
+    return verified_journal(entry, commits)
+
+
 def _fork(new: str, old: str, place: _Place, mark: Sequence[tuple[str, Any]], made: Folded) -> Fork:
     forked = next(item for kind, item in mark if kind == "forked")
     pending = made.result.pending if made.result is not None else ()
@@ -166,7 +222,11 @@ def _fork(new: str, old: str, place: _Place, mark: Sequence[tuple[str, Any]], ma
 
 
 def _fresh_name(session_id: str) -> str:
-    return f"{session_id.replace('/', '-')[:_LONGEST_BASE]}.fork-{os.urandom(3).hex()}"
+    return f"{_base_of(session_id)}{os.urandom(3).hex()}"
+
+
+def _base_of(session_id: str) -> str:
+    return f"{session_id.replace('/', '-')[:_LONGEST_BASE]}{COPY}"
 
 
 async def _labels(store: SessionStore, session_id: str) -> Entry:

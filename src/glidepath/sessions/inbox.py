@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath._wire import WireError, replace
+from glidepath._wire import Record, WireError, field, replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Message, codec
 from glidepath.outcome import RunResult
@@ -98,21 +98,19 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
     return found
 
 
-class SessionMailbox:
+class SessionMailbox(Record, gc=False):
     """How far one run has taken the notes of its session."""
 
-    __slots__ = ("_controls", "_decided", "_delivered", "_written", "closed", "stirred", "taken")
-
-    def __init__(self, taken: int = 0) -> None:
-        self.taken = self._written = taken
-        self.closed = False
-        self.stirred = False
-        """There may be something to write."""
-        # Nothing is put into these two: code that has something for one makes another.
-        self._decided: _DECISIONS = _NOTHING
-        self._controls: tuple[dict[str, Any], ...] = ()
-        # By the message's identity, while the run waits with it.
-        self._delivered: Mapping[int, tuple[int, Message]] = _NOTHING
+    taken: int = 0
+    closed: bool = False
+    stirred: bool = False
+    """There may be something to write."""
+    _written: int = 0
+    # Nothing is put into these: code that has something for one makes another.
+    _decided: _DECISIONS = field(default_factory=lambda: _NOTHING)
+    _controls: tuple[dict[str, Any], ...] = ()
+    _delivered: Mapping[int, tuple[int, Message]] = field(default_factory=lambda: _NOTHING)
+    """By the message's identity, while the run waits with it."""
 
     def goes_on_from(self, taken: int) -> None:
         """What the journal says was taken before."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
+from glidepath.sessions.cards import checked_tags, checked_title, families, keepable, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.wallet_desk import MemoryWallets
@@ -50,7 +50,7 @@ class MemoryStore(CanFork, MemoryWallets):
         now = self._clock()
         with self._lock:
             if create and session_id not in self._shelves:
-                self._shelves[session_id] = _Shelf(Entry(session_id=session_id, head=0, updated=now), [], [])
+                self._shelves[session_id] = _Shelf(Entry(session_id=keepable(session_id), head=0, updated=now), [], [])
             shelf = self._shelf(session_id)
             entry = shelf.entry
             if not free(entry.owner, entry.expires, now):

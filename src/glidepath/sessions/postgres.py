@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import summary_in
+from glidepath.sessions.cards import is_keepable, keepable, summary_in
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
@@ -207,7 +207,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
         """Become the owner."""
-        expected = self._expected(session_id)
+        expected = self._expected(keepable(session_id))
 
         async def work(connection: PostgresConnection) -> Lease:
             dead = None
@@ -349,7 +349,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
-        rows = await self._do(lambda connection: connection.fetch(_LOAD, session_id, since))
+        rows = await self._do(lambda connection: connection.fetch(_LOAD, keepable(session_id), since))
         if not rows:
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])
@@ -357,21 +357,23 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, newest first."""
         query = f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id"
-        return [_entry(row) for row in await self._do(lambda connection: connection.fetch(query, prefix))]
+        found = await self._do(lambda connection: connection.fetch(query, prefix)) if is_keepable(prefix) else ()
+        return [_entry(row) for row in found]
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         query = "UPDATE glidepath_sessions SET flag = $2 WHERE id = $1"
-        if await self._do(lambda connection: connection.execute(query, session_id, reason)) != "UPDATE 1":
+        said = None if reason is None else reason.replace("\0", " ")  # a database of text has none
+        if await self._do(lambda connection: connection.execute(query, keepable(session_id), said)) != "UPDATE 1":
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
-        return await self._do(lambda connection: post_note(connection, session_id, note))
+        return await self._do(lambda connection: post_note(connection, keepable(session_id), note))
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""
-        return await self._do(lambda connection: read_notes(connection, session_id, after))
+        return await self._do(lambda connection: read_notes(connection, keepable(session_id), after))
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -387,7 +389,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         """Forget a session."""
 
         async def work(connection: PostgresConnection) -> None:
-            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", session_id)
+            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", keepable(session_id))
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
             entry = _entry(row)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import LAST, UNFINISHED, checked_query, checked_tags, checked_title, page_of, paged
+from glidepath.sessions.cards import (
+    LAST,
+    UNFINISHED,
+    checked_query,
+    checked_tags,
+    checked_title,
+    is_keepable,
+    keepable,
+    page_of,
+    paged,
+)
 from glidepath.sessions.owner import alive
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry
@@ -113,7 +123,7 @@ class PostgresCatalog:
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
         """Forget these sessions with their children, in batches; what a fleet and its engine keep of them, too."""
         gone: list[str] = []
-        names = list(dict.fromkeys(session_ids))
+        names = [name for name in dict.fromkeys(session_ids) if is_keepable(name)]
         for first in range(0, len(names), _BATCH):
             async with self._transaction() as connection:
                 if not self._catalogued:
@@ -130,7 +140,7 @@ class PostgresCatalog:
             rows = await connection.fetch(
                 "SELECT number, body, hash FROM glidepath_commits WHERE number = ANY($2) AND session = "
                 "(SELECT key FROM glidepath_sessions WHERE id = $1) ORDER BY number",
-                session_id,
+                keepable(session_id),
                 list(numbers),
             )
         return tuple(Commit(row["number"], row["body"], row["hash"]) for row in rows)
@@ -142,7 +152,7 @@ class PostgresCatalog:
         async with self._connection() as connection:
             status = await connection.execute(
                 "UPDATE glidepath_catalog SET title = coalesce($2, title), tags = coalesce($3, tags) WHERE id = $1",
-                session_id,
+                keepable(session_id),
                 name,
                 labels,
             )

@@ -8,7 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import checked_query, paged, summary_in
+from glidepath.sessions.cards import checked_query, keepable, paged, summary_in
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed, packed_commit
 from glidepath.sessions.memory import busy, conflict
@@ -95,7 +95,7 @@ def _taken(desk: SegmentDesk, asked: PendingClaim, now: float, seconds: float) -
         row.expires = now + seconds
         desk.index.put(row)
     elif asked.create:
-        row = desk.index.made(asked.session_id, now, asked.owner, desk.me, now + seconds)
+        row = desk.index.made(keepable(asked.session_id), now, asked.owner, desk.me, now + seconds)
     else:
         raise _missing(desk, asked.session_id)
     desk.leases.reserve(row.key)

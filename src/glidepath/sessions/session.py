@@ -14,6 +14,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.plurals import how_many
 from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
+from glidepath.sessions.cards import is_keepable
 
 _MAX_ID = 200
 
@@ -46,12 +47,13 @@ class Totals(Struct):
 
 def checked_id(name: object) -> str:
     """This id; raises `ConfigurationError` if it is not valid in every store."""
-    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID or "\0" in name:
+    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID:
         raise ConfigurationError(
             f"session id must be a non-empty str of at most {_MAX_ID} characters, not {name!r:.80}"
         )
-    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
-        raise ConfigurationError(f"session id must be valid Unicode, without lone surrogates, not {name!r:.80}")
+    if not is_keepable(name):
+        what = "session id must be valid Unicode, without lone surrogates and NUL characters"
+        raise ConfigurationError(f"{what}, not {name!r:.80}")
     return name
 
 

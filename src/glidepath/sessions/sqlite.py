@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
+from glidepath.sessions.cards import keepable
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
@@ -290,7 +291,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 connection.execute(
                     "INSERT OR IGNORE INTO sessions(id, head, hash, token, expires, updated, summary) "
                     "VALUES(?, 0, x'', 0, 0, ?, '{}')",
-                    (session_id, now),
+                    (keepable(session_id), now),
                 )
             entry, key = self._entry(connection, session_id)
             if not free(entry.owner, entry.expires, now):
