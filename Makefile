@@ -74,11 +74,11 @@ bench: venv ## CPU time against a hand-written loop
 	$(BIN)/python bench/run.py --out build/bench.json
 	$(BIN)/python bench/wide.py --out build/bench-wide.json
 
-probes: venv ## what limits do, beside the peers; each in its own environment (needs a package index)
+probes: venv ## what limits do here and in other frameworks; each in its own environment (needs a package index)
 	$(BIN)/python bench/probes/run.py
 	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
 
-bench-peers: venv ## the same beside other frameworks, each in its own environment (network, half an hour)
+bench-peers: venv ## the same for other frameworks, each in its own environment (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json
 	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
 	$(BIN)/python bench/report.py

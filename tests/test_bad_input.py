@@ -74,8 +74,8 @@ def each(*pairs):
     return [pytest.param(field, value, id=f"{field}={shown(value)}") for field, values in pairs for value in values]
 
 
-COUNTS = ["5", 5.0, NAN, -1, True, [5]]
-SECONDS = ["5", NAN, INF, -1, 0, True, [5]]
+COUNTS = ["five", 5.0, NAN, -1, True, [5]]
+SECONDS = ["soon", NAN, INF, -1, 0, True, [5]]
 TEXTS = [7, b"x", None, ["x"], "nul \0 inside", "half \ud800 of a pair"]
 FLAGS = ["yes", 1, None]
 
@@ -129,8 +129,8 @@ AGENT = each(
     ("max_file_bytes", [*COUNTS, 0]),
     ("strict_tools", FLAGS),
     ("stop_sequences", [7, "x", [7], [""], {"a": 1}]),
-    ("seed", ["7", -1, 1.5, True, 1 << 63]),
-    ("logprobs", ["5", -1, 1.5, True, 21]),
+    ("seed", ["seven", -1, 1.5, True, 1 << 63]),
+    ("logprobs", ["five", -1, 1.5, True, 21]),
     ("fallback_models", [7, "x", [object()]]),
     ("durability", [7, "maybe", None]),
     ("output_type", [int, "int"]),
@@ -295,7 +295,7 @@ def test_a_budget_takes_limits(limits):
 @pytest.mark.parametrize(
     ("field", "value"),
     each(
-        ("reserve_tokens", ["5", -1, 5.0, NAN, True, None]),
+        ("reserve_tokens", ["five", -1, 5.0, NAN, True, None]),
         ("reserve_cost_fraction", ["many", -1, 1, 2, NAN, True, None, [1]]),
     ),
 )

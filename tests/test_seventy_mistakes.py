@@ -59,8 +59,8 @@ AGENT = {
     "a lambda as a tool": ({"tools": [lambda x: x]}, "pass name='...'"),
     "two tools of one name": ({"tools": [echo, echo]}, "two tools are named 'echo'"),
     "a path as a store": ({"store": "runs.db"}, r"SqliteStore\(path\)"),
-    "a time as text": ({"tool_timeout": "30s"}, "tool_timeout must be a number of seconds.*such as 30"),
-    "a timedelta": ({"tool_timeout": timedelta(minutes=1)}, "tool_timeout must be a number of seconds"),
+    "a time in words": ({"tool_timeout": "soon"}, "tool_timeout must be a number of seconds.*'90s'.*; got 'soon'"),
+    "an amount in words": ({"max_output_tokens": "many"}, "max_output_tokens must be a whole number.*; got 'many'"),
     "a hot temperature": ({"temperature": "hot"}, "temperature must be a finite number"),
 }
 
@@ -128,12 +128,36 @@ def test_a_limit_by_another_name_leads_to_ours(name, right):
         Limits(**{name: 3})
 
 
+@pytest.mark.parametrize("method", ["run_sync", "stream_sync", "stream"])
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("max_turns", r"it is a limit: .*limits=Limits\(max_iterations=...\)"),
+        ("timeout", r"limits=Limits\(timeout=...\)"),
+        ("history", "did you mean 'session'"),
+        ("context", "did you mean 'deps'"),
+        ("sesion", "did you mean 'session'"),
+        ("tools", r"agent.replace\(tools=...\)"),
+        ("temperature", r"agent.replace\(temperature=...\)"),
+        ("zzz", "takes no keyword 'zzz'$"),
+    ],
+)
+def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, name, fix):
+    with pytest.raises(ConfigurationError, match=f"takes no keyword '{name}'.*{fix}|{fix}"):
+        getattr(agent(), method)("hi", **{name: 3})
+
+
+def test_a_method_that_checks_its_keywords_is_still_one_to_await():
+    assert asyncio.iscoroutinefunction(Agent.run)
+    assert asyncio.iscoroutinefunction(Agent.resume)
+
+
 LIMIT = {
     "positional": (lambda: Limits(5), TypeError, r"takes keywords, such as Limits\(max_iterations=...\), not 5"),
     "zero": (lambda: Limits(max_iterations=0), ConfigurationError, "at least 1, or None for no limit; got 0"),
-    "thousands": (lambda: Limits(max_tokens="20k"), ConfigurationError, "max_tokens must be a whole number"),
+    "half a token": (lambda: Limits(max_tokens="1.5"), ConfigurationError, "max_tokens must be a whole number"),
     "a float": (lambda: Limits(max_tokens=2e4), ConfigurationError, "max_tokens must be a whole number"),
-    "minutes in words": (lambda: Limits(timeout="5 minutes"), ConfigurationError, "seconds, or 90s, 30m, 1h30m"),
+    "minutes in words": (lambda: Limits(timeout="5 minutes"), ConfigurationError, "such as 30, a time such as '90s'"),
     "a comma": (lambda: Limits(max_cost="1,50"), ConfigurationError, "dollars such as '0.50', not '1,50'"),
     "a currency": (lambda: Limits(max_cost="5 USD"), ConfigurationError, "dollars such as '0.50'"),
     "a budget of nothing": (lambda: Budget(5), ConfigurationError, "Limits"),
@@ -155,8 +179,14 @@ def test_a_wrong_limit_is_refused_with_an_example(mistake):
         (Limits(timeout="30s"), "timeout", 30),
         (Limits(timeout="30"), "timeout", 30),
         (Limits(timeout=timedelta(minutes=2)), "timeout", 120),
+        (Limits(max_tokens="10k"), "max_tokens", 10_000),
+        (Limits(max_tokens="1.5M"), "max_tokens", 1_500_000),
+        (Limits(max_tool_calls="1,000"), "max_tool_calls", 1_000),
+        (agent(max_output_tokens="4k").config, "max_output_tokens", 4_000),
+        (agent(tool_timeout="1m30s").config, "tool_timeout", 90),
+        (agent(tool_timeout=timedelta(minutes=1)).config, "tool_timeout", 60),
     ],
-    ids=["a float", "a dollar sign", "a unit", "text", "a timedelta"],
+    ids=["float", "dollars", "unit", "text", "delta", "10k", "1.5M", "comma", "agent 4k", "agent time", "agent delta"],
 )
 def test_a_limit_as_people_write_it_is_taken(limits, field, value):
     assert getattr(limits, field) == value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import WireError
+from glidepath._wire import WireError, replace
 from glidepath.messages import Message, codec
 from glidepath.plurals import how_many
 from glidepath.run import Opinion, about, opinion, report, take_all, to_read
@@ -30,7 +30,9 @@ def polled(run: Run, hook: str) -> Awaitable[bool] | None:
     pairs = run.hooks.steering if hook == "steering" else run.hooks.follow_up
     if not pairs:
         return None
-    voices, context = iter(pairs), PollContext(**about(run), messages=to_read(run, run.transcript.messages))
+    turn, voices = run.turn, iter(pairs)
+    known = turn.contexts.get(PollContext) or about(run, PollContext, messages=to_read(run, run.transcript.messages))
+    context = replace(known, iteration=turn.iterations)
     heard = opinion(run, hook, voices, context)
     return None if heard is None else _kept(run, hook, voices, context, heard)
 

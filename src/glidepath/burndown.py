@@ -46,27 +46,37 @@ class Burn(Record):
     name: str
     used: Sequence[float]
     limit: float | None = None
+    note: str = ""
+    """What the figure counts, where that is not the whole of one run."""
 
     @property
     def share(self) -> float:
         """How much of the limit is used at the end, 0 to 1; 0 without a limit."""
         return self.used[-1] / self.limit if self.limit and self.used else 0.0
 
+    def headline(self) -> str:
+        """What was used of the limit, in one line."""
+        used = f"{self.name}: {_figure(self.used[-1])}"
+        if self.limit is None:
+            return f"{used}{self.note}, no limit"
+        return f"{used} of {_figure(self.limit)} ({_percent(self.share)}){self.note}"
 
-def text_burndown(burns: Sequence[Burn], *, rows: int = _ROWS) -> list[str]:
-    """A bar a turn for each limit: what is left of it."""
+
+def text_burndown(burns: Sequence[Burn], *, labels: Sequence[str] = (), rows: int = _ROWS) -> list[str]:
+    """A bar a turn for each limit: what is left of it. A limit that was hardly touched gets its headline only."""
     lines: list[str] = []
     for burn in burns:
         if not burn.used:
             continue
-        if burn.limit is None:
-            lines += [f"{burn.name}: {_figure(burn.used[-1])}, no limit", ""]
-            continue
-        lines.append(f"{burn.name}: {_figure(burn.used[-1])} of {_figure(burn.limit)} ({burn.share:.0%})")
-        for turn in some_places(len(burn.used), rows):
-            left = max(burn.limit - burn.used[turn], 0.0)
-            bar = "#" * round(_BAR * left / burn.limit)
-            lines.append(f"  turn {turn + 1:>4} |{bar:<{_BAR}}| {_figure(left)} left")
+        lines.append(burn.headline())
+        limit = burn.limit
+        if limit and round(_BAR * max(burn.used) / limit):
+            names = labels or [f"turn {turn + 1:>4}" for turn in range(len(burn.used))]
+            wide = max(map(len, names))
+            for place in some_places(len(burn.used), rows):
+                left = max(limit - burn.used[place], 0.0)
+                bar = "#" * round(_BAR * left / limit)
+                lines.append(f"  {names[place]:<{wide}} |{bar:<{_BAR}}| {_figure(left)} left")
         lines.append("")
     return lines[:-1]
 
@@ -81,11 +91,15 @@ def svg_of_points(points: Sequence[BurnPoint], limits: Mapping[str, float]) -> s
         Burn("tool calls", [point.tool_calls for point in points], limits.get("tool_calls")),
         Burn("seconds", [point.seconds for point in points], limits.get("seconds")),
     )
-    return svg_burndown(burns)
+    landed = len(points) > 1 and points[-1].turns == points[-2].turns  # only the call of a landing is not a turn
+    return svg_burndown(burns, then=", then the landing" if landed else "")
 
 
-def svg_burndown(burns: Sequence[Burn]) -> str:
-    """One line for each limit, from full at the start to what was left at the end; empty without limits."""
+def svg_burndown(burns: Sequence[Burn], *, then: str = "") -> str:
+    """One line for each limit, from full at the start to what was left at the end; empty without limits.
+
+    The axis ends with the last turn, as it is counted; `then` is what came after it.
+    """
     limited = [burn for burn in burns if burn.limit and burn.used]
     if not limited:
         return ""
@@ -111,11 +125,10 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
         drawn.append(
             f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"/>'
             f'<rect x="{_LEFT}" y="{row - 9}" width="10" height="10" fill="{color}"/><text x="{_LEFT + 16}" y="{row}">'
-            f"{escape(burn.name)}: {_figure(burn.used[-1])} of {_figure(limit)} ({burn.share:.0%})</text>"
+            f"{escape(burn.headline())}</text>"
         )
     tall = bottom + 30 + _LINE * len(limited)
-    turns = max(len(burn.used) for burn in limited)
-    axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">turn {turns}</text>'
+    axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">{_last_turn(burns)}{then}</text>'
     return (
         f'<svg viewBox="0 0 {_WIDE} {tall}" style="max-width:{_WIDE}px;width:100%" '
         f'role="img" aria-label="what was left of each limit" font-family="sans-serif" font-size="12" '
@@ -123,11 +136,20 @@ def svg_burndown(burns: Sequence[Burn]) -> str:
     )
 
 
+def _last_turn(burns: Sequence[Burn]) -> str:
+    turns = next((burn.used for burn in burns if burn.name == "turns" and burn.used), None)
+    return f"reply {max(len(burn.used) for burn in burns)}" if turns is None else f"turn {_figure(turns[-1])}"
+
+
 def some_places(count: int, most: int) -> list[int]:
     """At most this many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
+def _percent(share: float) -> str:
+    return "<1%" if 0 < share < 0.01 else f"{share:.0%}"  # noqa: PLR2004 - percent
 
 
 def _figure(number: float) -> str:

@@ -223,8 +223,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             watch.open_window()
         if tell is not None:
             at = now()
-            if chunks:
-                tell(StreamChunk(run_id, parent_id, number(), at, "", True))
+            if chunks is not None:
+                chunks(StreamChunk(run_id, parent_id, number(), at, "", True))
         usage = settled(attempt, booking, held, view, estimate, weight, at)
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
@@ -267,7 +267,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
                 later = judge_call(run, job)
                 if later is not None:
                     await later
-            if meter.short_of_calls(1):
+            if (above is not None or meter.attention) and meter.short_of_calls(1):
                 cap_calls(run, [job])
             if job.waits_for is not None and job.result is None:
                 await end_specially(run, job, Step((call,), tools))  # raises when it may not wait

@@ -12,7 +12,9 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
+from glidepath._wire import Settings, settle_field
 from glidepath.errors import ConfigurationError, shown
+from glidepath.quantities import MEANT
 
 __all__ = ["Declared"]  # an import to a type checker, which must be told that others may use it
 
@@ -141,9 +143,20 @@ def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], 
     )
 
 
-def check_fields(config: object, prefix: str = "") -> None:
-    """Raise `ConfigurationError` for the first field whose value is not of its kind."""
-    for name, check, setting, optional in _checks(type(config)):  # type: ignore[arg-type]
+@cache
+def _meant(owner: type[Any]) -> tuple[tuple[str, Callable[[object], object]], ...]:
+    """The fields whose values people write in more than one way, and what reads them."""
+    every = declared(owner).items()
+    return tuple((name, MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in MEANT)
+
+
+def check_fields(config: Settings, prefix: str = "") -> None:
+    """Raise `ConfigurationError` for the first field whose value is not of its kind; "10k" becomes its number."""
+    for name, meant in _meant(type(config)):
+        given = getattr(config, name)
+        if (value := meant(given)) is not given:
+            settle_field(config, name, value)
+    for name, check, setting, optional in _checks(type(config)):
         value = getattr(config, name)
         if value is not None:
             check(f"{prefix}{name}", value, setting)
@@ -171,12 +184,12 @@ def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST) 
         )
 
 
-def checked_seconds(field: str, value: object) -> None:
+def checked_seconds(field: str, value: object, example: str = "30") -> None:
     """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0 such as 30, or None for no limit; "
+            f"{field} must be a number of seconds greater than 0 such as {example}, or None for no limit; "
             f"got {shown(value, 100)}"
         )
 
@@ -209,7 +222,7 @@ def _count(field: str, value: object, setting: Setting) -> None:
 
 
 def _seconds(field: str, value: object, _: Setting) -> None:
-    checked_seconds(field, value)
+    checked_seconds(field, value, "30, a time such as '90s' or '1h30m'")
 
 
 def _number(field: str, value: object, _: Setting) -> None:

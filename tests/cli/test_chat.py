@@ -286,7 +286,7 @@ def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
         await say(app, pilot, "/resume session_x")
         assert "there is no session 'session_x'" in shown(app)
         await say(app, pilot, f"/resume {before.session.id}")
-        assert "continues: 2 messages." in shown(app)
+        assert f"Continuing {before.session.id[8:16]} (2 messages)." in shown(app)
         assert "Hello from the script." in shown(app)
         await say(app, pilot, "go on")
         assert users(app) == ["who are you?", "go on"]

@@ -7,6 +7,7 @@ import sys
 import time
 import types
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -43,7 +44,7 @@ def test_no_line_is_lost_and_no_block_is_long(lines):
     fences = ("```python", "```", "~~~", "")
     missing = [line for line in lines if line.strip() not in kept and line.strip() not in fences]
     assert not missing
-    assert all(len(block.text.splitlines()) <= 61 for block in found if block.kind != "table")
+    assert all(len(block.text.splitlines()) <= 61 for block in found)
 
 
 def printed(text, width=40):
@@ -70,6 +71,24 @@ def test_a_list_that_is_cut_keeps_its_numbers():
     assert len(rows) == 40
 
 
+@pytest.mark.parametrize("width", [30, 60, 100])
+def test_a_long_table_is_laid_out_in_pieces_that_look_like_one(width):
+    rows = [f"| {n} | a cell that is **long** enough to be broken | x{n % 7} |" for n in range(100)]
+    shown = printed("\n".join(["| number | text | tail |", "|---|---:|:-:|", *rows, "", "The end."]), width)
+    assert all(len(row) <= width for row in shown)
+    assert sum(row.split()[:1] == ["number"] for row in shown) == 1  # one header
+    tails = [(row.index("x"), row) for row in shown[2:] if "x" in row]
+    assert len(tails) == 100
+    assert len({place for place, _ in tails}) == 1
+    assert "**" not in "".join(shown)
+    assert shown[-1] == "The end."
+
+
+def test_long_rows_of_something_that_is_not_a_table_stay_as_they_are():
+    lines = [f"| just a line {n}" for n in range(100)]
+    assert printed("\n".join(lines)) == lines
+
+
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 PROSE = "\n\n".join("The quick brown fox jumps over the lazy dog and so on. " * 8 for _ in range(60))
@@ -77,6 +96,8 @@ CODE = "```python\n" + "\n".join(f"value_{n} = compute(value_{n - 1}, 'text')" f
 LIST = "\n".join(
     f"- item {n} with **some** `words` in it, and then some more of them, so that it is" for n in range(200)
 )
+
+TABLE = "| a | b | c |\n|---|---|---|\n" + "\n".join(f"| {n} | a **cell** of text | `c{n}` |" for n in range(600))
 
 
 def number_of(app):
@@ -121,9 +142,9 @@ def costs(tmp_path, *texts):
     return found
 
 
-def test_a_long_code_block_or_list_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
-    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, CODE, LIST, CODE, CODE)  # first what has to be imported
-    for text, (took, gap) in zip((CODE, LIST, CODE, CODE), long, strict=True):
+def test_a_long_code_block_list_or_table_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
+    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, CODE, LIST, TABLE, CODE)  # first what has to be imported
+    for text, (took, gap) in zip((CODE, LIST, TABLE, CODE), long, strict=True):
         assert took < 2 * prose * max(1, len(text) / len(PROSE)) + 0.1
         assert gap < 0.1
 

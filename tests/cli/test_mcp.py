@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glidepath.cli import main
+from glidepath.cli.deck_server import address_of
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
 from glidepath.cli.world import World
@@ -298,3 +299,9 @@ def test_a_form_can_be_refused():
 
     pending = PendingCall(call=ToolCall("1", "book", {}), reason="Where to?", form=form)
     assert asyncio.run(fill_in(pending, 60, ask)).kind == "deny"
+
+
+def test_the_address_that_is_printed_is_one_a_client_can_use():
+    assert address_of("0.0.0.0", 8000) == "http://127.0.0.1:8000"
+    assert address_of("::", 8000) == "http://[::1]:8000"
+    assert address_of("example.com", 1) == "http://example.com:1"

@@ -1,5 +1,6 @@
 """`glidepath runs`: what is in a store, and what can be done with it."""
 
+import json
 import re
 
 from .shell_user import glidepath
@@ -81,3 +82,65 @@ def test_a_paused_run_is_stopped_by_whoever_takes_it_up(tmp_path):
     again = glidepath("resume", session, *argv, "--approve", "all", folder=tmp_path)
     assert "never mind" in again.err, again
     assert not (tmp_path / "made.txt").exists()
+
+
+# --- turns, plots ---------------------------------------------------------------------------------------------------
+
+
+def test_list_show_plot_and_result_agree_about_turns_and_a_landing_is_not_one(tmp_path):
+    argv = ("--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "3")
+    ran = glidepath(
+        "run", "go", *argv, "--set", "limits.grace_iterations=0", "--output-format", "json", folder=tmp_path
+    )
+    assert json.loads(ran.out)["iterations"] == 3, ran
+    row = glidepath("runs", "list", "--json", "--store", "runs.db", folder=tmp_path)
+    assert json.loads(row.out)["turns"] == 3
+    shown = glidepath("runs", "show", "--last", "--store", "runs.db", folder=tmp_path).out
+    assert "turns     3 and 1 landing call, tool calls 3" in shown
+    plot = glidepath("runs", "show", "--last", "--plot", "--store", "runs.db", folder=tmp_path).out
+    assert "turns: 3 of 3 (100%)" in plot
+    rows = [line.split("|")[0].strip() for line in plot.splitlines() if "|" in line]
+    assert rows == ["turn    1", "turn    2", "turn    3", "landing"]
+
+
+def test_a_plot_says_that_a_price_is_unknown_and_leaves_out_rows_that_say_nothing(tmp_path):
+    fly(tmp_path)
+    plot = glidepath("runs", "show", "--last", "--plot", "--store", "runs.db", folder=tmp_path).out
+    assert "dollars: unknown, because the model has no price" in plot
+    assert "no limit\n\ndollars" not in plot.replace("tool calls", "")
+    seconds = [line for line in plot.splitlines() if line.startswith("seconds: ")]
+    assert seconds[0].endswith(" of 1,800 (<1%)")
+    assert " left" not in plot.partition("seconds")[2]
+
+
+def test_a_session_of_several_messages_is_one_plot_with_a_row_for_each(tmp_path):
+    argv = ("--model", "python:flights:hello", "--store", "runs.db", "--max-tokens", "100000")
+    for task in ("first words", "second words", "third words"):
+        glidepath("run", task, *argv, *(() if task.startswith("first") else ("--last",)), folder=tmp_path)
+    shown = glidepath("runs", "show", "--last", "--store", "runs.db", folder=tmp_path).out
+    assert "turns     3 in 3 messages" in shown
+    row = json.loads(glidepath("runs", "list", "--json", "--store", "runs.db", folder=tmp_path).out)
+    assert (row["turns"], row["runs"]) == (3, 3)
+    plot = glidepath("runs", "show", "--last", "--plot", "--store", "runs.db", folder=tmp_path).out
+    assert plot.count("turns: ") == 1
+    assert "turns: 1 of 50 (2%) in the last message; each may use as much" in plot
+    assert "  message 2 second words |" in plot
+    assert "run 1 of" not in plot
+
+
+def test_a_plot_as_json_has_the_burn_down_in_it(tmp_path):
+    session = fly(tmp_path)
+    shown = glidepath("runs", "show", "--json", session, "--plot", "-n", "1", "--store", "runs.db", folder=tmp_path)
+    known = json.loads(shown.out)
+    assert [message["role"] for message in known["messages"]] == ["assistant"]
+    (run,) = known["burn_down"]
+    assert run["limits"] == {"turns": 50.0, "seconds": 1800.0}
+    assert [(reply["turn"], reply["turns"], reply["dollars"]) for reply in run["replies"]] == [(1, 1, None)]
+
+
+def test_an_action_takes_an_id_or_last_and_not_both(tmp_path):
+    session = fly(tmp_path)
+    neither = glidepath("runs", "show", "--store", "runs.db", folder=tmp_path)
+    assert (neither.code, "name a session, or add --last" in neither.err) == (2, True), neither
+    both = glidepath("runs", "show", session, "--last", "--store", "runs.db", folder=tmp_path)
+    assert (both.code, "take out --last or the id" in both.err) == (2, True), both

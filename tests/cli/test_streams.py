@@ -85,6 +85,21 @@ def test_a_session_is_resumed_as_the_last_one_and_an_unknown_one_is_said(tmp_pat
     assert "`glidepath sessions list`" in glidepath("resume", "zzz", *argv, folder=tmp_path).err
 
 
+def test_quiet_prints_the_answer_and_errors_and_no_notes(tmp_path):
+    (tmp_path / "AGENTS.md").write_text("Answer in verse.")
+    ran = glidepath("run", "go", "-q", "--model", "python:flights:hello", folder=tmp_path)
+    assert (ran.code, ran.out, ran.err) == (0, "Hello from the script.\n", "")
+    failed = glidepath("run", "go", "-q", "--model", "python:flights:rejects", folder=tmp_path)
+    assert (failed.code, failed.out, failed.err.startswith("glidepath: error: failed")) == (1, "", True), failed
+
+
+def test_instructions_that_nobody_trusts_are_mentioned_in_a_pipe_too(tmp_path):
+    (tmp_path / "AGENTS.md").write_text("Answer in verse.")
+    ran = glidepath("run", "go", "--model", "python:flights:hello", folder=tmp_path)
+    assert ran.out == "Hello from the script.\n"
+    assert ran.err == "AGENTS.md is not used: this folder is not trusted. `glidepath trust` trusts it.\n"
+
+
 # --- flags ----------------------------------------------------------------------------------------------------------
 
 
@@ -157,3 +172,14 @@ def test_a_store_that_cannot_be_opened_is_wrong_usage_and_nothing_is_printed(tmp
     ran = glidepath(*argv, folder=tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert "cannot be opened" in ran.err
+
+
+def test_a_setting_outside_its_section_and_a_price_lead_to_what_works(tmp_path):
+    argv = ("run", "go", "--model", "python:flights:hello")
+    wrong = glidepath(*argv, "--set", "max_tool_calls=7", folder=tmp_path)
+    assert (wrong.code, wrong.err.endswith("did you mean --set limits.max_tool_calls=7?\n")) == (2, True), wrong
+    assert glidepath(*argv, "--set", "limits.max_tool_calls=7", folder=tmp_path).code == 0
+    price = glidepath(*argv, "--price", "3/15", folder=tmp_path)
+    assert (price.code, """did you mean --set 'prices={"MODEL": ["3", "15"]}'""" in price.err) == (2, True), price
+    priced = ("--set", 'prices={"scripted": ["3", "15"]}', "--max-budget-usd", "1")
+    assert glidepath(*argv, *priced, folder=tmp_path).code == 0

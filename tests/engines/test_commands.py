@@ -76,7 +76,7 @@ def test_a_tenant_over_its_quota_is_refused_with_the_reason(crew):
     refused = crew.command("submit", "stepper", "go", "--tenant", "acme")
     assert refused.returncode == 3
     assert "quota of tenant acme, day" in refused.stderr
-    assert "all 1 runs are used" in refused.stderr
+    assert "its only run is used" in refused.stderr
 
 
 def test_the_fleet_shows_its_workers_and_budgets(crew):

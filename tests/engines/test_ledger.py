@@ -179,7 +179,7 @@ def test_g4_money_is_counted_as_tokens_are(address):
     flown, account = asyncio.run(go())
     assert sum(result.cost for _, result in flown) == account.cost
     assert 0 < account.cost <= account.max_cost
-    assert any(result.cause is not None and "money limit of fleet" in result.cause.reason for _, result in flown)
+    assert any(result.cause is not None and "cost limit of fleet" in result.cause.reason for _, result in flown)
 
 
 def test_a_fleet_without_a_budget_asks_the_ledger_for_nothing(address):

@@ -14,7 +14,7 @@ from glidepath.messages import AssistantMessage, ToolCall
 from glidepath.run import Signal, Watch
 from glidepath.run.abandoned import request
 from glidepath.run.inside import Place, _Errand, _followed, launch
-from glidepath.run.snapshot import _guard_state
+from glidepath.run.snapshot import guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
 
 LIMITS = Limits(max_iterations=5)
@@ -163,7 +163,7 @@ async def test_nothing_is_started_in_a_call_that_has_ended():
 
 @pytest.mark.parametrize("kept", [[1], 7, None])
 def test_guards_that_keep_something_else_than_a_table_keep_nothing(kept):
-    assert _guard_state(kept) == {}
+    assert guard_state(kept) == {}
 
 
 @virtual

@@ -109,7 +109,7 @@ def test_a_session_can_have_limits_of_its_own_beside_those_of_each_run():
         results = await talk(agent, home)
         assert len(results) > 2
         assert Decimal("0.015") < home.totals.cost <= Decimal("0.03")
-        assert "money" in results[-1].cause.reason or "budget" in results[-1].cause.reason
+        assert "cost limit" in results[-1].cause.reason or "budget" in results[-1].cause.reason
         with pytest.raises(ConfigurationError, match="not max_iterations"):
             await agent.run("x", session=Session(limits=Limits(max_iterations=3)))
         with pytest.raises(ConfigurationError, match=r"must be a Limits .*, not int"):

@@ -12,7 +12,7 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Sandbox, Workspace, workspace_tools
+from glidepath.workspace import Sandbox, Workspace, _warden, workspace_tools
 from glidepath.workspace import sandbox as sandbox_module
 from glidepath.workspace.sandbox import find_sandbox
 from glidepath.workspace.shell import MOST_OUTPUT, run_command
@@ -116,6 +116,48 @@ def test_a_command_that_kills_its_warden_is_found_by_its_mark(place, tmp_path, m
         sh(place, f"setsid {mark} & sleep 0.2; kill -9 $PPID; {mark}")
     assert gone(mark)
     assert [path.name for path in tmp_path.iterdir()] == ["root"], "and its empty home is removed"
+
+
+MARKED = {"GLIDEPATH_COMMAND": "a-mark", "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def left_behind():
+    process = subprocess.Popen(["sleep", "1000"], env=MARKED, start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_process_that_was_forked_while_leftovers_were_looked_for_is_found(left_behind, monkeypatch):
+    every, looks = _warden.processes, []
+
+    def as_if_it_were_new():
+        looks.append(1)
+        return [pid for pid in every() if len(looks) > 1 or pid != left_behind.pid]
+
+    other = subprocess.Popen(["sleep", "1000"], env=MARKED, start_new_session=True)
+    monkeypatch.setattr(_warden, "processes", as_if_it_were_new)
+    _warden.sweep("a-mark")
+    assert (other.wait(timeout=30), left_behind.wait(timeout=30)) == (-9, -9)
+
+
+def test_a_process_that_has_no_environment_for_a_moment_is_found(left_behind, monkeypatch):
+    reads, real = [], _warden.environment_of
+
+    def as_if_it_were_in_exec(pid):
+        reads.append(pid)
+        return b"" if pid == left_behind.pid and reads.count(pid) == 1 else real(pid)
+
+    monkeypatch.setattr(_warden, "environment_of", as_if_it_were_in_exec)
+    _warden.sweep("a-mark")
+    assert left_behind.wait(timeout=30) == -9
+
+
+def test_what_has_another_mark_is_left_alone(left_behind):
+    _warden.sweep("another-mark")
+    _warden.sweep("a-mar")
+    assert left_behind.poll() is None
 
 
 @pytest.mark.parametrize("boxed", [False, True])

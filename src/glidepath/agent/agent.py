@@ -17,6 +17,7 @@ from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
+from glidepath.agent.run_keywords import told_by_name
 from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
@@ -84,6 +85,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
 
     # --- running ----------------------------------------------------------------------------------------------
 
+    @told_by_name
     async def run(
         self,
         prompt: str | Sequence[Message] | Message,
@@ -137,6 +139,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         asked.prompt = as_messages(prompt, self.config)
         return await run_inside(agent, place, asked)
 
+    @told_by_name
     async def resume(
         self,
         target: Target,
@@ -206,6 +209,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
 
         return in_its_own_loop(partial(self.resume, target, **keywords))
 
+    @told_by_name
     def stream(
         self,
         prompt: str | Sequence[Message] | Message | None = None,

@@ -107,7 +107,7 @@ class Opening(Record, kw_only=True):
             ]
         scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
         # Only a person's decisions: verdicts about a crash are worked out again when the journal is next read.
-        scribe.decisions = dict(self.decided)
+        scribe.decisions = self.decided
         scribe.mailbox.take(run, self.notes)
         if self.stop is not None:
             scribe.stop(self.stop)
@@ -130,7 +130,7 @@ def _store_failure(error: StoreError | None) -> Ending:
     )
 
 
-class _Held(AbstractAsyncContextManager["Opening"]):
+class HeldSession(AbstractAsyncContextManager["Opening"]):
     """Claims a session and reads what its journal says; the lease is given back at the end.
 
     A class, as a generator would be three objects more in each of a thousand runs, until they end.
@@ -150,7 +150,8 @@ class _Held(AbstractAsyncContextManager["Opening"]):
         self._opening, self._create = opening, create
         self._how: Any = (store, make, read)
 
-    async def __aenter__(self) -> Opening:
+    async def enter(self) -> Opening:
+        """Claim and read. Whoever calls this itself releases the scribe at the end."""
         opening, create, name = self._opening, self._create, self._opening.home.id
         (store, make, read), self._how = self._how, None
         try:
@@ -168,6 +169,8 @@ class _Held(AbstractAsyncContextManager["Opening"]):
             opening.error = error
         return opening
 
+    __aenter__ = enter
+
     async def __aexit__(self, *_: object) -> None:
         scribe = self._opening.scribe
         if scribe is not None:
@@ -181,7 +184,7 @@ def claimed(
     store: SessionStore | None = None,
     parent: dict[str, str] | None = None,
     scribe: Callable[..., Scribe] = Scribe,
-) -> AbstractAsyncContextManager[Opening]:
+) -> HeldSession:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening, kept = Opening(home=home), store or config.store
 
@@ -196,7 +199,7 @@ def claimed(
         await _open_inbox(kept, lease, scribe, opening)
 
     make = partial(scribe, parent=parent, durability=config.durability)
-    return _Held(opening, kept, make, read, create=True)
+    return HeldSession(opening, kept, make, read, create=True)
 
 
 async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
@@ -208,7 +211,7 @@ async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
-    scribe.config = folded.config
+    scribe.config, scribe.past = folded.config, folded.session
     scribe.base = folded.bases[-1][0] if folded.bases else 0
     scribe.writer = "" if folded.began is None else folded.began.version
     if folded.forked is not None:
@@ -294,7 +297,7 @@ def reopened(
         if opening.snapshot is not None and opening.ended is None:
             await _with_children(kept, folded, scribe, opening)
 
-    return _Held(opening, kept, partial(scribe, durability=config.durability), read, create=False)
+    return HeldSession(opening, kept, partial(scribe, durability=config.durability), read, create=False)
 
 
 def _obeyed(result: RunResult | None, flag: str) -> bool:

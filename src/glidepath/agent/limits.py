@@ -1,13 +1,11 @@
 """What a run may use, and a budget that many runs can share."""
 
 import math
-import re
-from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Settings, asdict, replace, settle_field
+from glidepath._wire import Settings, asdict, replace
 from glidepath.constraints import LIMIT_KINDS
 from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
@@ -21,7 +19,6 @@ from glidepath.spi import Remaining
 if TYPE_CHECKING:
     from glidepath.spi import Wallet, WalletStore, WalletTerms
 
-_TIME = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?"
 PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
@@ -47,17 +44,6 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
     "turns": "max_iterations",
     "usd": "max_cost",
 }
-
-
-def seconds_of(field: str, value: str | timedelta) -> float:
-    """Seconds of a time such as "30s", "1h30m" or a timedelta; raises `ConfigurationError`."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    found = re.fullmatch(_TIME, value.strip().lower())
-    if found is None or not any(found.groups()):
-        raise ConfigurationError(f"{field} must be a time: seconds, or 90s, 30m, 1h30m; got {shown(value, 100)}")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return hours * 3600 + minutes * 60 + seconds
 
 
 @cache
@@ -90,15 +76,6 @@ class Limits(Settings, frozen=True, kw_only=True):
     # fmt: on
 
     def __post_init__(self) -> None:
-        for field in ("timeout", "landing_seconds"):
-            given: object = getattr(self, field)
-            if isinstance(given, str | timedelta):
-                settle_field(self, field, seconds_of(f"Limits.{field}", given))
-        for field in _money_fields():
-            if isinstance(given := getattr(self, field), float):
-                settle_field(self, field, Decimal(repr(given)))  # 0.1 is ten cents, as in a file
-            elif isinstance(given, str) and given.startswith("$"):
-                settle_field(self, field, given[1:])  # as in a file
         check_fields(self, "Limits.")
         for field in _money_fields():
             amount = getattr(self, field)

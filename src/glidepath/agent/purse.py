@@ -16,6 +16,7 @@ from glidepath.agent.overdue import sweep
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, called, heard
@@ -238,9 +239,9 @@ def _cause(grant: Grant, last: str) -> StopCause:
     if grant.verdict == "closed":
         reason = f"{said} is closed"
     elif grant.verdict == "wait":
-        reason = f"what comes next waited {PATIENCE:g} s for what other runs hold of {said}"
+        reason = f"the next call waited {PATIENCE:g} s for what other runs hold of {said}"
     else:
-        reason = f"what comes next does not fit what is left of the {grant.resource} limit of {said}"
+        reason = f"the next call would exceed the {limit_called(grant.resource)} of {said}"
         metrics |= limit_figures(grant)
         if grant.period:
             metrics["period"] = grant.period

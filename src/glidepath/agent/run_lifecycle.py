@@ -206,6 +206,7 @@ async def finish_run(
                 ending = None if refusal is None else _refused(refusal)
                 if opening is not None:
                     ending = opening.attend(run) or ending
+                    opening = None
                 run.start()
                 if fitted is not None:
                     ending = fitted.attend(run) or ending

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -41,6 +40,7 @@ from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
+    from glidepath.agent.purse import Purse
     from glidepath.agent.resuming import Target
     from glidepath.run import Decision
     from glidepath.sessions.scribe import Scribe
@@ -66,20 +66,25 @@ class RunStarter(Equipped):
 
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
-        home = self._home_of(asked)
-        async with _spending_from(asked):
-            if self.config.store is None:
-                return await finish_run(partial(self._ready, asked, home), asked, fitted=self._fitted)
-            from glidepath.agent.durable import claimed
+        home, purse, opening, scribe = self._home_of(asked), _purse_for(asked), None, None
+        before = go_outside()
+        try:
+            if self.config.store is not None:
+                from glidepath.agent.durable import claimed
 
-            before = go_outside()
+                opening = await claimed(self.config, home).enter()
+                scribe = opening.scribe
+            flight = finish_run(partial(self._ready, asked, home), asked, opening=opening, fitted=self._fitted)
+            del opening  # what the journal said would stay until the run ends, in each of a thousand
+            return await flight
+        finally:
             try:
-                async with claimed(self.config, home) as opening:
-                    # No closure: it would stay until the run ends, in each of a thousand.
-                    begin = partial(self._ready, asked, home)
-                    return await finish_run(begin, asked, opening=opening, fitted=self._fitted)
+                if scribe is not None:
+                    await scribe.release()
             finally:
                 come_back(before)
+                if purse is not None:
+                    await purse.close()
 
     def _ready(self, asked: RunRequest, home: Session) -> tuple[Run, Session]:
         return self._open(asked, home), home
@@ -187,9 +192,13 @@ class RunStarter(Equipped):
                 "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
                 "NAME on the command line, or give the run its own limits: resume(..., limits=Limits(...))"
             )
-        async with _spending_from(asked):
+        purse = _purse_for(asked)
+        try:
             run = self._open(asked, home, plan, resumed=resumed)
             return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
+        finally:
+            if purse is not None:
+                await purse.close()
 
     def _home_inside(self, place: Place, session: object, cancel: object) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
@@ -319,20 +328,15 @@ def _check_cancel(cancel: object) -> None:
         raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
 
 
-@asynccontextmanager
-async def _spending_from(asked: RunRequest) -> AsyncIterator[None]:
-    """What a run spends from a budget that a store keeps is settled in the end."""
+def _purse_for(asked: RunRequest) -> Purse | None:
+    """For a run that spends from a budget in a store: spent from instead of the budget, and closed in the end."""
     budget = asked.budget
     if not isinstance(budget, Budget) or not budget.line:
-        yield
-        return
+        return None
     from glidepath.agent.purse import Purse
 
     asked.budget = purse = Purse(budget.store, budget.line, budget.meter)
-    try:
-        yield
-    finally:
-        await purse.close()
+    return purse
 
 
 def _at_once(act: Callable[[], None]) -> None:

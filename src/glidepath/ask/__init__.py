@@ -151,12 +151,11 @@ def shaped(run: Run) -> Awaitable[_Call | None] | None:
     gated = unopposed(run) if run.hooks.tool_gate else None
     if gated is not None or run.plan.health.alert or (outbox is not None and len(outbox) >= HIGH_WATER):
         return _shaped(run, gated)
-    return _asked_transforms(run) if run.hooks.context_transform else None
-
-
-def _asked_transforms(run: Run) -> Awaitable[_Call | None] | None:
-    view = run.transcript.view
-    later = untransformed(run, view, run.transcript.view_tokens)
+    if not run.hooks.context_transform:
+        return None
+    transcript = run.transcript
+    view = transcript.view
+    later = untransformed(run, view, transcript.view_tokens)
     return None if later is None else _viewed(run, view, later)
 
 
@@ -167,8 +166,10 @@ async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _C
         await wait_for_consumer(run)
     if tools is not plan.specs or plan.health.alert:
         return handed_over(run, tools)
-    later = _asked_transforms(run) if run.hooks.context_transform else None
-    return None if later is None else await later
+    if not run.hooks.context_transform:
+        return None
+    view, tokens = run.transcript.view, run.transcript.view_tokens
+    return await _viewed(run, view, transformed(run, view, tokens))
 
 
 async def _viewed(run: Run, view: Sequence[Message], later: Awaitable[tuple[Sequence[Message], int]]) -> _Call | None:

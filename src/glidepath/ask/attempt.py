@@ -202,7 +202,7 @@ class Attempt(Record, gc=False):
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
         if not self.pulse():
-            return EmptyResponseError("the stream ended before its first delta")
+            return EmptyResponseError("the model sent an empty reply")
         if self.end.stop_reason in FAILED:
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
         return None

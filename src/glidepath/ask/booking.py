@@ -12,6 +12,7 @@ from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
+from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
@@ -334,7 +335,7 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
         cause=StopCause(
             source=source,
             action="graceful_exit",
-            reason=f"what comes next does not fit what is left of the {refusal.resource} limit",
+            reason=f"the next call would exceed the {limit_called(refusal.resource)}",
             metrics={"limit": limit, "used": used},
         ),
     )

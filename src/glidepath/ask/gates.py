@@ -26,12 +26,14 @@ MOST_NAMES = 100_000  # names that one gate may allow
 def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
     """Ask the gates. None: nobody has anything to say, and every tool may be used; else await what `offer` returns."""
     plan = run.plan
-    every = plan.tool_names
-    context = GateContext(**about(run), tools=every, messages=to_read(run, run.transcript.messages))
-    voices = iter(run.hooks.tool_gate)
+    every, turn, voices = plan.tool_names, run.turn, iter(run.hooks.tool_gate)
+    context = turn.contexts.get(GateContext)
+    if context is None:
+        context = about(run, GateContext, tools=every, messages=to_read(run, run.transcript.messages))
+    context = replace(context, iteration=turn.iterations)
     heard = opinion(run, "tool_gate", voices, context)
     if heard is None and not run.descent.begun and not plan.behind:
-        run.turn.allow(every, {})
+        turn.allow(every, {})
         return None
     return _offered(run, _all_gates(run, heard, voices, context))
 

@@ -42,19 +42,24 @@ def own_items(messages: list[Message], plan: Plan) -> list[Message]:
 
 def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[tuple[Sequence[Message], int]] | None:
     """Ask every context transform. None: the view does not change; else await what `transformed` returns."""
-    voices, plan, transcript = iter(run.hooks.context_transform), run.plan, run.transcript
-    context = TransformContext(
-        **about(run),
-        messages=to_read(run, view),
-        system_prompt=plan.system_prompt,
-        model_id=plan.model_id,
-        estimator=plan.estimator,
-    )
+    voices, turn, transcript = iter(run.hooks.context_transform), run.turn, run.transcript
+    messages = transcript.shown if view is transcript.messages else None
+    if messages is None:
+        messages = to_read(run, view)
+    context = turn.contexts.get(TransformContext) or _about(run, messages)
+    context = replace(context, iteration=turn.iterations, messages=messages)
     heard = opinion(run, "context_transform", voices, context)
     if heard is None and view is transcript.view and not transcript.sent_view:
         transcript.sent_as_is()
         return None
     return _transformed(run, view, tokens, voices, context, heard)
+
+
+def _about(run: Run, messages: Sequence[Message]) -> TransformContext:
+    plan = run.plan
+    prompt, estimator = plan.system_prompt, plan.estimator
+    parts = {"system_prompt": prompt, "model_id": plan.model_id, "estimator": estimator, "messages": messages}
+    return about(run, TransformContext, **parts)  # type: ignore[no-any-return]
 
 
 async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
@@ -96,11 +101,8 @@ async def _transformed(
 async def recovered(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
     hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
-    context = OverflowContext(
-        **about(run),
-        messages=to_read(run, run.transcript.view),
-        estimated_tokens=run.transcript.input_tokens(),
-    )
+    messages, tokens = to_read(run, run.transcript.view), run.transcript.input_tokens()
+    context = about(run, OverflowContext, messages=messages, estimated_tokens=tokens)
     heard = opinion(run, hook, voices, context)
     said = None if heard is None else await heard
     while said is not None:

@@ -240,6 +240,6 @@ def _installed(name: str, world: World) -> Tool:
         hint = f"; did you mean {meant!r}?" if meant else "."
         others = ", ".join([*TOOL_NAMES, *available("tools")])
         raise ConfigurationError(
-            f"tools: there is no tool {name!r}{hint} There are {others}; python:MODULE:FUNCTION too"
+            f"tools: there is no tool {name!r}{hint} The tools are {others}, or python:MODULE:FUNCTION for one of yours"
         )
     return installed("tools", name)  # type: ignore[no-any-return]

@@ -43,7 +43,7 @@ async def decide(
             name=pending.call.id,
             pending=pending,
             sandboxed=sandboxed(pending, known),
-            change=None if changes is None else changes.planned(pending.call.name, pending.call.arguments),
+            change=None if changes is None else changes.planned(pending.call.name, pending.call.arguments, known),
         )
         for pending in result.pending
     ]

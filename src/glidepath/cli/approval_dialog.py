@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.file_changes import ASKED, difference
+from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
 from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, approve, deny
 
-ALLOW = "allow it? [y]es, [n]o, [a]lways this tool, [e]dit it, [r]efuse and say why: "
+ALLOW = "allow it? [y]es, [n]o, [a]lways for this tool, [e]dit, [r]efuse and say why: "
 KEYS = ("y", "n", "a", "e", "r")
 """Answers that need no Enter."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
@@ -39,8 +39,8 @@ class ApprovalAsked(Value, frozen=True, kw_only=True):
     pending: PendingCall
     who: str = "The agent"
     sandboxed: bool = False
-    change: Any = None
-    """What it would change in a file, if that is known."""
+    change: Change | NoChange | None = None
+    """What it would change in a file of the workspace; None for a tool that does more than that."""
 
 
 async def consult(
@@ -82,20 +82,20 @@ async def _decision(
     rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
 ) -> Decision | None:
     said = await ask(rows, allow, KEYS)
-    if said is None:
-        return None
-    word = said.strip()
+    word = "" if said is None else said.strip()
     if word.lower() in ("a", "always") and always is not None:
         always.add(one.pending.call.name)
-        return approve()
+        word = "yes"
     if word.lower() in ("e", "edit"):
         return await _edited(one, ask, allow, always)
     if word.lower() == "r":
         why = await ask([], "why not: ")
         return None if why is None else deny(why.strip())
+    if word.startswith("/"):
+        return await _decision([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
     if word.lower() in ("y", "yes"):
         return approve()
-    return deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
+    return None if said is None else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
 
 
 async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
@@ -135,6 +135,7 @@ def question(one: ApprovalAsked, width: int) -> list[str]:
         rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), f"({where}):"]
     if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
         rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
-    if one.change is not None:
+    if isinstance(one.change, Change):
         return rows + difference(one.change, width)
-    return rows + argument_rows(call.arguments, width)
+    fate = [] if one.change is None or not one.change.why else [f"  {one.change.why}"]
+    return rows + argument_rows(call.arguments, width) + fate

@@ -1,48 +1,163 @@
-"""`glidepath runs show --plot`: how each limit of a stored run was used up."""
+"""`glidepath runs show --plot`: how each limit of a stored run was used up.
+
+A row is a turn, as `max_turns` counts it. The call of a landing is paid from the reserve and is not a turn, so its row
+is called a landing. A session with several messages gets one row for each message.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath.burndown import Burn, text_burndown
+from glidepath.cli.status import clip
 from glidepath.cli.world import World
+from glidepath.errors import ConfigurationError
 from glidepath.ledger import dollars
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import argparse
+    from collections.abc import Mapping, Sequence
 
+    from glidepath.sessions.archive import StoredJournal
+    from glidepath.sim.whatif import Flown, WhatIfMoment
     from glidepath.spi.sessions import SessionStore
+
+_KINDS = (
+    ("turns", "max_iterations", "turns"),
+    ("tokens", "max_tokens", "tokens"),
+    ("dollars", "max_cost", "money"),
+    ("tool calls", "max_tool_calls", "tool_calls"),
+    ("seconds", "timeout", "elapsed"),
+)
+_TASK = 30
 
 
 async def plot_session(session: str, store: SessionStore, world: World) -> int:
-    """Print what was left of each limit after each turn, for every run of a session."""
+    """Print what was left of each limit after each turn, or after each message of a session that has several."""
     from glidepath.sessions.archive import read_journal
-    from glidepath.sim.whatif import session_runs
 
-    journal = await read_journal(store, session)
-    limits = {} if journal.folded.config is None else journal.folded.config.limits
-    runs = list(session_runs(session, journal.commits))
+    journal = await read_journal(store, _of_a_run(session, "--plot"))
+    runs, limits = _runs(session, journal), _limits(journal)
     if not runs:
         world.note("nothing has been used yet, so there is nothing to plot")
         return 0
-    for number, run in enumerate(runs, 1):
-        if len(runs) > 1:
-            world.write(f"{'' if number == 1 else chr(10)}run {number} of {len(runs)}: {run.outcome}\n")
-        moments = run.moments
-        burns = [
-            Burn("turns", [float(one.turns) for one in moments], _limit(limits, "max_iterations")),
-            Burn("tokens", [float(one.tokens) for one in moments], _limit(limits, "max_tokens")),
-            Burn("dollars", [float(dollars(one.money)) for one in moments], _limit(limits, "max_cost")),
-            Burn("tool calls", [float(one.tool_calls) for one in moments], _limit(limits, "max_tool_calls")),
-            Burn("seconds", [one.elapsed for one in moments], _limit(limits, "timeout")),
-        ]
-        world.write("".join(f"{line}\n" for line in text_burndown(burns)))
+    lines = _of_messages(runs, limits) if len(runs) > 1 else _of_turns(runs[0], limits)
+    world.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _limit(limits: Mapping[str, object], name: str) -> float | None:
-    try:
-        return float(Decimal(str(limits[name])))
-    except (KeyError, InvalidOperation):
-        return None
+async def show_json(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    """Print a session as one JSON object, with `--plot` its burn-down, too."""
+    from glidepath import _wire
+    from glidepath.sessions.archive import read_journal
+
+    session = _of_a_run(options.session, "--json")
+    journal = await read_journal(store, session)
+    folded, last = journal.folded, options.limit
+    messages = folded.messages if last is None else folded.messages[max(len(folded.messages) - max(last, 0), 0) :]
+    known: dict[str, Any] = {"session_id": session, "result": folded.result, "messages": messages}
+    if options.plot:
+        known["burn_down"] = burndown_json(session, journal)
+    world.write(_wire.encoder(enc_hook=repr)(known).decode() + "\n")
+    return 0
+
+
+def burndown_json(session: str, journal: StoredJournal) -> list[dict[str, Any]]:
+    """The same as plain data: each message of the session with its limits, and what was used after each reply."""
+    limits = _limits(journal)
+    return [
+        {
+            "run_id": run.run_id,
+            "outcome": run.outcome,
+            "task": run.task,
+            "limits": {name.replace(" ", "_"): limits[field] for name, field, _ in _KINDS if field in limits},
+            "replies": [
+                {
+                    "turn": None if landing else moment.own_turns,
+                    **{name.replace(" ", "_"): _used(run, moment, kind) for name, _, kind in _KINDS},
+                }
+                for moment, landing in _landings(run)
+            ],
+        }
+        for run in _runs(session, journal)
+    ]
+
+
+def _of_turns(run: Flown, limits: Mapping[str, float]) -> list[str]:
+    labels = ["landing" if landing else f"turn {moment.own_turns:>4}" for moment, landing in _landings(run)]
+    last = run.last
+    notes = {"turns": ", child agents included"} if last.turns - last.carried.turns != last.own_turns else {}
+    burns = [
+        Burn(name, _figures(run, kind), limits.get(field), notes.get(kind, ""))
+        for name, field, kind in _KINDS
+        if kind != "money" or run.priced
+    ]
+    return [*text_burndown(burns, labels=labels), *_unpriced([run])]
+
+
+def _of_messages(runs: Sequence[Flown], limits: Mapping[str, float]) -> list[str]:
+    """One row a message: what it left of each limit, which is its own or the whole conversation's."""
+    wide = len(str(len(runs)))
+    labels = [f"message {number:>{wide}} {clip(_in_line(run.task), _TASK)}" for number, run in enumerate(runs, 1)]
+    burns = []
+    for name, field, kind in _KINDS:
+        if kind == "money" and not all(run.priced for run in runs):
+            continue
+        used = [_figures(run, kind)[-1] for run in runs]
+        shared = kind != "elapsed" and any(getattr(run.last.carried, kind) for run in runs)
+        limit = limits.get(field)
+        if limit is None:
+            burns.append(Burn(name, [used[-1] if shared else sum(used)], None, " in the whole session"))
+        else:
+            note = " of the whole session" if shared else " in the last message; each may use as much"
+            burns.append(Burn(name, used, limit, note))
+    return [*text_burndown(burns, labels=labels), *_unpriced(runs)]
+
+
+def _unpriced(runs: Sequence[Flown]) -> list[str]:
+    return [] if all(run.priced for run in runs) else ["", "dollars: unknown, because the model has no price"]
+
+
+def _landings(run: Flown) -> list[tuple[WhatIfMoment, bool]]:
+    """The replies, and whether each is one of a landing."""
+    before = [0, *[moment.landing_calls for moment in run.moments]]
+    return [(moment, moment.landing_calls > earlier) for moment, earlier in zip(run.moments, before, strict=False)]
+
+
+def _used(run: Flown, moment: WhatIfMoment, kind: str) -> float | None:
+    if kind == "money":
+        return float(dollars(moment.money)) if run.priced else None
+    figure: float = getattr(moment, kind)
+    return figure
+
+
+def _figures(run: Flown, kind: str) -> list[float]:
+    return [float(_used(run, moment, kind) or 0) for moment in run.moments]
+
+
+def _of_a_run(session: str, flag: str) -> str:
+    if session.startswith("team:"):
+        raise ConfigurationError(f"{flag}: {session} is a team; name the session of one of its members")
+    return session
+
+
+def _runs(session: str, journal: StoredJournal) -> list[Flown]:
+    from glidepath.sim.whatif import session_runs
+
+    return list(session_runs(session, journal.commits))
+
+
+def _limits(journal: StoredJournal) -> dict[str, float]:
+    config = journal.folded.config
+    known = {} if config is None else config.limits
+    found: dict[str, float] = {}
+    for _, field, _ in _KINDS:
+        with suppress(InvalidOperation):  # of a damaged or foreign journal
+            found |= {field: float(Decimal(known[field]))} if field in known else {}
+    return found
+
+
+def _in_line(text: str) -> str:
+    return " ".join(text.split())

@@ -74,7 +74,7 @@ def serve(
             f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; pass another --port"
         ) from None
     port = bound.getsockname()[1]
-    address = f"http://{_shown(EVERYWHERE.get(options.host, options.host))}:{port}{options.prefix}/"
+    address = f"{address_of(options.host, port)}{options.prefix}/"
     if not token:
         world.note(f"Flight deck: {address}#token={application.state.token}")
     else:
@@ -124,6 +124,11 @@ def _bound(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+def address_of(host: str, port: int) -> str:
+    """Where a client on this machine finds what listens here."""
+    return f"http://{_shown(EVERYWHERE.get(host, host))}:{port}"
 
 
 def _shown(host: str) -> str:

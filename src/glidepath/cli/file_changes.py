@@ -15,13 +15,15 @@ from glidepath.cli.world import World
 from glidepath.errors import ToolError
 from glidepath.plurals import how_many
 from glidepath.spi import Ask, Plugin, ToolCallContext
-from glidepath.workspace import Workspace
+from glidepath.tools import Tool
+from glidepath.workspace import Workspace, toolset
 from glidepath.workspace.file_tools import write_file
 
 WRITERS = ("write", "edit")
 ASKED = "this tool changes files"
 _MOST = 2_000_000
 _GUTTER = "    "
+_FATES = {-1: "there is no such file", 0: "the old text is not in the file"}
 
 
 class Change(NamedTuple):
@@ -30,6 +32,17 @@ class Change(NamedTuple):
     path: str
     before: str | None
     after: str | None
+
+
+class NoChange(NamedTuple):
+    """A `write` or `edit` that will fail, and why; or whose change cannot be shown, and `why` is empty."""
+
+    why: str = ""
+
+
+def edits_workspace(name: str, tools: Iterable[Tool]) -> bool:
+    """True for the `write` and `edit` of the workspace, which reach no file outside it."""
+    return name in WRITERS and any(tool.name == name and tool.fn.__module__ == toolset.__name__ for tool in tools)
 
 
 class Changes(Plugin):
@@ -76,24 +89,24 @@ class Changes(Plugin):
         self._turns[-1].append(change)
         return change
 
-    def planned(self, name: str, arguments: Mapping[str, Any]) -> Change | None:
-        """What a call would change; None when that is unknown."""
-        path, before = str(arguments.get("path", "")), None
-        if name not in WRITERS:
+    def planned(self, name: str, arguments: Mapping[str, Any], tools: Iterable[Tool]) -> Change | NoChange | None:
+        """What a call would change; None for any tool but the `write` and `edit` of the workspace."""
+        if not edits_workspace(name, tools):
             return None
+        path = str(arguments.get("path", ""))
         try:
             before = self._read(path)
         except (ToolError, OSError, ValueError):
-            return None
+            return NoChange()
         if name == "write":
             content = arguments.get("content")
-            return Change(path, before, content) if isinstance(content, str) else None
+            return Change(path, before, content) if isinstance(content, str) else NoChange()
         old, new = arguments.get("old"), arguments.get("new")
-        if not isinstance(old, str) or not isinstance(new, str) or not old or before is None:
-            return None
-        found = before.count(old)
-        if found == 0 or (found > 1 and not arguments.get("every")):
-            return None  # the call will fail
+        if not isinstance(old, str) or not isinstance(new, str) or not old:
+            return NoChange()
+        found = -1 if before is None else before.count(old)
+        if before is None or found == 0 or (found > 1 and not arguments.get("every")):
+            return NoChange(f"It will fail: {_FATES.get(found, f'the old text is in the file {found} times')}.")
         return Change(path, before, before.replace(old, new))
 
     def all(self) -> list[Change]:

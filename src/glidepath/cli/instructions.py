@@ -15,7 +15,7 @@ _MOST = 64_000
 def project_instructions(world: World, *, wanted: bool = True) -> str:
     """What AGENTS.md in this folder says; empty without one, and in a folder that nobody trusts.
 
-    On a terminal a line says which of the two it is.
+    A line on the error stream says which of the two it is; in a pipe only that a file is left out.
     """
     if not wanted or not (world.folder / AGENTS).is_file():
         return ""
@@ -23,14 +23,12 @@ def project_instructions(world: World, *, wanted: bool = True) -> str:
 
     trusted, files = trusted_files(world.folder)
     text = files.get(AGENTS, b"").decode("utf-8", "replace").strip()
-    told = world.is_terminal(world.stderr)
     if not trusted:
-        if told:
-            world.note_once(f"{AGENTS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
+        world.note_once(f"{AGENTS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
         return ""
     if len(text) > _MOST:
         world.note_once(f"{AGENTS} has {len(text):,} characters; the model gets the first {_MOST:,}.")
-    elif told and text:
+    elif text and world.is_terminal(world.stderr):
         world.note_once(f"{AGENTS}: {len(text):,} characters of instructions from this folder, which you trust.")
     return text[:_MOST]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
@@ -227,7 +228,8 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _unknown(key: str) -> str:
+def _unknown(key: str, *, value: str = "") -> str:
+    """What to write instead; `value` is what `--set` was given for it."""
     from glidepath.tools.advice import closest
 
     if key.rpartition(".")[2].lower() in _KEYS:
@@ -241,9 +243,11 @@ def _unknown(key: str) -> str:
         or closest(key, names)
         or inner.get(closest(key, inner) or "")
     )
-    where = f" in [{meant.partition('.')[0]}]" if meant and meant.startswith(SECTIONS) and "." not in key else ""
-    shown = meant.rpartition(".")[2] if meant and where else meant
-    return f"there is no setting {key!r:.80}" + (f"; did you mean {shown!r}{where}?" if meant else "")
+    if meant and value:
+        return f"there is no setting {key!r:.80}; did you mean --set {shlex.quote(meant + value)}?"
+    section, _, name = meant.rpartition(".") if meant and "." not in key else ("", "", meant)
+    where = f" in [{section}]" if section else ""
+    return f"there is no setting {key!r:.80}" + (f"; did you mean {name!r}{where}?" if meant else "")
 
 
 # --- the environment and the flags --------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ def _from_flags(options: Namespace) -> dict[str, Known]:
         if not sign:
             raise ConfigurationError(f"--set {pair}: expected KEY=VALUE, such as limits.max_tokens=200k")
         if setting is None:
-            raise ConfigurationError(f"--set {pair}: {_unknown(key.strip())}")
+            raise ConfigurationError(f"--set {pair}: {_unknown(key.strip(), value=f'={text}')}")
         if setting.key in found:
             raise ConfigurationError(f"--set: {setting.key} is given twice")
         found[setting.key] = Known(read_text(setting, text, f"--set {key.strip()}"), "flag --set", text)

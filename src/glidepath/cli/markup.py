@@ -9,28 +9,41 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from rich.box import SIMPLE
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown
+from rich.markdown import Heading, Markdown, TableElement
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
 _FENCE = re.compile(r" {0,12}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
-_CODE_LINES, _ITEMS, _LINES, _ROWS = 60, 30, 60, 80
+_RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?")
+_CELLS = re.compile(r"(?<!\\)\|")
+_CODE_LINES, _ITEMS, _LINES, _ROWS = 60, 30, 60, 30
+_GAP, _LEAST = 3, 3  # between two columns of a table, and the width of the narrowest
 _THEME = "ansi_dark"
 
 
 class MarkupBlock(NamedTuple):
-    """A piece of an answer. `kind` is text, code or table; `more` is true for a piece that continues the last one."""
+    """A piece of an answer. `kind` is text, code, list or table; `more` is true for one that continues the last one.
+
+    Of a long table every piece has its `head`, the first two lines, and the `columns`: how wide they would like to be.
+    """
 
     kind: str
     text: str
     language: str = ""
     more: bool = False
+    head: str = ""
+    columns: tuple[int, ...] = ()
 
 
 class Blocks:
@@ -46,6 +59,8 @@ class Blocks:
         self._items = 0
         self._more = False
         self._blank = False
+        self._head = ""
+        self._columns: tuple[int, ...] = ()
 
     @property
     def open(self) -> MarkupBlock | None:
@@ -90,15 +105,29 @@ class Blocks:
         elif self._kind == "text" and (_ITEM.match(line) or line.startswith("#")):
             return [*self._close(), *self._line(line)]
         closed = []
-        if len(self._lines) >= _LINES and self._kind != "table":
+        if len(self._lines) >= (_ROWS if self._kind == "table" else _LINES):
+            kind = self._kind
+            self._measure() if kind == "table" and not self._more else None
             closed = self._close(more=True)
-            self._kind = "text"
+            self._kind = kind
         self._lines.append(line)
         return [*closed, *(self._close() if line.startswith("#") and self._kind == "text" else [])]
 
     def _begin(self, line: str) -> None:
         self._kind = "list" if _ITEM.match(line) else "table" if line.lstrip().startswith("|") else "text"
         self._items = int(self._kind == "list")
+
+    def _measure(self) -> None:
+        """A table is longer than one piece: its first rows say how wide the columns are in all of it."""
+        first, rule, *rows = self._lines
+        if _RULE.fullmatch(rule.strip()) is None:
+            return  # not a table after all
+        table = [_cells(line) for line in (first, *rows)]
+        self._head = f"{first}\n{rule}"
+        self._columns = tuple(
+            max([_LEAST, *[cell_len(row[column]) for row in table if column < len(row)]])
+            for column in range(len(table[0]))
+        )
 
     def _in_code(self, line: str) -> list[MarkupBlock]:
         bare = line.strip()
@@ -134,9 +163,17 @@ class Blocks:
         kind = "code" if self._fence else self._kind
         was, self._more = self._more, more
         self._kind, self._items = "", 0
+        head, columns = self._head, self._columns
+        if not more:
+            self._head, self._columns = "", ()
         if not lines:
             return []
-        return [MarkupBlock(kind or "text", "\n".join(lines), self._language if self._fence else "", was)]
+        language = self._language if self._fence else ""
+        return [MarkupBlock(kind or "text", "\n".join(lines), language, was, head, columns)]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in _CELLS.split(line.strip().removeprefix("|").removesuffix("|"))]
 
 
 # --- how it looks -------------------------------------------------------------------------------------------------
@@ -153,6 +190,40 @@ class _Title(Heading):
 
 class _Page(Markdown):
     elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "heading_open": _Title}
+
+
+class _PieceOfTable(TableElement):
+    """Rows of a long table: every piece has the same columns, only the first one has a header."""
+
+    columns: ClassVar[tuple[int, ...]] = ()
+    first: ClassVar[bool] = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(box=SIMPLE, pad_edge=False, show_edge=False, show_header=self.first, collapse_padding=True)
+        heads = self.header.row.cells if self.header is not None and self.header.row is not None else []
+        for head, width in zip(heads, _fitted(self.columns, options.max_width), strict=False):
+            head.content.stylize("markdown.table.header")
+            table.add_column(head.content, width=width)
+        for row in self.body.rows if self.body is not None else []:
+            table.add_row(*[cell.content for cell in row.cells])
+        yield table
+
+
+def _fitted(columns: Sequence[int], room: int) -> list[int]:
+    """These widths, the widest ones smaller until they fit."""
+    left = max(room - _GAP * len(columns), _LEAST * len(columns))
+    fitted: dict[int, int] = {}
+    for place in sorted(range(len(columns)), key=columns.__getitem__):
+        fitted[place] = min(columns[place], left // (len(columns) - len(fitted)))
+        left -= fitted[place]
+    return [fitted[place] for place in range(len(columns))]
+
+
+def _piece_of_table(block: MarkupBlock) -> RenderableType:
+    page = _Page(f"{block.head}\n{block.text}" if block.more else block.text, code_theme=_THEME, hyperlinks=False)
+    kind = type("_Piece", (_PieceOfTable,), {"columns": block.columns, "first": not block.more})
+    page.elements = {**page.elements, "table_open": kind}  # type: ignore[misc]
+    return page
 
 
 def plain(block: MarkupBlock) -> Text:
@@ -188,6 +259,8 @@ def renderable(block: MarkupBlock) -> Any:
         text = Syntax("", block.language or "text", theme=_THEME, background_color="default").highlight(block.text)
         text.rstrip()
         return text
-    if block.kind == "table" and block.text.count("\n") > _ROWS:
+    if block.kind == "table" and block.columns:
+        return _Trimmed(_piece_of_table(block))
+    if block.kind == "table" and (block.more or block.text.count("\n") >= _ROWS - 1):  # too long for a guess
         return Text(block.text)
     return _Trimmed(_Page(block.text, code_theme=_THEME, hyperlinks=False))

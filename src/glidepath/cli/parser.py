@@ -67,6 +67,7 @@ _MEANT = {
     "--stream-json": "--output-format stream-json",
     "--max-iterations": "--max-turns",
     "--max-steps": "--max-turns",
+    "--price": """--set 'prices={"MODEL": ["3", "15"]}' (dollars per million tokens, input and output)""",
     "--turns": "--max-turns",
     "--budget": "--max-budget-usd",
     "--max-cost": "--max-budget-usd",

@@ -128,6 +128,7 @@ class DemoStage:
     async def _watch(self, agent: Agent[Any], landing: str = "") -> RunResult:
         calls: dict[str, str] = {}
         seen: set[str] = set()
+        noticed = False
         async with agent.stream(TASK) as stream:
             async for event in stream:
                 if isinstance(event, ToolStarted):
@@ -142,7 +143,10 @@ class DemoStage:
                         else f"{began} -> {said}"
                     )
                 elif isinstance(event, GuardTripped) and event.action in _ANSWERS:
-                    self._line(f"noticed: {event.reason}; {_ANSWERS[event.action]}")
+                    self._line(
+                        f"{'still the same' if noticed else f'noticed: {event.reason}'}: {_ANSWERS[event.action]}"
+                    )
+                    noticed = True
                 elif isinstance(event, LandingStarted) and landing:
                     self._line(f"limit: {event.reason}; {landing}")
         result: RunResult = stream.result

@@ -79,11 +79,11 @@ class PlainScreen:
             self._world.write(shown.rstrip("\n") + "\n")
         if self._out is not None:
             write_answer(self._out, said, self._world)
-        words = ending(result)
+        words = ending(result) or ("" if said else "no answer was written")
         if words and not self._quiet:
             self._world.note(f"[{words}]")
-        elif not said and not self._quiet:
-            self._world.note("[no answer was written]")
+        elif words and not said:
+            self._world.complain(words)
 
     def close(self) -> None:
         """Nothing to clean up."""

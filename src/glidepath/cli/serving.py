@@ -14,6 +14,7 @@ LAST_PORT = 65_535
 def serve(options: argparse.Namespace, world: World) -> int:
     """Serve until the client goes away or the process is stopped."""
     from glidepath.cli.agent_maker import find_object
+    from glidepath.cli.deck_server import address_of
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.serve_agents import agent_server
 
@@ -31,7 +32,7 @@ def serve(options: argparse.Namespace, world: World) -> int:
     names = ", ".join(agents)
     try:
         if options.http:
-            world.note(f"Serving {names} at http://{options.host}:{options.port}/mcp; Ctrl-C stops.")
+            world.note(f"Serving {names} at {address_of(options.host, options.port)}/mcp; Ctrl-C stops.")
             server.run("streamable-http", host=options.host, port=options.port)
         else:
             world.note(f"Serving {names} on standard input and output.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -11,13 +10,12 @@ from functools import partial
 from typing import Any
 
 from glidepath.errors import ConfigurationError
+from glidepath.quantities import MOST, seconds_meant, whole_number_meant
 from glidepath.setting import Setting
 
 OFF = ("off", "none")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
-_SCALE = {"k": 1_000, "m": 1_000_000}
-_MOST = 10**15
+_EXAMPLES = {"prices": '{"MODEL": ["3", "15"]}', "recovery": '{"max_attempts": 3}'}
 _RECOVERY = ("max_attempts", "scaling", "ceiling")
 
 
@@ -29,7 +27,7 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
             return read_value(setting, json.loads(text, parse_float=Decimal), where)
         except json.JSONDecodeError as error:
             raise ConfigurationError(
-                f"{where}: expected JSON such as {{...}}, got {text!r:.80} ({error.msg})"
+                f"{where}: expected JSON such as {_EXAMPLES.get(kind, '{...}')}, got {text!r:.80} ({error.msg})"
             ) from None
     if kind == "names":
         names = [name.strip() for name in text.split(",")]
@@ -79,18 +77,14 @@ def _must(fits: bool) -> None:
 
 
 def _integer(value: object, least: int = 1) -> int:
-    if isinstance(value, str):
-        text = value.strip().lower().replace("_", "").replace(",", "")
-        scale = _SCALE.get(text[-1:], 1)
-        number = Decimal(text[:-1] if scale > 1 else text) * scale
-        value = int(number) if abs(number) < _MOST and number == int(number) else None
+    value = whole_number_meant(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
-    _must(least <= value < _MOST)
+    _must(least <= value < MOST)
     return value
 
 
-def _decimal(value: object, *, below: int = _MOST, zero: bool = True) -> Decimal:
+def _decimal(value: object, *, below: int = MOST, zero: bool = True) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise TypeError
     number = Decimal(str(value).strip().removeprefix("$"))
@@ -99,12 +93,8 @@ def _decimal(value: object, *, below: int = _MOST, zero: bool = True) -> Decimal
 
 
 def _seconds(value: object) -> float:
-    if isinstance(value, str):
-        match = _TIME.fullmatch(value.strip().lower())
-        if match is None or not any(match.groups()):
-            raise ValueError
-        hours, minutes, seconds = (float(part or 0) for part in match.groups())
-        value = hours * 3600 + minutes * 60 + seconds
+    value = seconds_meant(value)
+    _must(not isinstance(value, str))
     return float(_decimal(value, zero=False))
 
 

@@ -10,10 +10,13 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from glidepath.outcome import Snapshot
+    from glidepath.sessions.fold import Folded
     from glidepath.spi.session_catalog import SessionQuery
     from glidepath.spi.sessions import Entry
 
@@ -124,11 +127,13 @@ def row(entry: Entry, width: int) -> str:
     """One session on one line; whatever is in it, it cannot steer the terminal."""
     from glidepath.cli.shown import revealed
     from glidepath.cli.status import clip
+    from glidepath.sessions.cards import figures
 
     known = entry.summary
     when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-    turns = known.get("iterations", "-") if known.get("outcome") else "-"
-    cost = _cost(known.get("cost"))
+    used = figures(known)
+    turns = used.get("turns", "-") if known.get("outcome") else "-"
+    cost = _cost(used.get("cost"))
     tags = "".join(f"#{tag} " for tag in entry.tags)
     what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), _SHOWN)
     name, how = revealed(entry.session_id), clip(standing(entry), 11)
@@ -153,7 +158,10 @@ def _cost(value: object) -> str:
 
 def as_json(entry: Entry) -> dict[str, Any]:
     """One session as plain data."""
+    from glidepath.sessions.cards import figures
+
     known = entry.summary
+    used = figures(known)
     return {
         "session_id": entry.session_id,
         "title": entry.title,
@@ -164,12 +172,32 @@ def as_json(entry: Entry) -> dict[str, Any]:
         "agent": known.get("agent"),
         "model": known.get("model"),
         "task": known.get("task"),
-        "turns": known.get("iterations"),
-        "tokens": known.get("tokens"),
-        "cost": known.get("cost"),
+        "turns": used.get("turns"),
+        "tokens": used.get("tokens"),
+        "cost": used.get("cost"),
+        "runs": used.get("runs", 1),
         "updated": entry.updated,
         "parent": (known.get("parent") or {}).get("session_id") if isinstance(known.get("parent"), dict) else None,
     }
+
+
+def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
+    """What a session has used, the run that was interrupted included."""
+    from glidepath.cli.status import money
+
+    totals, last = folded.session.totals, folded.session.last
+    runs, turns, calls, tokens = totals.runs, totals.iterations, totals.tool_calls, totals.usage.total
+    if folded.result is None:
+        leg = last if last is not None and last.run_id == snapshot.run_id else None
+        runs += leg is None
+        turns += snapshot.iterations - (leg.iterations if leg else 0)
+        calls += snapshot.tool_calls - (leg.tool_calls if leg else 0)
+        tokens += snapshot.tokens - snapshot.carried.tokens - (leg.usage.total if leg else 0)
+    landed = f" and {how_many(snapshot.landing_calls, 'landing call')}" if snapshot.landing_calls and runs == 1 else ""
+    told = f" in {how_many(runs, 'message')}" if runs > 1 else ""
+    yield f"turns     {turns}{landed}{told}, tool calls {calls}, tokens {tokens}"
+    if totals.cost is not None:
+        yield f"cost      {money(totals.cost)}, {how_many(totals.usage.total, 'token')} in all"
 
 
 def lines(entries: Sequence[Entry]) -> Iterator[str]:

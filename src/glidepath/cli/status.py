@@ -7,20 +7,24 @@ from decimal import Decimal
 from typing import Any
 
 from glidepath import events
-from glidepath.agent import Limits
+from glidepath.agent import Limits, LoopConfig
+from glidepath.agent.route import known_output
 from glidepath.cli.shown import width_of
 from glidepath.outcome import RunResult
 from glidepath.plurals import how_many
 
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
+_CHARACTERS = 4  # of a token, about
 
 
 class Status:
     """Listens to the events of a run and describes it."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, now: Callable[[], float], output: int = 0) -> None:
         self.limits = limits
+        self._output = output
+        self.last_call = self._sent = self._written = 0
         self.phase = "starting"
         self.turn = 0
         self.tokens = 0
@@ -36,6 +40,7 @@ class Status:
         """Record an event."""
         match event:
             case events.StreamChunk():
+                self._written += len(event.text)
                 if not self._landing and event.text:
                     self.phase = "thinking" if event.thinking else "writing"
             case events.TurnStarted():
@@ -49,8 +54,14 @@ class Status:
             case events.ToolEnded():
                 self._running.pop(event.call_id, None)
                 self._show_tools()
+            case events.BudgetReserved():
+                most = event.max_output_tokens or self._output
+                self._sent = max(0, event.tokens - most) if most else 0
+                self._written = 0
             case events.BudgetSettled() | events.ChildEnded():
-                self.tokens += event.usage.total
+                self._sent = self._written = 0
+                self.last_call = event.usage.total
+                self.tokens += self.last_call
                 if event.cost is not None:
                     self.cost = event.cost + (self.cost or 0)
             case events.RetryScheduled():
@@ -72,6 +83,11 @@ class Status:
         timeout = self.limits.timeout
         now = self._now() if self._stopped is None else self._stopped
         return None if timeout is None else max(0.0, timeout - (now - self._started))
+
+    @property
+    def running(self) -> int:
+        """About how many tokens the call that is under way has used so far."""
+        return self._sent + -(-self._written // _CHARACTERS)
 
     @property
     def spent(self) -> Decimal | None:
@@ -99,6 +115,11 @@ class Status:
             self.phase = "finishing up" if self._landing else "thinking"
 
 
+def most_output(config: LoopConfig) -> int:
+    """The output that is reserved for a call without a cap."""
+    return config.max_output_tokens or known_output(config.model)
+
+
 # --- one line -----------------------------------------------------------------------------------------------------
 
 
@@ -106,7 +127,8 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
     """The status in at most `width` columns: the wider, the more it says. The phase and the turn go last."""
     limits = status.limits
     turn = f"{status.turn}/{limits.max_iterations}" if limits.max_iterations else f"{status.turn}"
-    spent, most = figure(status.tokens), limits.max_tokens
+    spent, most = figure(status.tokens + status.running), limits.max_tokens
+    spent = f"~{spent}" if status.running else spent
     tokens = f"{spent}/{figure(most)}" if most else spent
     paid = money(status.spent) if status.spent is not None else "$0" if limits.max_cost is not None else ""
     cost = f"{paid}/{money(Decimal(str(limits.max_cost)))}" if paid and limits.max_cost is not None else paid

@@ -101,7 +101,7 @@ async def text_of(run: Run, job: Job) -> str | None:
     if run.hooks.after_tool_call:
         if run.work.spawned:
             await recall(run, job.call.id)
-        later = _after(run, job) if job.result is not None else None
+        later = job.heard or (_after(run, job) if job.result is not None else None)
         if later is not None:
             await later
     result = job.result
@@ -362,12 +362,16 @@ def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str |
     return value  # type: ignore[no-any-return]
 
 
-def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> None:
-    """`first_step` where hooks will look at the result, which is always in `job` then."""
-    job.started_at = run.watch.time()
+def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
+    """`first_step` where hooks look at the result, which is in `job`; None, too, when they have something to say."""
     text = first_step(run, job, call_id, tool, bound)
-    if text is not None:
-        job.result = ToolResult(text)
+    if text is None:
+        return None
+    job.result = ToolResult(text)
+    if run.work.spawned:
+        return None  # they are asked when its children have ended
+    job.heard = heard = _after(run, job)
+    return text if heard is None else None
 
 
 async def _end_alone(run: Run, job: Job) -> None:
@@ -464,15 +468,13 @@ def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
 
 def _after(run: Run, job: Job) -> Awaitable[None] | None:
     """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
-    voices = iter(run.hooks.after_tool_call)
+    turn, call, voices = run.turn, job.call, iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
-    context = ToolResultContext(
-        **about(run),
-        call=ToolCall(job.call.id, job.call.name, arguments),
-        arguments=arguments,
-        tool=job.tool,
-        result=_shown(run, job),
-    )
+    context = turn.contexts.get(ToolResultContext)
+    if context is None:
+        context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
+    result, call = _shown(run, job), ToolCall(call.id, call.name, arguments)
+    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
     heard = opinion(run, "after_tool_call", voices, context)
     return None if heard is None else _changed(run, job, voices, context, heard)
 

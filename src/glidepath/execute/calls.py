@@ -227,10 +227,11 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
     """
     voices, context = iter(run.hooks.before_tool_call), _context(run, job)
     heard = opinion(run, "before_tool_call", voices, context)
-    if heard is None:
-        _look_at_arguments(run, job)
-        return None
-    return _judged(run, job, _heard_all(run, job, voices, context, heard))
+    if heard is not None:
+        return _judged(run, job, _heard_all(run, job, voices, context, heard))
+    if not job.bound.intact():  # type: ignore[union-attr]
+        _block_changed(run, job)
+    return None
 
 
 async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
@@ -242,18 +243,18 @@ async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
 
 
 def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = False) -> ToolCallContext:
-    arguments = job.bound.arguments  # type: ignore[union-attr]
-    return ToolCallContext(
-        **about(run),
-        call=ToolCall(job.call.id, job.call.name, arguments),
-        arguments=arguments,
-        tool=job.tool,
-        messages=to_read(run, run.transcript.messages),
-        above=transcripts_above(run) if run.work.above is not None else (),
-        origins=heard_in_programs(run) if run.work.heard else (),
-        replaceable=replaceable,
-        approved=approved,
-    )
+    arguments, call, turn, work = job.bound.arguments, job.call, run.turn, run.work  # type: ignore[union-attr]
+    context = turn.contexts.get(ToolCallContext)
+    if context is None:
+        messages = to_read(run, run.transcript.messages)
+        context = about(run, ToolCallContext, call=None, arguments=None, tool=None, messages=messages)
+    call = ToolCall(call.id, call.name, arguments)
+    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool)
+    if not replaceable:
+        context = replace(context, replaceable=False, approved=approved)
+    if work.above is not None or work.heard:
+        context = replace(context, above=transcripts_above(run), origins=heard_in_programs(run))
+    return context  # type: ignore[no-any-return]
 
 
 async def _ask_all(run: Run, job: Job, *, approved: bool) -> None:
@@ -292,17 +293,16 @@ async def _heard_all(
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
         heard = opinion(run, "before_tool_call", voices, context)
-    return replaced if _look_at_arguments(run, job) else None
-
-
-def _look_at_arguments(run: Run, job: Job) -> bool:
-    """True unless a hook has changed them in place: then the call is blocked."""
     if job.bound.intact():  # type: ignore[union-attr]
-        return True
-    # Who judged what is not known any more. What runs has not changed, but somebody has seen something else.
+        return replaced
+    _block_changed(run, job)
+    return None
+
+
+def _block_changed(run: Run, job: Job) -> None:
+    """A hook has changed the arguments in place: what runs has not changed, but somebody has seen something else."""
     changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
     _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
-    return False
 
 
 def _block_for(run: Run, job: Job, name: str, fault: HookFault) -> None:

@@ -28,7 +28,6 @@ _NOBODY: list[str] = []  # what nobody was told; never changed, as the next two
 _NO_RUNS = [0] * len(PERIODS)
 _NONE_SAME: list[Any] = ["", 0]
 _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
-_NONE_OR_ONE = (0, 1)
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = "[A-Za-z]{2,}"
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
@@ -109,6 +108,7 @@ class RepetitionGuard:
         "_signature",
         "_span",
         "_state",
+        "_steps",
         "_texts",
         "_told",
         "_tools",
@@ -124,6 +124,7 @@ class RepetitionGuard:
         self._counted: tuple[ToolCall, ...] = ()
         self._known: list[str] = []
         self._signature = ""
+        self._steps = 0
         self._again = False  # these calls are among the last ones
         self._pairs = _ALONE
         self._state = state
@@ -234,39 +235,31 @@ class RepetitionGuard:
         tools.append(known)
         calls = self._calls
         calls.append(self._signature)
+        self._steps += 1
         if len(calls) > self._span:
             del calls[0], past[0], tools[0]
         return True
 
-    def patches_since(self, known: dict[str, Any]) -> dict[str, Any] | None:
-        """What a journal must add to this earlier state, which is brought up to date; None when it must compare.
+    def mark(self) -> tuple[int, int, bool] | None:
+        """Where the window is, for a journal: steps so far, those that are kept, and whether all used the same tools.
 
-        In short for no step, or for one that repeated nothing. The last call of either state tells: there is another
-        text object for each step, even where their content is the same, and a step joins all lists at once.
+        None when there is more to know: something repeats, or a step was a batch.
         """
-        calls, were = self._calls, known["calls"]
-        if not calls or not were or self._parts or self._runs is not _NO_RUNS:
+        if self._parts or self._runs is not _NO_RUNS:
             return None
-        last, left = were[-1], len(were) + 1 - len(calls)  # how many steps have left the window if one joined it
-        if calls[-1] is last:
-            return {} if left == 1 else None
-        if left not in _NONE_OR_ONE or len(calls) == 1 or calls[-2] is not last:
-            return None
-        call, answer, tools, past = calls[-1], self._results[-1], self._tools, known["results"]
-        if left and past[-1] == answer:  # the window may look as before
-            return None
-        del were[:left], past[:left]
-        were.append(call)
-        past.append(answer)
-        patches: dict[str, Any] = {"calls": ("[", left, (call,)), "results": ("[", left, (answer,))}
-        used = known["tools"]
-        if not left or tools != used:
-            same = used and used[-1] == tools[-1]
-            added = used[-1] if same else [*tools[-1]]  # one list for all of them: nobody changes it
-            del used[:left]
-            used.append(added)
-            patches["tools"] = ("[", left, (added,))
-        return patches
+        tools = self._tools
+        # Steps in a row with the same tools share one list, and any other step begins another.
+        return self._steps, len(tools), bool(tools) and tools[0] is tools[-1]
+
+    def joined(self, before: tuple[int, int, bool], now: tuple[int, int, bool]) -> dict[str, Any]:
+        """What a journal that was written at another, earlier mark must add."""
+        new = now[0] - before[0]
+        left = before[1] + new - now[1]
+        calls, results = self._calls[-new:], self._results[-new:]
+        if before[2] and now[2] and left == new < now[1]:  # the tools are as they were
+            return {"calls": ("[", left, calls), "results": ("[", left, results)}
+        tools = self._tools[-new:]
+        return {"calls": ("[", left, calls), "results": ("[", left, results), "tools": ("[", left, tools)}
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what it returned; the verdict on it, if any."""
@@ -287,6 +280,7 @@ class RepetitionGuard:
         calls.append(self._signature)
         past.append(outcome)
         tools.append(self._known)
+        self._steps += 1
         if len(calls) > self._span:
             del calls[0], past[0], tools[0]
 

@@ -16,7 +16,7 @@ from glidepath.spi.direct_observer import DirectObserver
 from glidepath.spi.hooks import Plugin
 from glidepath.spi.inside_variable import INSIDE
 
-_log = logging.getLogger("glidepath")
+_log, _inside = logging.getLogger("glidepath"), INSIDE.get
 FAREWELL = 1.0  # seconds that all observers of a run together have after its last event
 LAST_WORDS = 0.25  # seconds that they have when the run or its caller was stopped
 Report: TypeAlias = Callable[[str, str, str, str], None]
@@ -35,9 +35,6 @@ class Sink:
     def wants(self, kind: type[Event]) -> bool:  # noqa: ARG002 - as an observer has it
         """It sees everything."""
         return True
-
-    def direct(self, kind: type[Event]) -> None:
-        """It is never called without protection."""
 
     def fail(self, error: BaseException) -> None:
         """Report the error, and do not call it again."""
@@ -80,6 +77,11 @@ class Observer:
     def direct(self, kind: type[Event]) -> Callable[[Event], Any] | None:
         """The handler for this kind of event that needs no protection, if there is one."""
         return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
+
+    @property
+    def is_direct(self) -> bool:
+        """True if there may be such handlers."""
+        return self._direct is not None
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
@@ -233,8 +235,7 @@ class Audience:
     """All listeners of one run. Which of them want an event is looked up once per kind."""
 
     __slots__ = (
-        "_by_hand", "_direct", "_listeners", "_routes", "_telling", "_untold", "observers", "outbox", "wants_chunks",
-        "wants_turns",
+        "_by_hand", "_free", "_listeners", "_routes", "_untold", "observers", "outbox", "wants_chunks", "wants_turns",
     )  # fmt: skip
 
     def __init__(
@@ -251,9 +252,8 @@ class Audience:
             observer.by_hand = by_hand
         self._listeners: tuple[Any, ...] = (*([] if sink is None else [Sink(sink, report)]), *observers)
         self._routes: dict[type[Event], tuple[Any, ...]] = {}
-        self._direct: dict[type[Event], Callable[[Event], Any]] = {}
-        """The kinds of event with a single handler, which needs no protection."""
-        self._telling = False
+        self._free: dict[type[Event], tuple[Any, ...]] | None = self._routes
+        """None while an event is told."""
         self._untold: deque[Event] = deque()
         self.outbox: list[Event] | None = None
         """A list that also receives every event, for the consumer of a stream."""
@@ -262,33 +262,20 @@ class Audience:
 
     @property
     def harmless(self) -> bool:
-        """True if no listener can stop a run: the only one is a built-in plugin with safe handlers."""
-        return len(self._direct) > 0
+        """True if no listener can stop a run."""
+        return False
 
     def tell(self, event: Event) -> None:
         """Deliver an event to all listeners that want it; events that they cause wait until all have seen this one."""
-        outbox = self.outbox
-        if outbox is not None:
-            outbox.append(event)
-        if self._direct and not self._telling and (direct := self._direct.get(event.__class__)) is not None:
-            try:
-                direct(event)
-            except BaseException as error:  # whatever it is: an observer can never hurt a run
-                self._failed(self._listeners[0], error)
+        routes = self._free
+        if routes is None or _inside() is not None:
+            self._tell_within(event)
             return
         try:
-            route = self._routes[event.__class__]
+            route = routes[event.__class__]
         except KeyError:
             route = self._route(event.__class__)
-        if not route:
-            return
-        if self._telling:
-            self._untold.append(event)
-            return
-        self._telling = True
-        place = INSIDE.get()
-        if place is not None:
-            INSIDE.set(None)  # a run does not wait for observers: what they start is not its child
+        self._free = None
         try:
             for tell in route:
                 try:
@@ -302,9 +289,7 @@ class Audience:
             self._untold.clear()
             raise
         finally:
-            self._telling = False
-            if place is not None:
-                INSIDE.set(place)
+            self._free = routes
 
     __call__ = tell
 
@@ -318,6 +303,18 @@ class Audience:
                         _refuse(answer)
                 except BaseException as error:
                     self._failed(self._owner(tell), error)
+
+    def _tell_within(self, event: Event) -> None:
+        """A listener has caused the event, or a tool or hook that is at work."""
+        if self._free is None:
+            self._untold.append(event)
+            return
+        place = INSIDE.get()
+        INSIDE.set(None)  # a run does not wait for observers: what they start is not its child
+        try:
+            self.tell(event)
+        finally:
+            INSIDE.set(place)
 
     def notes(self) -> dict[str, str]:
         """The observers' notes for the journal, by name; a failing observer adds none."""
@@ -337,12 +334,9 @@ class Audience:
         return found
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
-        wanted = [one for one in self._listeners if not one.removed and one.wants(kind)]
-        self._routes[kind] = route = tuple([one.tell for one in wanted])
-        if len(self._listeners) == len(wanted) == 1:
-            direct = wanted[0].direct(kind)
-            if direct is not None:
-                self._direct[kind] = direct
+        first = () if self.outbox is None else (self.outbox.append,)
+        route = (*first, *[one.tell for one in self._listeners if not one.removed and one.wants(kind)])
+        self._routes[kind] = route
         return route
 
     def _owner(self, tell: object) -> Any:
@@ -352,7 +346,6 @@ class Audience:
         listener.fail(error)
         if listener.removed:
             self._routes.clear()
-            self._direct.clear()
         if isinstance(error, KeyboardInterrupt):
             self._by_hand()
 

@@ -40,6 +40,9 @@ class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 _KNOWN: WeakKeyDictionary[Lineup, tuple[Fingerprint, str]] = WeakKeyDictionary()
 """Made once for each configuration: every one has its own line-up."""
+_MOST_ALIKE = 64
+_ALIKE: dict[str, tuple[Fingerprint, str]] = {}
+"""By digest, the last ones: a thousand agents that are alike share one."""
 
 
 def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
@@ -47,7 +50,10 @@ def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
     known = _KNOWN.get(plan.lineup)
     if known is None:
         made = _made(plan)
-        known = _KNOWN[plan.lineup] = made, made.digest
+        digest = made.digest
+        if len(_ALIKE) >= _MOST_ALIKE:
+            _ALIKE.clear()
+        known = _KNOWN[plan.lineup] = _ALIKE.setdefault(digest, (made, digest))
     return known
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from glidepath.run.state import Run
 
+_enter = INSIDE.set
 CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
 
@@ -72,23 +73,20 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     return run.transcript.show_hooks(ToRead(messages))
 
 
-def about(run: Run) -> Mapping[str, Any]:
-    """What every hook's context says about the run; made once between two replies."""
-    turn = run.turn
-    if turn.about is not None and turn.about["iteration"] == turn.iterations:
-        return turn.about
+def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
+    """The first context of a kind in this run: it is kept, and whoever asks again replaces what differs in it."""
     config = run.plan.config
-    return turn.describe(
-        {
-            "run_id": run.run_id,
-            "agent_name": config.agent_name,
-            "iteration": turn.iterations,
-            "conversation_id": config.conversation_id,
-            "user": run.user,
-            "metadata": run.metadata,
-            "deps": run.terms.deps,
-        }
+    context = kind(
+        run_id=run.run_id,
+        agent_name=config.agent_name,
+        iteration=run.turn.iterations,
+        conversation_id=config.conversation_id,
+        user=run.user,
+        metadata=run.metadata,
+        deps=run.terms.deps,
+        **parts,
     )
+    return run.turn.keep_context(kind, context)
 
 
 class Opinion(Record):
@@ -108,7 +106,7 @@ def opinion(
     child while they are asked.
     """
     place, name = Place(run, hook, ASKED), ""
-    INSIDE.set(place)
+    _enter(place)
     try:
         for name, method in voices:
             answer = method(context)
@@ -117,7 +115,7 @@ def opinion(
     except BaseException as error:
         return _answered(run, hook, voices, context, place, name, error, failed=True)
     place.run = None
-    INSIDE.set(None)
+    _enter(None)
     return recall(run, hook) if run.work.spawned else None
 
 

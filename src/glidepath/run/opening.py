@@ -98,7 +98,8 @@ def _audience(run: Run) -> Audience | None:
     sink = run.plan.config.event_sink
     if not run.hooks.observers and sink is None:
         return None
-    from glidepath.plugins.observer import Audience, Observer
+    from glidepath.plugins.observer import Observer
+    from glidepath.plugins.sole_listener import audience_of
 
     observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
-    return Audience(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)
+    return audience_of(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)

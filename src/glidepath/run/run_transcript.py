@@ -284,8 +284,8 @@ class CurrentTurn(Record, eq=False, gc=False):
     pending: tuple[PendingCall, ...] = ()
     votes: tuple[bool, bool, bool] | None = None
     """How a batch has voted that waits for a person: see `Snapshot`."""
-    about: Mapping[str, Any] | None = None
-    """What the contexts of hooks say about the run, as of the last time one was asked."""
+    contexts: Mapping[Any, Any] = _NOTHING
+    """What hooks are shown, by its class, as of the first time one was asked under this plan."""
     programs: Mapping[str, Program] = _NOTHING
     """Calls of the turn that make calls themselves and have no result yet."""
     program_states: Mapping[str, str] = _NOTHING
@@ -300,10 +300,14 @@ class CurrentTurn(Record, eq=False, gc=False):
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
 
-    def describe(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the contexts of hooks say about the run until the next reply."""
-        self.about = about
-        return about
+    def keep_context(self, kind: object, context: Any) -> Any:
+        """What hooks are shown does not change much from turn to turn."""
+        self.contexts = {**self.contexts, kind: context}
+        return context
+
+    def forget_contexts(self) -> None:
+        """Another plan: with its tools, its prompt and its model."""
+        self.contexts = _NOTHING
 
     def reach(self, checkpoint: str) -> None:
         """Constraints are asked now."""

@@ -95,11 +95,11 @@ class _Reader:
         for name in self._changing:
             value = fields[name]
             if value is not None and value.__class__ is not tuple:
-                fields[name] = _copied(value)
+                fields[name] = as_kept(value)
         return fields
 
 
-def _copied(value: object) -> Any:
+def as_kept(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
         return tuple(sorted(value))
@@ -113,7 +113,7 @@ _ALL, _UNTOLD = _Reader(), _Reader(but=_TOLD)
 
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
-    meter, spend = run.meter, run.spend
+    meter = run.meter
     own, accounts = configured(run), _accounts(run)
     fields = (_ALL if ending is None else _UNTOLD).read(run)
     number = run.voice.peek_number()
@@ -126,19 +126,19 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         next_event=number,
         spent=accounts.pop(own).charge(),
         fallbacks_spent={name: account.charge() for name, account in accounts.items()},
-        children_spent={name: account.charge() for name, account in spend.child_accounts.items()},
+        children_spent=children_spent(run),
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
-        on_budget=_on_budget(run),
-        guards=_guard_state(run.guards.home.get("guardrails")),
+        on_budget=on_budget(run),
+        guards=guard_state(run.guards.home.get("guardrails")),
         **fields,
     )
 
 
-def _on_budget(run: Run) -> bool:
+def on_budget(run: Run) -> bool:
     """Whether it spends from a budget that must be passed again on resume; the journal knows the session's."""
     above = run.meter.parent
     return above is not None and (run.terms.carried.session is None or above.parent is not None)
@@ -155,12 +155,17 @@ def fallbacks_spent(run: Run) -> dict[str, Charge]:
     return {name: account.charge() for name, account in _accounts(run).items() if name != own}
 
 
+def children_spent(run: Run) -> dict[str, Charge]:
+    """What the children have cost, by agent."""
+    return {name: account.charge() for name, account in run.spend.child_accounts.items()}
+
+
 def configured(run: Run) -> str:
     """The name of the configured model, whichever is in use: a run that continues begins with it again."""
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
 
-def _guard_state(state: object) -> dict[str, Any]:
+def guard_state(state: object) -> dict[str, Any]:
     """A copy of what the guards have counted; anything but plain data is left out."""
     if type(state) is not dict:
         return {}

@@ -158,6 +158,7 @@ class Run(Record, eq=False, kw_only=True):
         """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
+        self.turn.forget_contexts()
         self.look_around()
         self.transcript.learn(plan.fixed_tokens)  # the other provider counts differently
 

@@ -49,8 +49,8 @@ class Voice(Record, eq=False, kw_only=True):
     audience: Audience | None = None
     tell_all: Callable[[Event], Any] | None = None
     listening: bool = False
-    chunks: bool = False
-    """Somebody wants `StreamChunk` events."""
+    chunks: Callable[[Event], Any] | None = None
+    """Takes a `StreamChunk`, where somebody wants them."""
     whose: Iterator[Any] = iter(())
     """The id of the run, again and again; and that of its parent."""
     whose_child: Iterator[Any] = repeat(None)
@@ -72,9 +72,10 @@ class Voice(Record, eq=False, kw_only=True):
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
-        self.chunks = outbox is not None or (audience is not None and audience.wants_chunks)
+        heard = audience is not None and audience.wants_chunks
+        self.chunks = self.tell_all if heard else None if outbox is None else outbox.append
         self.turns = outbox is not None or (audience is not None and audience.wants_turns)
-        if self.chunks:
+        if self.chunks is not None:
             self.whose = repeat(self.run_id)
             if self.parent_id is not None:
                 self.whose_child = repeat(self.parent_id)

@@ -7,28 +7,38 @@ same snapshot that the run itself would give.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
 from glidepath._wire import astuple, replace
 from glidepath.messages import AssistantMessage
-from glidepath.outcome import RunResult, Snapshot
+from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import KEPT, configured, fallbacks_spent, take_snapshot
+from glidepath.run.snapshot import (
+    KEPT,
+    PARTS,
+    as_kept,
+    children_spent,
+    configured,
+    fallbacks_spent,
+    guard_state,
+    on_budget,
+)
 from glidepath.sessions.changes import diff
-
-_FIELDS = Snapshot.__struct_fields__
-_EMPTY = Snapshot(run_id="")
 
 
 class Capture:
     """Remembers the state in the journal, and reports what is new."""
 
-    __slots__ = ("_known", "_print")
+    __slots__ = ("_guards", "_others", "_print", "_rare", "_spent", "_text")
 
     def __init__(self, base: Snapshot | None = None) -> None:
-        self._known = dict(zip(_SLOW, _SLOWLY(base or _EMPTY), strict=True))
+        base, self._rare = (_EMPTY, _NO_RARE) if base is None else (base, _rare_in(base))
+        self._others, self._text, self._spent = _others_in(base), base.text, base.fallbacks_spent
+        # Of each guard a copy of its state, or only where its window was: see `RepetitionGuard.mark`.
+        self._guards: dict[str, Any] = dict(base.guards)
         self._print: Any = None
 
     def changes(self, run: Run, guards: bool = True) -> dict[str, Any] | None:
@@ -36,7 +46,7 @@ class Capture:
 
         None when nothing differs. `guards` is False when the guards cannot have counted anything since.
         """
-        found: Any = _rare(run)
+        found: Any = (rare := _rare(run))
         spend = run.spend
         others = spend.other_accounts
         if others or spend.child_accounts or run.audit.violations:
@@ -44,92 +54,83 @@ class Capture:
         # Nearly always equal, and comparing it is far cheaper than a snapshot: this is asked twice a turn.
         if found != self._print:
             self._print = found
-            return self._all(run)
+            return self._all(run, rare)
         changed: dict[str, Any] = {}
         text = run.answer.text
-        if text is not self._known["text"]:
-            self._text(run, text, changed)
+        if text is not self._text:
+            self._look_at_text(run, text, changed)
         if others:
-            self._look_at_fallbacks(run, changed)
+            self._look_at_fallbacks(fallbacks_spent(run), changed)
         if guards:
             self._look_at_guards(run, changed)
         return changed or None
 
-    def _look_at_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
+    def _look_at_fallbacks(self, spent: Mapping[str, Charge], changed: dict[str, Any]) -> None:
         """Update the cost of models other than the configured one: it grows while one of them is in use."""
-        spent = fallbacks_spent(run)
-        if spent != self._known["fallbacks_spent"]:
-            changed["fallbacks_spent"] = diff(self._known["fallbacks_spent"], spent)
-            self._known["fallbacks_spent"] = spent
+        if spent != self._spent:
+            changed["fallbacks_spent"] = diff(self._spent, spent)
+            self._spent = spent
 
-    def _text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
+    def _look_at_text(self, run: Run, text: str, changed: dict[str, Any]) -> None:
         """The best text so far is nearly always the last reply, which is in the journal already."""
-        known = self._known
-        if text != known["text"]:
+        if text != self._text:
             messages = run.transcript.messages
             last = messages[-1] if messages else None
             reply = last.text if last.__class__ is AssistantMessage else _last_reply(run)
             changed["text"] = True if text and text == reply else ("=", text)
-        known["text"] = text
+        self._text = text
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare the state of each guard with its last one, and copy only the differences."""
-        known, live = self._known["guards"], run.guards.home.get("guardrails")
-        if live.__class__ is not dict or len(known) != len(live):
+        known, live = self._guards, run.guards.home.get("guardrails")
+        if live.__class__ is not dict or known.keys() != live.keys():
             self._print = None  # compare the whole snapshot next time
             return
         patches: dict[str, Any] = {}
         circles = run.guards.circles
         for name, state in live.items():
-            before = known.get(name)
-            if before is None:
-                self._print = None
-                return
+            before, mark = known[name], None
             if circles is not None and name == circles.name:
-                step = circles.patches_since(before)  # None: it takes a closer look
-                if step is not None:
-                    if step:
-                        patches[name] = ("{", step, ())
+                mark = circles.mark()
+                if before.__class__ is tuple:
+                    if mark is None:  # something repeats: from now on it takes a closer look
+                        known[name] = copied = _copied(state)
+                        patches[name] = ("=", copied)
+                    elif mark != before:
+                        patches[name] = ("{", circles.joined(before, mark), ())
+                        known[name] = mark
                     continue
-            if state == before:
-                continue
-            if before.keys() != state.keys():
-                copied = _copied(state)
-                patches[name] = diff(before, copied)
-                known[name] = copied
-                continue
-            changes: dict[str, Any] = {}
-            for key, value in state.items():
-                old = before[key]
-                if value == old:
-                    continue
-                if value.__class__ is list is old.__class__:  # nearly always it has one more item at its end
-                    changes[key] = followed(old, value)
-                    continue
-                before[key] = new = _copied(value)
-                changes[key] = diff(old, new)
-            patches[name] = ("{", changes, ())
+            if state != before:
+                patches[name] = _caught_up(before, state)
+            if mark is not None:
+                known[name] = mark
         if patches:
             changed["guards"] = ("{", patches, ())
 
-    def _all(self, run: Run) -> dict[str, Any] | None:
-        """Compare the whole snapshot, field by field."""
-        snapshot = take_snapshot(run)
-        known = self._known
+    def _all(self, run: Run, rare: tuple[Any, ...]) -> dict[str, Any] | None:
+        """Compare everything, field by field."""
         changed: dict[str, Any] = {}
-        values = _SLOWLY(snapshot)
-        # Those that are not the same object; `known` has them in the same order.
-        others = [
-            (name, old, new) for name, old, new in zip(_SLOW, known.values(), values, strict=True) if old is not new
-        ]
-        for name, old, new in others:
-            if name == "text":
-                self._text(run, new, changed)
+        children, violated = children_spent(run) or _NOBODY_SPENT, tuple(run.audit.violations)
+        others = (run.run_id, run.meter.descendants, on_budget(run), children, violated, *_GOING_ON)
+        # The names come first: of what else is in `_rare` the journal has nothing.
+        for names, before, now in (*zip(_NAMES, self._rare, rare, strict=False), (_OTHERS, self._others, others)):
+            if before == now:
                 continue
-            patch = diff(old, new) if name != "children" else _more_children(old, new)
-            if patch is not None:
-                changed[name] = patch
-            known[name] = new
+            for name, old, new in zip(names, before, now, strict=True):
+                if old is not new and name in _SLOW:
+                    patch = (diff if name != "children" else _more_children)(as_kept(old), as_kept(new))
+                    if patch is not None:
+                        changed[name] = patch
+        self._rare, self._others = rare, others
+        self._look_at_text(run, run.answer.text, changed)
+        self._look_at_fallbacks(fallbacks_spent(run), changed)
+        state = guard_state(run.guards.home.get("guardrails"))
+        if state.keys() == self._guards.keys():
+            self._look_at_guards(run, changed)
+        else:
+            changed["guards"], self._guards, circles = diff(self._guards, state), state, run.guards.circles
+            if circles is not None and (mark := circles.mark()) is not None:
+                state[circles.name] = mark
         return changed or None
 
 
@@ -180,8 +181,8 @@ TICK = (
     "behind",
 )
 USAGE = ("input", "output", "cache_read", "cache_write", "reasoning", "estimated")
-_SLOW = tuple(name for name in _FIELDS if name not in (*TICK, "spent"))
-_SLOWLY = attrgetter(*_SLOW)
+_WATCHED = ("text", "fallbacks_spent", "guards")  # each looked at in its own way
+_SLOW = frozenset(Snapshot.__struct_fields__).difference(TICK, _WATCHED, ("spent",))
 
 
 def untick(data: list[Any], fields: dict[str, Any]) -> None:
@@ -204,16 +205,21 @@ def configured_account(run: Run) -> Any:
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
-def _kept(part: str) -> attrgetter[Any]:
-    """Reads those fields of a part that survive and change rarely."""
-    return attrgetter(*[name for name in KEPT[part] if name in _SLOW and name not in ("text", "violations")])
+def _named(part: str) -> tuple[str, ...]:
+    """Those fields of a part that survive and change rarely."""
+    return tuple(name for name in KEPT[part] if name in _SLOW)
 
 
-_of_transcript, _of_turn, _of_answer, _of_terms = map(_kept, ("transcript", "turn", "answer", "terms"))
+_READ = ("transcript", "turn", "answer", "terms")
+_of_transcript, _of_turn, _of_answer, _of_terms = (attrgetter(*_named(part)) for part in _READ)
+_NAMES = (PARTS["descent"].__struct_fields__, PARTS["work"].__struct_fields__, *map(_named, _READ))
 
 
 def _rare(run: Run) -> tuple[Any, ...]:
-    """What changes rarely, and is replaced when it changes; two parts as a whole, since all of them is like that."""
+    """What changes rarely, and is replaced when it changes; two parts as a whole, since all of them is like that.
+
+    In the order of `_NAMES`.
+    """
     return (
         astuple(run.descent),
         astuple(run.work),
@@ -226,6 +232,18 @@ def _rare(run: Run) -> tuple[Any, ...]:
     )
 
 
+def _rare_in(base: Snapshot) -> tuple[Any, ...]:
+    """The same in a snapshot, where it has it."""
+    return tuple(tuple([getattr(base, name, None) for name in names]) for names in _NAMES)
+
+
+_ENDED = ("state", "outcome", "cause", "partial")
+_OTHERS = ("run_id", "descendants", "on_budget", "children_spent", "violations", *_ENDED)
+_others_in = attrgetter(*_OTHERS)
+_EMPTY = Snapshot(run_id="")
+_NO_RARE, _GOING_ON, _NOBODY_SPENT = _rare_in(_EMPTY), attrgetter(*_ENDED)(_EMPTY), dict[str, Charge]()
+
+
 def _counts(run: Run) -> tuple[Any, ...]:
     """Of what grows in place. Most runs have none of it, and are not asked."""
     spend = run.spend
@@ -234,6 +252,26 @@ def _counts(run: Run) -> tuple[Any, ...]:
         [account.calls for account in spend.child_accounts.values()],
         [account.calls for account in spend.other_accounts.values()],
     )
+
+
+def _caught_up(before: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Make the copy of a guard's state equal to it, and say by which patch."""
+    if before.keys() != state.keys():
+        patch = diff(before, copied := _copied(state))
+        before.clear()
+        before |= copied
+        return patch
+    changes: dict[str, Any] = {}
+    for key, value in state.items():
+        old = before[key]
+        if value == old:
+            continue
+        if value.__class__ is list is old.__class__:  # nearly always it has one more item at its end
+            changes[key] = followed(old, value)
+            continue
+        before[key] = new = _copied(value)
+        changes[key] = diff(old, new)
+    return ("{", changes, ())
 
 
 def followed(old: list[Any], new: list[Any]) -> list[Any]:

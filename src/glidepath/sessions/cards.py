@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, loads, replace
 from glidepath.errors import ConfigurationError
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry
+
+if TYPE_CHECKING:
+    from glidepath.run import Run
+    from glidepath.sessions.session import Session
 
 UNFINISHED = "unfinished"
 """The outcome to ask for when a session's last run has none yet."""
@@ -50,6 +54,33 @@ def summary_in(text: bytes | str) -> dict[str, Any]:
     except (WireError, ValueError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def whole_session(past: Session | None, run: Run) -> dict[str, Any]:
+    """What all runs of a session have used, for the summary of one that is not its first; empty for the first."""
+    if past is None:
+        return {}
+    totals, last = past.totals, past.last
+    leg = last if last is not None and last.run_id == run.run_id else None  # a resumed run is in the totals already
+    earlier = totals.runs - (leg is not None)
+    if not earlier:
+        return {}
+    own = run.cost()
+    cost = None if own is None and totals.cost is None else (totals.cost or 0) + (own or 0)
+    turns, tokens = totals.iterations + run.turn.iterations, run.meter.tokens - run.terms.carried.tokens
+    tokens += totals.usage.total
+    if leg is not None:
+        turns, tokens = turns - leg.iterations, tokens - leg.usage.total
+        cost = None if cost is None else cost - (leg.cost or 0)
+    kept = {"runs": earlier + 1, "turns": turns, "tokens": tokens, "cost": None if cost is None else str(cost)}
+    return {"session": kept}
+
+
+def figures(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The turns, tokens and cost of a whole session, from its summary; an imported one may hold anything."""
+    whole = summary.get("session")
+    last = {"turns": summary.get("iterations"), "tokens": summary.get("tokens"), "cost": summary.get("cost")}
+    return whole if isinstance(whole, dict) else last
 
 
 def is_child(entry: Entry) -> bool:

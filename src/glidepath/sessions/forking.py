@@ -286,7 +286,7 @@ def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dic
     )
     cost = None if ended is None else ended.cost
     return {
-        **{key: value for key, value in entry.summary.items() if key not in (REWINDING, "base")},
+        **{key: value for key, value in entry.summary.items() if key not in (REWINDING, "base", "session")},
         "state": AgentState.RUNNING.value if ended is None else ended.state.value,
         "outcome": None if ended is None else ended.outcome.value,
         "run_id": forked.run_id,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 _DECISIONS = Mapping[str, Decision]
+_NOTHING: dict[Any, Any] = {}
 
 
 async def send(store: object, session_id: str, message: str | Message, *, note_id: str | None = None) -> int:
@@ -107,9 +108,11 @@ class SessionMailbox:
         self.closed = False
         self.stirred = False
         """There may be something to write."""
-        self._decided: dict[str, Decision] = {}
+        # Nothing is put into these two: whoever has something for one makes another.
+        self._decided: _DECISIONS = _NOTHING
         self._controls: tuple[dict[str, Any], ...] = ()
-        self._delivered: dict[int, tuple[int, Message]] = {}  # by the message's identity, while the run waits with it
+        # By the message's identity, while the run waits with it.
+        self._delivered: Mapping[int, tuple[int, Message]] = _NOTHING
 
     def goes_on_from(self, taken: int) -> None:
         """What the journal says was taken before."""
@@ -135,8 +138,8 @@ class SessionMailbox:
             message = _message(note)
             if message is not None:
                 messages.append(message)
-                self._delivered[id(message)] = (note.number, message)
-        self._decided |= posted_decisions(notes)
+                self._delivered = {**self._delivered, id(message): (note.number, message)}
+        self._decided = {**self._decided, **posted_decisions(notes)}
         run.transcript.wait(messages)
 
     def remark(self, control: dict[str, Any]) -> None:
@@ -152,7 +155,7 @@ class SessionMailbox:
         self._controls = ()
         if self._decided:
             items.append(("decided", self._decided))
-            self._decided = {}
+            self._decided = _NOTHING
         if self.taken != self._written:
             items.append(("mail", self.taken))
             self._written = self.taken

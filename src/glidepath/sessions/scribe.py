@@ -24,6 +24,7 @@ from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, moment
+from glidepath.sessions.cards import whole_session
 from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
@@ -33,8 +34,10 @@ from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
     from glidepath.run.seams import BookedCall
+    from glidepath.sessions.session import Session
 
 _NOBODY: frozenset[str] = frozenset()
+_NOTHING: dict[str, Any] = {}
 ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 
@@ -60,6 +63,7 @@ class Scribe(JournalWriter):
         "kin",
         "mailbox",
         "parent",
+        "past",
         "pins",
         "stopped",
         "tail",
@@ -84,6 +88,7 @@ class Scribe(JournalWriter):
         self.config: Fingerprint | None = None
         """The agent's configuration when the journal was last written."""
         self.parent = parent
+        self.past: Session | None = None  # the session as this run found it
         self.base = 0
         """The commit with the newest base."""
         self.forked: dict[str, Any] | None = None
@@ -99,15 +104,16 @@ class Scribe(JournalWriter):
         self.capture: Any = None  # a Capture, from `attend` on
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
-        self.decisions: dict[str, Any] = {}
-        self.pins: dict[str, Any] = {}
+        # Nothing is put into any of these: whoever has something for one makes another.
+        self.decisions: Mapping[str, Any] = _NOTHING
+        self.pins: dict[str, Any] = _NOTHING
         """The digests of the tools that servers offer, by server."""
-        self.kin: dict[str, Meter | Used] = {}  # children of the running calls: our figures include their spending
+        self.kin: Mapping[str, Meter | Used] = _NOTHING  # children of running calls: our figures have their spending
         self.born: AbstractSet[str] = _NOBODY  # the sessions of all children that this run is known to have started
-        self._charged: dict[str, Used] = {}
+        self._charged: Mapping[str, Used] = _NOTHING
         self.ahead: Items = []  # records that wait for the first commit
         self.held: list[tuple[Commit, Any]] | None = None  # commits that wait for the end, with durability "exit"
-        self._filed: dict[str, ToolResultMessage] = {}
+        self._filed: dict[str, ToolResultMessage] = _NOTHING
         self._flying: asyncio.Task[None] | None = None
         self._run: Any = None  # a Run, from `attend` on
 
@@ -145,7 +151,7 @@ class Scribe(JournalWriter):
             config=digest,
         )
         items = [*self.ahead, ("began", began)]
-        self.ahead = []
+        del self.ahead  # nothing is put there any more
         # Only when it has changed: every leg of a long session would repeat it.
         if self.config != now:
             items.append(("config", now))
@@ -192,7 +198,7 @@ class Scribe(JournalWriter):
         # A result is written when it is known, in any order; its place in the transcript follows as `placed`.
         for job in done:
             message = job.bare_message(run)
-            self._filed[message.call_id] = message
+            self._filed = {**self._filed, message.call_id: message}
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
@@ -226,7 +232,7 @@ class Scribe(JournalWriter):
 
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child is running: what it spends is in the figures of this run from now on."""
-        self.kin[session_id] = meter
+        self.kin = {**self.kin, session_id: meter}
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -430,7 +436,7 @@ class Scribe(JournalWriter):
     def _charge(self, items: Items) -> None:
         """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
-            self.kin, self._charged = {}, {}  # their calls have ended
+            self.kin = self._charged = _NOTHING  # their calls have ended
             return
         charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
         if charged != self._charged:
@@ -521,6 +527,7 @@ class Scribe(JournalWriter):
             "parent": self.parent,
             **({"base": self.base} if self.base else {}),
             **({"forked": self.forked} if self.forked else {}),
+            **whole_session(self.past, run),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ FLUSH = 4 << 20  # bytes after which the index is told where everything is
 PATIENCE = 20  # milliseconds to wait for another process that writes the index
 
 
-class Held(Record):
+class Held(Record, gc=False):
     """A session that this process holds, or held and has not told the index of yet."""
 
     key: int

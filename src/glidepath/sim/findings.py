@@ -116,7 +116,8 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
     seen = what
     if not seen and worst is not None:
         seen = (
-            f"{len(hit)} of these flights; the worst is {worst.specimen} (seed {worst.seed}): "
+            f"seen in {how_many(len(hit), 'flight')}, {'at its worst in' if len(hit) > 1 else 'in'} {worst.specimen} "
+            f"(seed {worst.seed}): "
             f"{how_many(worst.calls, 'call')}, {how_many(worst.tokens, 'token')}, "
             f"{worst.seconds:g} s, {worst.outcome or 'no result'}"
         )

@@ -26,7 +26,9 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     rows = [flight for flight in flown if flight.seed == first or flight.problems]
     specimens = len({flight.specimen for flight in report.flights})
     outcomes = Counter(flight.outcome or "no result" for flight in flown).most_common()
-    tried = f"{how_many(len(report.flights), 'flight')} against {how_many(specimens, 'specimen')}"
+    tried = how_many(specimens, "scenario")
+    if len(report.flights) != specimens:
+        tried += f", {how_many(len(report.flights), 'flight')}"
     sub = f"{tried}, {report.cpu_seconds:g} s of CPU time."
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -60,9 +62,9 @@ def _tiles(report: Report, flown: list[Flight]) -> str:
     warnings = len(report.findings) - holes
     tiles = (
         (f"{contained} of {len(report.flights)}", "contained", "ok" if contained == len(report.flights) else "bad"),
-        (f"{answered} of {len(report.flights)}", "with text of the model", ""),
-        (str(holes), "holes", "bad" if holes else "ok"),
-        (str(warnings), "warnings", "warn" if warnings else "ok"),
+        (f"{answered} of {len(report.flights)}", "with an answer from the model", ""),
+        (str(holes), "hole" if holes == 1 else "holes", "bad" if holes else "ok"),
+        (str(warnings), "warning" if warnings == 1 else "warnings", "warn" if warnings else "ok"),
     )
     cells = [f'<div class="tile"><b class="{kind}">{escape(value)}</b>{name}</div>' for value, name, kind in tiles]
     return f'<div class="tiles">{"".join(cells)}</div>'

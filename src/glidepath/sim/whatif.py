@@ -20,7 +20,7 @@ from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
-from glidepath.outcome import LoopOutcome, Snapshot, dollars
+from glidepath.outcome import NOT_CARRIED, Carried, LoopOutcome, Snapshot, dollars
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
@@ -49,6 +49,11 @@ class WhatIfMoment(Value, frozen=True, kw_only=True):
     """Tokens of input that the next call had; of the last one, what this call had."""
     charges: tuple[tuple[str, Usage, int], ...] = ()
     """What each model had used, and what was paid for it."""
+    own_turns: int = 0
+    """Turns of the run itself: what `RunResult.iterations` counts."""
+    landing_calls: int = 0
+    carried: Carried = NOT_CARRIED
+    """The part of `turns` to `tool_calls` that earlier runs of the session have used."""
 
 
 class Flown(Value, frozen=True, kw_only=True):
@@ -61,6 +66,9 @@ class Flown(Value, frozen=True, kw_only=True):
     answered: bool
     moments: tuple[WhatIfMoment, ...]
     steps: tuple[Any, ...] = ()
+    task: str = ""
+    priced: bool = True
+    """False when nobody knows what the model costs: its money is 0, and says nothing."""
 
     @property
     def last(self) -> WhatIfMoment:
@@ -139,9 +147,15 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
             moments.append(_moment(snapshot, folded.began.model if folded.began else "", models))
         elif moments and snapshot is not None:
             latest = _moment(snapshot, folded.began.model if folded.began else "", models)
-            asked = folded.reserved  # the next call is counted as a turn already
-            turns = latest.turns - (asked is not None)
-            moments[-1] = replace(latest, turns=turns, next_input=asked.input if asked else moments[-1].next_input)
+            asked, then = folded.reserved, moments[-1]
+            # The next call is counted already: as a turn, or as one of a landing.
+            early = asked is not None and latest.landing_calls == then.landing_calls
+            moments[-1] = replace(
+                latest,
+                turns=latest.turns - early,
+                landing_calls=then.landing_calls,
+                next_input=asked.input if asked else then.next_input,
+            )
     if began is not None:
         yield from _flown(folded, began, moments, first)
 
@@ -161,6 +175,9 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
         tool_calls=snapshot.metered_tool_calls,
         elapsed=snapshot.elapsed,
         charges=tuple(charges),
+        own_turns=snapshot.iterations,
+        landing_calls=snapshot.landing_calls,
+        carried=snapshot.carried,
     )
 
 
@@ -168,6 +185,7 @@ def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first:
     if not moments:
         return
     result = folded.result
+    task = next((message.text for message in folded.messages[first:] if message.role == "user"), "")
     yield Flown(
         session_id=folded.session.id,
         run_id=began.run_id,
@@ -176,6 +194,8 @@ def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first:
         answered=result is not None and result.outcome in _ANSWERED and bool(result.text.strip()),
         moments=tuple(moments),
         steps=tuple(_steps(folded.messages[first:])),
+        task=task,
+        priced=bool(moments[-1].money) or (result is not None and result.cost is not None),
     )
 
 

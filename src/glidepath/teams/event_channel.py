@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
-from glidepath.plugins.observer import FAREWELL, Audience, Observer, dismiss
+from glidepath.plugins.observer import FAREWELL, Observer, dismiss
+from glidepath.plugins.sole_listener import audience_of
 from glidepath.plurals import how_many
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
@@ -31,7 +32,7 @@ class EventChannel:
         self._members = tuple(member.name for member in team.members)
         observers = [Observer(name, plugin, self._report, last=TERMINAL) for name, plugin in plugins]
         by_hand = partial(run.cancel.cancel, "interrupted from the keyboard")
-        self._audience = Audience(team.event_sink, observers, self._report, by_hand=by_hand)
+        self._audience = audience_of(team.event_sink, observers, self._report, by_hand=by_hand)
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "epoch", time.time)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.posted = False

@@ -28,6 +28,7 @@ MARK = "GLIDEPATH_COMMAND"
 
 _TICK = 0.2
 _PATIENCE = 2.0
+_LOOKS = 3
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
 
@@ -277,12 +278,31 @@ def send(pid: int, number: int) -> None:
 
 
 def sweep(mark: str) -> None:
-    """Kill every process that has our mark in its environment."""
-    wanted = f"{MARK}={mark}".encode()
-    for pid in processes() if _LINUX else ():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if wanted in file.read().split(b"\0"):
-                send(pid, signal.SIGKILL)
+    """Kill every process that has our mark in its environment, and what came from it.
+
+    One look is not enough: a process may fork after the list was made, and has no environment for a moment while it
+    becomes another program. So this looks again until it has found nothing several times.
+    """
+    wanted, clean = f"{MARK}={mark}".encode(), 0
+    deadline = time.monotonic() + _PATIENCE
+    while _LINUX and clean < _LOOKS and time.monotonic() < deadline:
+        marked = [pid for pid in processes() if wanted in environment_of(pid).split(b"\0")]
+        for pid in marked:
+            send(pid, signal.SIGSTOP)  # what is stopped has no more children
+        below = [child for pid in marked for child in descendants(pid)]
+        for pid in {*marked, *below}:
+            send(pid, signal.SIGKILL)
+        clean = 0 if marked else clean + 1
+        time.sleep(0.005)
+
+
+def environment_of(pid: int) -> bytes:
+    """Its variables as it was started with them; empty if it has ended, is not ours, or is just being started."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def remove(folder: str) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,34 +117,30 @@ looks = st.lists(st.tuples(ordinary | st.lists(few, min_size=1, max_size=2), st.
 
 
 @given(looks)
-def test_the_patches_of_a_journal_lead_from_any_state_to_the_next(trace):
+def test_the_patches_of_a_journal_lead_from_any_mark_to_the_next(trace):
     player = Player(GuardrailsConfig(max_error_streak=0))
     guard, live = player.guards[0], player.metadata["guardrails"]["repetition"]
-    known = copy.deepcopy(live)
+    known, before = copy.deepcopy(live), guard.mark()
     for batch, look in trace:
         player.one(batch)
         if not look:
             continue
-        before = copy.deepcopy(known)
-        patches = guard.patches_since(known)
-        if patches is None:
-            for key in known.keys() | live.keys():
-                known[key] = [*live[key]]
-        else:
-            written = json.loads(json.dumps(["{", patches, []]))
-            assert apply(before, written) == live
+        now = guard.mark()
+        if before is None or now is None:  # a journal compares, then
+            known = copy.deepcopy(live)
+        elif now != before:
+            written = json.loads(json.dumps(["{", guard.joined(before, now), []]))
+            known = apply(known, written)
         assert known == live
-        assert guard.patches_since(known) in ({}, None)
+        before = now
 
 
-def test_one_ordinary_step_is_told_without_a_comparison():
+def test_a_mark_tells_one_ordinary_step_without_a_comparison():
     player = Player()
-    guard, known = player.guards[0], {"calls": [], "results": [], "tools": [], "parts": []}
-    told = []
+    guard, marks = player.guards[0], []
     for n in range(15):
         player.one([Call("search", f"found {n}", None, {"q": n})])
-        found = guard.patches_since(known)
-        told.append(found is not None)
-        if found is None:
-            known.update({key: [*value] for key, value in player.metadata["guardrails"]["repetition"].items()})
-    assert told == [False] + [True] * 14
+        marks.append(guard.mark())
+    assert [guard.joined(*two).keys() for two in pairwise(marks)] == (
+        [{"calls", "results", "tools"}] * 9 + [{"calls", "results"}] * 5
+    )

@@ -44,7 +44,7 @@ _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
 _DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
 _BOX_COLUMNS, _BOX_LINES = 6, 5  # the frame around a question
-_ALLOW = "y yes, n no, a always this tool, e edit it, r say why not."
+_ALLOW = "y yes, n no, a always allow this tool, e edit, r refuse and say why"
 _STYLE = """
 Screen { layout: vertical; }
 #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
@@ -200,7 +200,8 @@ class ChatApp(App[int]):
         text = event.value
         self._leaving = False
         self._pane.anchor()  # scroll down to the answer
-        if self._asked is not None and not self._asked.done() and event.time >= self._asked_at:
+        asked = self._asked is not None and not self._asked.done() and event.time >= self._asked_at
+        if self._asked is not None and asked and not (event.prompt.single and text.startswith(("/", "!"))):
             self._asked.set_result(text)
             return
         event.prompt.past.add(text)
@@ -213,6 +214,8 @@ class ChatApp(App[int]):
             await self._note(f"{text}\n(sent when this turn is over)")
         elif text:
             self._say(text)
+        if asked:
+            await self._note(f"The call above still waits for your answer. {event.prompt.placeholder}.")
 
     def _say(self, text: str) -> None:
         self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
@@ -222,7 +225,10 @@ class ChatApp(App[int]):
             await self.action_leave()
             return
         await self._note(f"> {line}", "you")
-        if line == "/clear" and not self.talk.busy:
+        if line == "/clear" and self.talk.busy:
+            await self._note("A turn is running: Esc interrupts it.")
+            return
+        if line == "/clear":
             self.talk.clear()
             await self._pane.remove_children()
             self._past = Past()
@@ -234,12 +240,8 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            diff = line.startswith("/diff")
-            await (
-                self._add(LogEntry(_colored(answer.split("\n")), classes="note", markup=False))
-                if diff
-                else self._note(answer)
-            )
+            rows = _colored(answer.split("\n")) if line.startswith("/diff") else Text(answer)
+            await self._add(LogEntry(rows, classes="note", markup=False))
         await self._remark()
         self._draw()
 
@@ -265,13 +267,10 @@ class ChatApp(App[int]):
 
     def _copy(self) -> str:
         said = last_answer(self.talk.session.messages)
-        if said:
-            self.copy_to_clipboard(said)
-        return (
-            f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
-            if said
-            else "There is no answer to copy yet."
-        )
+        if not said:
+            return "There is no answer to copy yet."
+        self.copy_to_clipboard(said)
+        return f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
 
     async def _shell(self, command: str) -> None:
         """Run a `!command` as the person; the model sees it with the next message."""
@@ -309,9 +308,11 @@ class ChatApp(App[int]):
             self._asked.cancel()
 
     async def action_stop(self) -> None:
-        """Ctrl-C: like Esc; twice while nothing runs, leave."""
+        """Ctrl-C: like Esc; else empty the line, or leave the second time. Up brings the line back."""
         if self.talk.busy:
             await self.action_interrupt("Ctrl-C")
+        elif self._prompt.said:
+            self._prompt.past.add(self._prompt.forget_typed())
         elif self._leaving:
             await self.talk.close()
             self.exit(0)
@@ -448,7 +449,7 @@ class ChatApp(App[int]):
                 name=call.id,
                 pending=waiting,
                 sandboxed=sandboxed(waiting, tools),
-                change=self.talk.changes.planned(call.name, call.arguments),
+                change=self.talk.changes.planned(call.name, call.arguments, tools),
             )
             if not self.is_running:
                 self.talk.interrupt("left")
@@ -473,7 +474,7 @@ class ChatApp(App[int]):
         line = self._prompt
         typed = line.forget_typed()
         line.value = draft
-        line.single = keys
+        line.expect(keys)
         self._asked_at = line.since
         asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked = asked
@@ -485,7 +486,8 @@ class ChatApp(App[int]):
             line.value = ""  # what was being typed answered the question
             return None
         finally:
-            self._asked, line.single = None, ()
+            self._asked = None
+            line.expect(())
             if typed:
                 line.put_back([typed])
 

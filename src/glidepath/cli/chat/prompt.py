@@ -56,6 +56,7 @@ class Prompt(TextArea):
     def __init__(self, history: InputHistory, complete: Complete, placeholder: str) -> None:
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
+        self._usual, self._choice = placeholder, ""
         self._complete = complete
         self.search = HistorySearch(self)
 
@@ -82,6 +83,13 @@ class Prompt(TextArea):
         """Put a message that was sent too early back into the line, before what is being typed."""
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """Take these keys as answers from now on, while the line is empty; none of them when no question is open."""
+        self.single = keys
+        self._choice = ", ".join(keys[:-1]) + f" or {keys[-1]}" if keys else ""
+        self.placeholder = f"Press {self._choice}" if keys else self._usual
+        self.hint("")
+
     def forget_typed(self) -> str:
         """Empty the line and drop every key that was pressed before now; returns what was there."""
         self.since = Message().time
@@ -104,9 +112,9 @@ class Prompt(TextArea):
         elif event.key in _BREAKS:
             self._done(event)
             self.insert("\n")
-        elif event.key in self.single and not self.text:
+        elif event.key.lower() in self.single and not self.text:  # with Caps Lock, too
             self._done(event)
-            self.post_message(self.Submitted(self, event.key))
+            self.post_message(self.Submitted(self, event.key.lower()))
         elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
             self._done(event)
         elif event.key == "ctrl+r":
@@ -118,9 +126,10 @@ class Prompt(TextArea):
         elif event.key in _EDITING:
             self._done(event)
             await self.run_action(_EDITING[event.key])
+            self.hint("") if self.single and not self.text else None
         elif event.is_printable:
             self.past.forget_place()
-            self.hint("")
+            self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 
     def _done(self, event: keys.Key) -> None:
         event.stop()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from glidepath._wire import encode
 from glidepath.cli.file_changes import difference
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import figure, money, tokens_of
@@ -36,19 +37,48 @@ def _cost(talk: Talk, _: str) -> str:
     return "\n".join(rows)
 
 
-def _context(talk: Talk, _: str) -> str:
-    size: Callable[[Message], int] = sizer(CharEstimator())
-    shares: dict[str, int] = {}
+_SYSTEM, _TOOLS, _SERVED, _YOU = "the system prompt", "descriptions of tools", "tools of MCP servers", "you"
+_NAMES = {"user": _YOU, "assistant": "the model", "tool_result": "results of tools", "system": _SYSTEM}
+
+
+def next_message(talk: Talk) -> dict[str, int]:
+    """About how many tokens the next message sends beside itself, by who they come from.
+
+    The whole is what the model counted last, as long as nothing has changed since; before that, it is estimated.
+    """
+    config = talk.agent.config
+    estimator = config.token_estimator or CharEstimator()
+    size: Callable[[Message], int] = sizer(estimator)
+    tools = tuple(tool.spec for tool in config.tools)
+    shares = dict.fromkeys((_SYSTEM, _TOOLS, _SERVED, _YOU), 0)
+    shares[_SYSTEM] += estimator.estimate(config.system_prompt) if config.system_prompt else 0
+    shares[_TOOLS] += estimator.estimate(encode(tools).decode()) if tools else 0
     for message in talk.session.messages:
-        shares[message.role] = shares.get(message.role, 0) + size(message)
-    total, window = sum(shares.values()), talk.agent.config.context_window
-    names = {"user": "you", "assistant": "the model", "tool_result": "tools", "system": "the system prompt"}
-    rows = [f"the next message sends about {tokens_of(total)}"]
-    rows += [f"  {names.get(role, role):<18} {figure(count):>6}" for role, count in shares.items()]
+        name = _NAMES.get(message.role, message.role)
+        shares[name] = shares.get(name, 0) + size(message)
+    estimated = sum(shares.values())
+    if talk.counted[:2] == (talk.session.id, len(talk.session.messages)) and estimated:
+        counted = talk.counted[2]
+        if config.tool_sources:
+            shares[_SERVED] = max(0, counted - estimated)
+        elif counted:
+            shares = {name: round(share * counted / estimated) for name, share in shares.items()}
+    shares[_YOU] += sum(estimator.estimate(aside) for aside in talk.asides)
+    return {name: count for name, count in shares.items() if count}
+
+
+def _context(talk: Talk, _: str) -> str:
+    shares, window = next_message(talk), talk.agent.config.context_window
+    total = sum(shares.values())
+    rows = [f"Your next message sends about {tokens_of(total)}, and what you type:"]
+    rows += [f"  {name:<21} {figure(count):>6}" for name, count in shares.items()]
+    if talk.agent.config.tool_sources and _SERVED not in shares:
+        rows.append(f"  {_SERVED:<21} {'?':>6}  known after your first message")
     if window:
         full = min(_BAR, _BAR * total // window)
-        rows.append(f"of {figure(window)} the model can read [{'#' * full}{'.' * (_BAR - full)}]")
-    rows.append(f"{how_many(len(talk.session.messages), 'message')}; /compact makes it shorter, /clear begins again")
+        rows.append(f"The model can read {figure(window)} [{'#' * full}{'.' * (_BAR - full)}]")
+    ways = "/clear starts a new conversation." if talk.kept else "/compact shortens them, /clear starts again."
+    rows.append(f"{how_many(len(talk.session.messages), 'message')} so far. {ways}")
     return "\n".join(rows)
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.chat.slash import SLASHES, last_answer
+from glidepath.cli.chat.slash import SLASHES, last_answer, next_message
+from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
-from glidepath.cli.layers import LoadedSettings
-from glidepath.cli.session_names import last_here, last_session, remember_here, session_named, short
-from glidepath.cli.status import Status, clip, figure, money, tokens_of
+from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.session_names import remember_here, session_named, short
+from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
 from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
@@ -38,7 +39,7 @@ COMMANDS = {
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "diff": "what the agent has changed in files",
     "undo": "undo the file changes of the last turn",
-    "compact": "make the conversation shorter for the model",
+    "compact": "shorten a conversation that is not saved",
     "export": "write the conversation to a file: /export [FILE]",
     "copy": "copy the last answer to the clipboard",
     "name": "give the conversation a name: /name TEXT",
@@ -57,7 +58,7 @@ _KEYS = {
     "Esc": "interrupt the turn, keep its text",
     "Ctrl-D": "leave",
 }
-_LISTED, _ROW = 10, 100
+_ROW = 100
 
 Show = Callable[[Event], Awaitable[None]]
 Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
@@ -76,13 +77,15 @@ class Talk:
         self.own = own_commands(world)
         """Slash commands of this folder and of the user."""
         self.columns = 80
+        self.counted = ("", 0, 0)
+        """A conversation, its messages so far, and how many tokens the model counted in them."""
         self.last: RunResult | None = None
         self.asides: list[str] = []
         """What the person ran with `!`, to be sent with the next message."""
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
-        self.status = Status(self.agent.config.limits, world.now)
+        self.status = Status(self.agent.config.limits, world.now, most_output(self.agent.config))
         self.status.phase = "ready"
         self._token: CancelToken | None = None
         self._entered: Agent | None = None
@@ -153,6 +156,9 @@ class Talk:
         finally:
             self._token = None
             self.status.phase = "ready"
+            self.counted = (self.session.id, len(self.session.messages), self.status.last_call)
+            if self.kept:
+                keep_card(self.session, self.model, self._settings, self._world.folder)
 
     def remarks(self) -> list[str]:
         """The notes of the command line since the last call."""
@@ -205,7 +211,7 @@ class Talk:
         of = "" if most is None else f" of {money(Decimal(str(most)))}"
         spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
         parts.append(f"{tokens_of(totals.usage.total)}{spent}")
-        parts.append(f"the next message sends about {tokens_of(self._size())}")
+        parts.append(f"your next message sends about {tokens_of(sum(next_message(self).values()))}")
         parts.append(f"model {self.model}")
         return "\n".join(parts)
 
@@ -216,6 +222,7 @@ class Talk:
             return "A turn is running: Esc interrupts it."
         self.agent = make_agent(self._settings.copy(), self._world, model=name, plugins=(self.changes,))
         self.model = name
+        self._settings.known["model"] = Known(name, "flag --model", name)
         return f"{name} answers from now on."
 
     def _tools(self, _: str) -> str:
@@ -236,7 +243,7 @@ class Talk:
         if self.busy:
             return "A turn is running: Esc interrupts it."
         if self.kept:
-            return "A stored conversation cannot be shortened; /clear starts a new one."
+            return "A saved conversation stays whole; the model gets what fits its window. /clear starts a new one."
         messages = self.session.messages
         size = sizer(CharEstimator())
         sizes = [size(message) for message in messages]
@@ -245,14 +252,12 @@ class Talk:
         if not shaped.dropped:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
-        return (
-            f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {figure(self._size())}."
-        )
+        after = figure(sum(map(size, messages)))
+        return f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {after}."
 
     async def resume(self, wanted: str) -> str:
         """Continue a stored conversation; without an id, list the last ones."""
         from glidepath.sessions.archive import read_journal
-        from glidepath.sessions.finding import find_sessions
 
         store = self.agent.config.store
         if store is None:
@@ -261,14 +266,7 @@ class Talk:
             return "A turn is running: Esc interrupts it."
         try:
             if not wanted:
-                found = (await find_sessions(store, limit=_LISTED + 1)).sessions
-                entries = [entry for entry in found if entry.session_id != self.session.id]
-                rows = [
-                    f"{short(entry.session_id)}  {entry.title or entry.summary.get('task', '')}"
-                    for entry in entries[:_LISTED]
-                ]
-                tail = ["/resume ID continues one of them."] if rows else ["The store has no other conversation."]
-                return "\n".join([clip(row, _ROW) for row in rows] + tail)
+                return await chat_list(store, self.columns, self.session.id)
             wanted = await session_named(store, wanted)
             folded = (await read_journal(store, wanted)).folded
         except (ConfigurationError, StoreError) as error:
@@ -277,14 +275,7 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         said = last_answer(list(folded.messages))
         last = f"\n{said}" if said else ""
-        return f"{short(wanted)} continues: {how_many(len(folded.messages), 'message')}.{last}"
-
-    async def last_one(self, *, anywhere: bool) -> str:
-        """The conversation to continue; raises `ConfigurationError` if there is none."""
-        store = self.agent.config.store
-        if store is None:
-            raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
-        return await last_session(store) if anywhere else last_here(self._world.folder)
+        return f"Continuing {short(wanted)} ({how_many(len(folded.messages), 'message')}).{last}"
 
     async def rename(self, name: str) -> str:
         """Give the conversation a name to resume it by."""
@@ -299,20 +290,25 @@ class Talk:
             await annotate(store, self.session.id, title=name)
         except (ConfigurationError, StoreError) as error:
             return str(error)
-        return f"This conversation is {name!r}: glidepath chat --resume {shlex.quote(name)}"
+        with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
+            if await session_named(store, name) == self.session.id:
+                return f"This conversation is now called {name!r}. To come back: {self.way_back(name)}"
+        return f"This conversation is now called {name!r}. To come back: {self.way_back()}"
 
     def remember(self) -> None:
         """Make this the conversation that `--continue` continues in this folder."""
         if self.kept and self.session.messages:
             remember_here(self._world.folder, self.session.id)
 
-    def way_back(self) -> str:
-        """The command that returns to this conversation; empty if it is not saved."""
+    def way_back(self, name: str = "") -> str:
+        """The command that returns to this conversation, by its id unless a name is given; empty if it is not saved."""
         if not self.kept or not self.session.messages:
             return ""
         from glidepath.cli.commands.run_command import said_flags
 
-        return " ".join(["glidepath chat --resume", short(self.session.id), *said_flags(self._settings)])
+        sign = "=" if name.startswith("-") else " "
+        which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
+        return " ".join(["glidepath chat", which, *said_flags(self._settings)])
 
     def completions(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
@@ -335,10 +331,6 @@ class Talk:
         """The message for a line: with the files it names and the commands run with `!`."""
         asides, self.asides = self.asides, []
         return with_files("\n\n".join([*asides, text]), self.workspace)
-
-    def _size(self) -> int:
-        size: Callable[[Any], int] = sizer(CharEstimator())
-        return sum(size(message) for message in self.session.messages)
 
     def clear(self) -> None:
         """Begin a new conversation."""

@@ -44,15 +44,16 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.chat_cards import chosen_chat, print_chats
     from glidepath.cli.stores import keep_sessions
 
     world.notes = []
     try:
         keep_sessions(settings, world)
+        if options.resume == "" and not settings.get("model"):
+            return print_chats(settings, world)
+        wanted = chosen_chat(options, settings, world)
         talk = Talk(settings, world)
-        wanted = options.resume
-        if options.go_on or options.last:
-            wanted = asyncio.run(talk.last_one(anywhere=options.last))
         keep_heap()
         code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
     finally:

@@ -95,13 +95,16 @@ def _model_or_script(name: str, world: World) -> Any:
 def _sim(world: World) -> None:
     """Two lines of `glidepath sim`."""
     from glidepath.sim import simulate
+    from glidepath.testing.specimens import SPECIMENS
 
     report = simulate(real_time=False)
     held = sum(flight.contained for flight in report.flights)
     holes = "no holes found" if report.ok else f"{len(report.findings)} findings"
+    slow = sum(kind.real_time for kind in SPECIMENS)
     world.write(
         "\n`glidepath sim` runs a configuration against misbehaving models and tools before production does:\n"
-        f"   {held} of {len(report.flights)} were contained by the default limits and guards, {holes}\n"
+        f"   {held} of {len(report.flights)} scenarios were contained by the default limits and guards, {holes}\n"
+        f"   ({slow} more take real seconds; `glidepath sim` runs all {len(SPECIMENS)})\n"
     )
 
 

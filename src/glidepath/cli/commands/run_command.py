@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Run the task; the exit code says how it ended."""
+    world.notes = [] if options.quiet else None
     settings = gather(options, world)
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
@@ -154,11 +155,11 @@ def make_screen(
     except ImportError:
         world.note(f"no live status line: {install_line('cli')}")
         return PlainScreen(world, **look)
-    from glidepath.cli.status import Status
+    from glidepath.cli.status import Status, most_output
 
     return LiveScreen(
         world,
-        Status(agent.config.limits, world.now),
+        Status(agent.config.limits, world.now, most_output(agent.config)),
         echo=echo,
         streaming=settings["streaming"],
         verbose=look["verbose"],

@@ -107,28 +107,19 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
 
 
 async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    if options.plot:
-        from glidepath.cli.burndown_view import plot_session
+    from glidepath.cli.burndown_view import plot_session, show_json
 
-        return await plot_session(options.session, store, world)
     if options.json:
-        return await _show_json(options.session, store, world)
+        return await show_json(options, store, world)
+    if options.plot:
+        return await plot_session(options.session, store, world)
     return await show_session(options.session, store, world, last=options.limit)
-
-
-async def _show_json(session: str, store: SessionStore, world: World) -> int:
-    from glidepath import _wire
-    from glidepath.sessions.archive import read_journal
-
-    folded = (await read_journal(store, session)).folded
-    known = {"session_id": session, "result": folded.result, "messages": folded.messages}
-    world.write(_wire.encoder(enc_hook=repr)(known).decode() + "\n")
-    return 0
 
 
 async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.status import money, printable
+    from glidepath.cli.shelved import used_lines
+    from glidepath.cli.status import printable
     from glidepath.sessions.archive import read_journal
 
     if session.startswith("team:"):
@@ -151,10 +142,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
     if result is not None and result.cause is not None:
         out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
     if snapshot is not None:
-        out.write(f"turns     {snapshot.iterations}, tool calls {snapshot.tool_calls}, tokens {snapshot.tokens}\n")
-    totals = folded.session.totals
-    if totals.cost is not None:
-        out.write(f"cost      {money(totals.cost)}, {how_many(totals.usage.total, 'token')} in all\n")
+        out.writelines(f"{line}\n" for line in used_lines(folded, snapshot))
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
         out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")

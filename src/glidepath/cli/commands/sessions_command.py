@@ -99,8 +99,18 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
 
 def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the session to act on."""
-    parser.add_argument("session", help="the session's id, the start of it, or its name")
+    parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
+    parser.add_argument("--last", action="store_true", help="the session that was active last")
     return parser
+
+
+def check_named(options: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` unless a session is named in one way, where the action needs one."""
+    from glidepath.errors import ConfigurationError
+
+    if hasattr(options, "session") and hasattr(options, "last") and bool(options.session) == options.last:
+        wrong = "take out --last or the id" if options.last else "name a session, or add --last for the last one"
+        raise ConfigurationError(f"{options.action}: {wrong}; `glidepath sessions list` shows the ids")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -117,14 +127,17 @@ def act_on_store(
 ) -> int:
     """Do something with the store that the settings name."""
     from glidepath.cli.layers import gather
-    from glidepath.cli.session_names import session_named
+    from glidepath.cli.session_names import last_session, session_named
     from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
+    check_named(options)
     settings = settings or gather(options, world, only=_OF_STORE)
     store = redacting(make_store(assume_store(settings, command), world), settings, world)
 
     async def found(kept: Any) -> int:
-        if getattr(options, "session", None):
+        if getattr(options, "last", False):
+            options.session = await last_session(kept)
+        elif getattr(options, "session", None):
             options.session = await session_named(kept, options.session)
         return await act(kept)
 

@@ -13,6 +13,7 @@ from glidepath.engines.dbos.tables import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Meter
 from glidepath.outcome import StopCause
+from glidepath.quantities import limit_called
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,6 +187,6 @@ def _cause(drawn: Grant) -> StopCause:
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
-        reason=f"the next call does not fit what is left of the {drawn.resource} limit of {drawn.tight}",
+        reason=f"the next call would exceed the {limit_called(drawn.resource)} of {drawn.tight}",
         metrics=limit_figures(drawn),
     )

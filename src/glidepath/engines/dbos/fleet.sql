@@ -107,7 +107,9 @@ BEGIN
   IF held IS NOT NULL THEN RETURN 'held: ' || held; END IF;
   FOREACH n IN ARRAY line LOOP
     SELECT * INTO b FROM glidepath_budgets WHERE name = n FOR UPDATE;
-    IF b.runs >= b.max_runs THEN RETURN n || ': all ' || b.max_runs || ' runs are used'; END IF;
+    IF b.runs >= b.max_runs THEN
+      RETURN n || CASE b.max_runs WHEN 1 THEN ': its only run is used' ELSE ': all ' || b.max_runs || ' runs are used' END;
+    END IF;
     IF b.firm_tokens >= b.max_tokens THEN RETURN n || ': all ' || b.max_tokens || ' tokens are used'; END IF;
     IF b.firm_money >= b.max_money THEN
       RETURN n || ': all $' || trim_scale(b.max_money / 1000000000000.0) || ' are used';

@@ -1,0 +1,185 @@
+"""What a conversation was held with: the model, the folder and the first words, so that it can be found and continued.
+
+A store does not know them. They are kept beside the other files of the user, one small file for each conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shlex
+from argparse import Namespace
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Value, WireError, decode, encode
+from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.session_names import data_folder, short, wanted_session
+from glidepath.cli.shown import revealed, width_of
+from glidepath.cli.status import clip
+from glidepath.cli.stores import make_store, on_store, redacting
+from glidepath.cli.world import World, columns_of
+from glidepath.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from glidepath.sessions import Session
+    from glidepath.spi.sessions import SessionStore
+
+_LISTED, _WORDS = 10, 200
+_NARROW, _LEAST, _MOST = 70, 10, 40  # columns: where the year is left out, and those of the folder
+_HOW = "(its id, the start of it, or its name)"
+
+
+class ChatCard(Value, frozen=True, kw_only=True):
+    """What is kept about one conversation."""
+
+    model: str = ""
+    folder: str = ""
+    tools: str = ""
+    """What was passed as --tools."""
+    first: str = ""
+    """The beginning of the first message; empty where a hook redacts what is stored."""
+
+
+def card_of(session: str) -> ChatCard:
+    """What is known about a conversation: an empty card when nothing is."""
+    place = _place(session)
+    with contextlib.suppress(OSError, WireError, ValueError):
+        if place is not None:
+            card: ChatCard = decode(place.read_bytes(), ChatCard)
+            return card
+    return ChatCard()
+
+
+def keep_card(session: Session, model: str, settings: LoadedSettings, folder: Path) -> None:
+    """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
+    from glidepath.cli.commands.config_command import HIDDEN, plain
+
+    known = card_of(session.id)
+    first = next((message.text for message in session.messages if message.role == "user"), "")
+    card = ChatCard(
+        model="" if HIDDEN in str(plain(model)) else model,
+        folder=str(folder),
+        tools=settings.known["tools"].typed if "tools" in settings.known else "",
+        first="" if settings.get("redact") else known.first or " ".join(first.split())[:_WORDS],
+    )
+    place = _place(session.id)
+    if place is None or card == known or not session.messages:
+        return
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(encode(card))
+
+
+def _place(session: str) -> Path | None:
+    above = data_folder()
+    name = hashlib.sha256(session.encode(errors="surrogateescape")).hexdigest()[:32]
+    return None if above is None else above / "chats" / name
+
+
+# --- the list -------------------------------------------------------------------------------------------------------
+
+
+async def chat_rows(store: SessionStore, width: int, but: str = "") -> list[str]:
+    """The last conversations in rows of at most `width` columns: id, date, messages, folder, first words."""
+    from glidepath.sessions.finding import find_sessions
+
+    try:
+        found = (await find_sessions(store, limit=_LISTED + 1)).sessions
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        found = ()
+    entries = [entry for entry in found if entry.session_id != but][:_LISTED]
+    if not entries:
+        return []
+    table = [("SESSION", "LAST ACTIVE", "MESSAGES", "FOLDER", "FIRST WORDS")]
+    date = "%m-%d %H:%M" if width < _NARROW else "%Y-%m-%d %H:%M"
+    room = min(_MOST, max(_LEAST, (width - 40) // 3))
+    for entry in entries:
+        card, known = card_of(entry.session_id), entry.summary
+        when = datetime.fromtimestamp(entry.updated).astimezone().strftime(date)
+        words = entry.title or card.first or str(known.get("task", ""))
+        row = (short(entry.session_id), when, str(known.get("messages", "-")), _at_home(card.folder, room), words)
+        table.append(tuple(revealed(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
+    return [clip(row, width) for row in _aligned(table)]
+
+
+def _aligned(table: list[tuple[str, str, str, str, str]]) -> Iterable[str]:
+    wide = [max(width_of(row[column]) for row in table) for column in range(4)]
+    for name, when, messages, folder, words in table:
+        row = f"{name:<{wide[0]}}  {when:<{wide[1]}}  {messages:>{wide[2]}}  {folder}"
+        yield f"{row}{' ' * (wide[3] - width_of(folder))}  {words}"
+
+
+def _at_home(folder: str, most: int) -> str:
+    home = str(Path.home())
+    near = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(f"{home}/") else folder
+    return near if width_of(near) <= most else clip(f".../{Path(folder).name}", most)
+
+
+async def chat_list(store: SessionStore, width: int, but: str) -> str:
+    """The answer to /resume without an id."""
+    rows = await chat_rows(store, width, but)
+    return "\n".join(
+        [*rows, f"To continue one: /resume ID {_HOW}"] if rows else ["There is no other conversation yet."]
+    )
+
+
+# --- which one to continue ------------------------------------------------------------------------------------------
+
+
+def print_chats(settings: LoadedSettings, world: World) -> int:
+    """Print the list; raises `ConfigurationError` when it would be empty."""
+    store = _opened(settings, world)
+    rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, max(columns_of(world.stdout) - 1, 40)))
+    if not rows:
+        raise ConfigurationError("there is no conversation to continue yet; start one: glidepath chat --model NAME")
+    world.write("\n".join([*rows, f"To continue one: glidepath chat -r ID {_HOW}", ""]))
+    return 0
+
+
+def chosen_chat(options: Namespace, settings: LoadedSettings, world: World) -> str | None:
+    """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
+
+    Where no model is named, the conversation's own one is taken.
+    """
+    if not (options.go_on or options.last or options.resume):
+        return None if options.resume is None else ""
+    store = _opened(settings, world)
+
+    async def find(kept: Any) -> str:
+        return await wanted_session(options, kept, world.folder) or ""
+
+    session = asyncio.run(find(None)) if store is None else on_store(store, find)
+    if not settings.get("model"):
+        settings.known["model"] = Known(_model_of(session, world), f"session {short(session)}")
+    tools = card_of(session).tools
+    if tools and not settings.said("tools"):
+        world.note(
+            f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
+        )
+    return session
+
+
+def _opened(settings: LoadedSettings, world: World) -> Any:
+    name = settings.get("store")
+    return redacting(make_store(str(name), world), settings, world) if name else None
+
+
+def _model_of(session: str, world: World) -> str:
+    card = card_of(session)
+    if not card.model:
+        raise ConfigurationError(f"{short(session)} does not know which model it was held with: pass --model NAME")
+    if card.model.startswith("python:") and card.folder != str(world.folder):  # another module of that name, perhaps
+        raise ConfigurationError(
+            f"{short(session)} was held with {revealed(card.model)} in {revealed(card.folder)}: continue it there, or "
+            "pass --model NAME"
+        )
+    return card.model

@@ -1,0 +1,60 @@
+"""Amounts as people write them, the same in Python, files, variables and flags: `200k`, `1h30m`, `$0.50`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+
+__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "whole_number_meant"]
+
+MOST = 10**15
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_LIMITS = {"tokens": "token", "money": "cost", "turns": "turn", "tool_calls": "tool call"}
+_SCALE = {"k": 1_000, "m": 1_000_000}
+
+
+def whole_number_meant(value: object) -> object:
+    """The number that a text such as `10k`, `1.5m` or `10_000` means; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower().replace("_", "").replace(",", "")
+    scale = _SCALE.get(text[-1:], 1)
+    try:
+        number = Decimal(text[:-1] if scale > 1 else text) * scale
+        return int(number) if abs(number) < MOST and number == int(number) else value
+    except (InvalidOperation, ValueError, OverflowError):
+        return value
+
+
+def seconds_meant(value: object) -> object:
+    """The seconds that a text such as `90s`, `30m` or `1h30m`, or a timedelta, means; anything else as it is."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    found = _TIME.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    if found is None or not any(found.groups()):
+        return value
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _dollars_meant(value: object) -> object:
+    """The dollars that `$0.50` means, or a float as it is written: 0.1 is ten cents. Anything else as it is."""
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    return value[1:] if isinstance(value, str) and value.startswith("$") else value
+
+
+def limit_called(resource: str) -> str:
+    """What the limit of a resource of the ledger is called in a sentence: `token limit`."""
+    return f"{_LIMITS.get(resource, resource.replace('_', ' '))} limit"
+
+
+MEANT: Mapping[str, Callable[[object], object]] = {
+    "int": whole_number_meant,
+    "count": whole_number_meant,
+    "seconds": seconds_meant,
+    "money": _dollars_meant,
+}
+"""How the values of each kind of setting are read."""
