@@ -125,7 +125,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
-    if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None:
+    # A reply that continues an answer is not ordinary; none begins in here, where every reply has a call.
+    if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None or answer.parts:
         return None  # `ask` does that
     while True:
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
@@ -229,7 +230,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        reply = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
+        reply = ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
         if reply is None:
             try:
                 return attempt.reply(run, usage)
@@ -327,8 +328,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         turn.answer_alone(results, bad)
         if tell is not None:
             at = now()
-            seconds = time() - began
-            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, seconds, job.traceback))
+            tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
             tell(MessageAdded(run_id, parent_id, number(), at, message))
         if answer.rescued and not bad:
             run.forget_rescues()
