@@ -118,7 +118,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    failed, at = None, 0.0
+    failed, at, rescued = None, 0.0, answer.rescued
     job: Any
     bound: Any
     later: Any
@@ -330,8 +330,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
             tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
             tell(MessageAdded(run_id, parent_id, number(), at, message))
-        if answer.rescued and not bad:
+        if rescued and not bad:
             run.forget_rescues()
+            rescued = False
         # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
         if new and circles.keep_new(name, content):
             if errors is not None and errors.streaks:

@@ -60,7 +60,6 @@ _OVER = object()
 _ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
-_CALL_ALONE = MESSAGE_TOKENS + CALL_OVERHEAD
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons without an answer
 _TOOL_USE = StopReason.TOOL_USE
@@ -300,7 +299,7 @@ def ordinary_reply(
     text = attempt.text
     call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
     kept: Any = Two(TextBlock(text), call) if text else packed((call,))
-    size = text_tokens(text) + short_tokens(arguments) + _CALL_ALONE
+    size = text_tokens(text) + short_tokens(arguments) + (MESSAGE_TOKENS + CALL_OVERHEAD)
     message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
     return message, text, call, call_id, name, tool, size
 
