@@ -116,7 +116,7 @@ def members(kind: Any) -> list[str]:
         if isinstance(value, property):
             lines.append(f"    {name}: property{mark(value.fget)}")
         elif inspect.isfunction(plain):
-            lead = "async def" if inspect.iscoroutinefunction(inspect.unwrap(plain)) else "def"
+            lead = "async def" if inspect.iscoroutinefunction(plain) else "def"
             lines.append(f"    {lead} {name}{signature(plain)}{mark(plain)}")
         elif inspect.isclass(value):
             lines.append(f"    class {name}")

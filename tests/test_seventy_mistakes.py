@@ -546,7 +546,7 @@ COMMAND = {
     "too few tokens": ((*RUN, "--max-tokens", "1"), "raise max_tokens"),
     "bash": ((*RUN, "--tools", "bash"), "did you mean 'shell'.*read, list, grep, write, edit, shell"),
     "a setting without a value": ((*RUN, "--set", "x"), "expected KEY=VALUE"),
-    "no such setting": ((*RUN, "--set", "temprature=1"), "did you mean 'temperature'"),
+    "no such setting": ((*RUN, "--set", "temprature=1"), "did you mean --set temperature=1"),
     "no such file": ((*RUN, "--config", "nope.toml"), "nope.toml: cannot be read: No such file"),
     "no such image": ((*RUN, "-i", "nope.png"), "nope.png cannot be read: No such file"),
     "a folder that is not there": ((*RUN, "-o", "no/out.txt"), "cannot be written: No such file"),

@@ -197,7 +197,7 @@ async def finish_run(
     before = go_outside()
     try:
         run, home = begin()
-        del begin  # it holds what the run was opened from, which nobody needs while the run flies
+        del begin  # it holds what the run was opened from, which nobody needs during the run
         watch, cancel = run.watch, asked.cancel
         watch.enter()
         patrol = _patrol(run) if run.plan.clocked else None
