@@ -118,14 +118,15 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    failed, at = None, 0.0
+    failed, at, rescued = None, 0.0, answer.rescued
     job: Any
     bound: Any
     later: Any
     reply: Any
     request: Any = None
     sent: Any = None  # the view that the request shows
-    if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None:
+    # A reply that continues an answer is not ordinary; none begins in here, where every reply has a call.
+    if (turn.allowed is not None and not run.hooks.tool_gate) or spend.first_call is not None or answer.parts:
         return None  # `ask` does that
     while True:
         # --- may it be ordinary? (judge.nothing_to_judge; what ask looks at first)
@@ -230,7 +231,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
-        reply = None if answer.parts else ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
+        reply = ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
         if reply is None:
             try:
                 return attempt.reply(run, usage)
@@ -330,8 +331,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
             tell(ToolEnded(run_id, parent_id, number(), at, call_id, name, message, time() - began, job.traceback))
             tell(MessageAdded(run_id, parent_id, number(), at, message))
-        if answer.rescued and not bad:
+        if rescued and not bad:
             run.forget_rescues()
+            rescued = False
         # --- the guards see it, and the turn ends (execute._learn, judge.nothing_to_judge, Run.close_turn)
         if new and circles.keep_new(name, content):
             if errors is not None and errors.streaks:

@@ -284,8 +284,7 @@ class _Call(Record, eq=False, gc=False):
             or request.max_output_tokens != booking.cap
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
-        if self.error is not None:
-            self.error = None
+        self.error = None
         voice = run.voice
         if voice.listening:
             plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number

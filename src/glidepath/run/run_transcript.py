@@ -16,6 +16,7 @@ from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
+_TOOL_USE = StopReason.TOOL_USE
 _NOTHING: Final[Any] = MappingProxyType({})  # for all, until there is something to be kept
 
 
@@ -360,7 +361,7 @@ class CurrentTurn(Record, eq=False, gc=False):
         """The reply of an ordinary turn, whose only call begins now."""
         self.iterations += 1
         self.reply = message
-        self.stop_reason = message.stop_reason
+        self.stop_reason = _TOOL_USE
         self.checkpoint = AFTER_MODEL
         self.state = AgentState.WAITING_FOR_TOOL
 
