@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
@@ -17,7 +17,6 @@ from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING
 from glidepath.agent.prompts import as_messages
-from glidepath.agent.run_keywords import told_by_name
 from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
@@ -85,7 +84,6 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
 
     # --- running ----------------------------------------------------------------------------------------------
 
-    @told_by_name
     async def run(
         self,
         prompt: str | Sequence[Message] | Message,
@@ -101,6 +99,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         tool_choice: str | None = None,
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
+        **unknown: Never,
     ) -> RunResult[OutputT]:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
@@ -121,6 +120,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             tool_choice=tool_choice,
             metadata=metadata,
             user=user,
+            **unknown,
         )
         agent = self if given is NOTHING else self._as_given(given)
         asked = RunRequest(prompt, session, cancel, given=given)
@@ -139,7 +139,6 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         asked.prompt = as_messages(prompt, self.config)
         return await run_inside(agent, place, asked)
 
-    @told_by_name
     async def resume(
         self,
         target: Target,
@@ -156,6 +155,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
         accept_repair: bool = False,
+        **unknown: Never,
     ) -> RunResult[OutputT]:
         """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
@@ -174,6 +174,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             tool_choice=tool_choice,
             metadata=metadata,
             user=user,
+            **unknown,
         )
         asked = RunRequest((), None, cancel, parent, given, limits=limits)
         return await self._fly_on(asked, target, decisions, accept_repair=accept_repair)
@@ -197,9 +198,12 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
+        from glidepath.agent.run_keywords import check_keywords
+        from glidepath.agent.sync_stream import SyncStream
+
+        check_keywords(keywords)
         token = keywords.get("cancel") or CancelToken()
         keywords["cancel"] = token
-        from glidepath.agent.sync_stream import SyncStream
 
         return SyncStream(partial(self.stream, prompt, **keywords), token)
 
@@ -209,7 +213,6 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
 
         return in_its_own_loop(partial(self.resume, target, **keywords))
 
-    @told_by_name
     def stream(
         self,
         prompt: str | Sequence[Message] | Message | None = None,
@@ -228,11 +231,11 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
         accept_repair: bool = False,
+        **unknown: Never,
     ) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
-        Inside a tool or a guarding hook it is a child, as with `run()`. `resume=` instead of a prompt, with
-        `decisions`, is `resume()` with its events. `limits` to `user` are as with `run()` and `resume()`.
+        All is as with `run()`. `resume=` instead of a prompt, with `decisions`, is `resume()` with its events.
         """
         given = self._given(
             deps=deps,
@@ -243,6 +246,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             tool_choice=tool_choice,
             metadata=metadata,
             user=user,
+            **unknown,
         )
         above: Any = None if parent is INHERIT else parent
         asked = RunRequest((), session, cancel, above, given)
@@ -254,8 +258,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
             if place is None:
                 return RunStream(lambda stream: agent._fly(asked.heard_by(stream)))  # noqa: SLF001
             asked.session = self._home_inside(place, session, cancel)
-            if isinstance(parent, ToolContext):
-                asked.budget = None  # it only says where
+            asked.budget = None if isinstance(parent, ToolContext) else asked.budget  # a context only says where
             return RunStream(partial(stream_inside, agent, place, asked))
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")

@@ -151,7 +151,7 @@ class HeldSession(AbstractAsyncContextManager["Opening"]):
         self._how: Any = (store, make, read)
 
     async def enter(self) -> Opening:
-        """Claim and read. A direct caller releases the scribe at the end."""
+        """Claim and read. A caller of this must release the scribe at the end."""
         opening, create, name = self._opening, self._create, self._opening.home.id
         (store, make, read), self._how = self._how, None
         try:

@@ -43,11 +43,18 @@ class Given(Value, frozen=True, eq=False):
 NOTHING = Given()
 
 
+_KEYWORDS = frozenset({*PerRun.__struct_fields__, "deps"} - {"notes"})
+
+
 def checked_per_run(tools: tuple[Tool, ...], given: RunKeywords, *, more_tools: bool = False) -> Given:
     """What was passed to `run()` for this run alone; raises `ConfigurationError` naming the argument.
 
     `more_tools`: there are sources, whose tools are known only when the run starts.
     """
+    if not _KEYWORDS.issuperset(given):
+        from glidepath.agent.run_keywords import check_keywords
+
+        check_keywords(given)
     if all(map(is_, given.values(), repeat(None))):  # nearly always
         return NOTHING
     said = {name: value for name, value in given.items() if value is not None}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
 from glidepath.agent.config import FIELDS
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.errors import ConfigurationError, close_to
 
-F = TypeVar("F", bound=Callable[..., Any])
 _MEANT = {
     **dict.fromkeys(("history", "message_history", "messages", "conversation", "thread_id", "session_id"), "session"),
     **dict.fromkeys(("context", "dependencies"), "deps"),
@@ -24,39 +21,21 @@ _MEANT = {
 """What a keyword of a run is called elsewhere."""
 
 
-def told_by_name(method: F) -> F:
-    """The method, which answers an unknown keyword with a `ConfigurationError` that says what to write instead."""
-    known = frozenset(inspect.signature(method).parameters)
+def check_keywords(keywords: Iterable[str]) -> None:
+    """Raise a `ConfigurationError` for a keyword that no run takes; it says what to write instead."""
+    from glidepath.agent.agent import Agent  # which imports what asks this
 
-    def check(keywords: dict[str, Any]) -> None:
-        if not keywords.keys() <= known:
-            raise ConfigurationError(_unknown(method.__name__, next(iter(keywords.keys() - known)), known))
-
-    if inspect.iscoroutinefunction(method):
-
-        @wraps(method)
-        async def awaited(*args: Any, **keywords: Any) -> Any:
-            check(keywords)
-            return await method(*args, **keywords)
-
-        return awaited  # type: ignore[return-value] # the same parameters, the same result
-
-    @wraps(method)
-    def called(*args: Any, **keywords: Any) -> Any:
-        check(keywords)
-        return method(*args, **keywords)
-
-    return called  # type: ignore[return-value] # the same parameters, the same result
-
-
-def _unknown(method: str, name: str, known: frozenset[str]) -> str:
+    known = inspect.signature(Agent.stream).parameters.keys() - {"self", "unknown"}
+    name = next((one for one in keywords if one not in known), None)
+    if name is None:
+        return
     limit = name if name in Limits.__struct_fields__ else OTHER_LIMIT_NAMES.get(name)
     meant = _MEANT.get(name) or close_to(name, known)
     hint = ""
     if meant in known:
         hint = f"; did you mean {meant!r}?"
     elif limit is not None:
-        hint = f"; it is a limit: agent.{method}(..., limits=Limits({limit}=...))"
+        hint = f"; it is a limit: agent.run(..., limits=Limits({limit}=...))"
     elif name in FIELDS:
-        hint = f"; it is a setting of the agent: agent.replace({name}=...).{method}(...)"
-    return f"{method}() takes no keyword {name!r}{hint}"
+        hint = f"; it is a setting of the agent: agent.replace({name}=...).run(...)"
+    raise ConfigurationError(f"a run takes no keyword {name!r}{hint}")

@@ -54,7 +54,7 @@ class Job(Record, eq=False):
     waits: Any = None
     """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
     heard: Any = None
-    """The answers about its result from hooks that were asked at once: to be awaited."""
+    """The answers of hooks that were asked at once about its result: to be awaited."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None

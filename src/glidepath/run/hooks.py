@@ -74,7 +74,7 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
-    """The first context of a kind in this run: it is kept, and the next caller replaces what differs in it."""
+    """The first context of a kind in this run: it is kept, and the next one replaces what differs in it."""
     config = run.plan.config
     context = kind(
         run_id=run.run_id,

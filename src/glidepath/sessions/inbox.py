@@ -108,7 +108,7 @@ class SessionMailbox:
         self.closed = False
         self.stirred = False
         """There may be something to write."""
-        # Nothing is put into these two: a writer makes another one.
+        # Nothing is put into these two: code that has something for one makes another.
         self._decided: _DECISIONS = _NOTHING
         self._controls: tuple[dict[str, Any], ...] = ()
         # By the message's identity, while the run waits with it.

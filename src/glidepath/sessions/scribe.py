@@ -104,7 +104,7 @@ class Scribe(JournalWriter):
         self.capture: Any = None  # a Capture, from `attend` on
         self.written = 0  # messages of the transcript that are in the journal
         self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
-        # Nothing is put into any of these: a writer makes another one.
+        # Nothing is put into any of these: code that has something for one makes another.
         self.decisions: Mapping[str, Any] = _NOTHING
         self.pins: dict[str, Any] = _NOTHING
         """The digests of the tools that servers offer, by server."""
