@@ -101,7 +101,6 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
 class SessionMailbox(Record, gc=False):
     """How far one run has taken the notes of its session."""
 
-<<<<<<< HEAD
     taken: int = 0
     closed: bool = False
     stirred: bool = False
@@ -112,39 +111,6 @@ class SessionMailbox(Record, gc=False):
     _controls: tuple[dict[str, Any], ...] = ()
     _delivered: Mapping[int, tuple[int, Message]] = field(default_factory=lambda: _NOTHING)
     """By the message's identity, while the run waits with it."""
-||||||| merged common ancestors
-    __slots__ = ("_controls", "_decided", "_delivered", "_written", "closed", "stirred", "taken")
-
-    def __init__(self, taken: int = 0) -> None:
-        self.taken = self._written = taken
-        self.closed = False
-        self.stirred = False
-        """There may be something to write."""
-<<<<<<<<< Temporary merge branch 1
-        # Nothing is put into these two: a writer makes another one.
-||||||||| 16173869
-        # Nothing is put into these two: whoever has something for one makes another.
-=========
-        # Nothing is put into these two: code that has something for one makes another.
->>>>>>>>> Temporary merge branch 2
-        self._decided: _DECISIONS = _NOTHING
-        self._controls: tuple[dict[str, Any], ...] = ()
-        # By the message's identity, while the run waits with it.
-        self._delivered: Mapping[int, tuple[int, Message]] = _NOTHING
-=======
-    __slots__ = ("_controls", "_decided", "_delivered", "_written", "closed", "stirred", "taken")
-
-    def __init__(self, taken: int = 0) -> None:
-        self.taken = self._written = taken
-        self.closed = False
-        self.stirred = False
-        """There may be something to write."""
-        # Nothing is put into these two: code that has something for one makes another.
-        self._decided: _DECISIONS = _NOTHING
-        self._controls: tuple[dict[str, Any], ...] = ()
-        # By the message's identity, while the run waits with it.
-        self._delivered: Mapping[int, tuple[int, Message]] = _NOTHING
->>>>>>> hd/cmd
 
     def goes_on_from(self, taken: int) -> None:
         """What the journal says was taken before."""
