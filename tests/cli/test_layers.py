@@ -158,7 +158,7 @@ def test_any_setting_can_be_set_by_its_key(tmp_path):
     ("argv", "said"),
     [
         (["--set", "max_turns"], "expected KEY=VALUE"),
-        (["--set", "limits.max_tokns=1"], "did you mean 'limits.max_tokens'?"),
+        (["--set", "limits.max_tokns=1"], "did you mean --set limits.max_tokens=1?"),
         (["--set", "limits.max_tokens=1", "--max-tokens", "2"], "are the same setting"),
         (["--set", "prices={"], "expected JSON"),
         (["--max-tokens", "many"], "--max-tokens: expected a whole number"),

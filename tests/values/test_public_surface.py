@@ -168,9 +168,9 @@ def test_an_agent_has_the_methods_of_the_specification(method):
 def test_run_and_stream_take_the_same_keywords():
     wanted = ["self", "prompt", "session", "cancel", "parent"]
     alone = ["system_prompt", "model", "extras", "tool_choice", "metadata", "user"]
-    assert list(inspect.signature(Agent.run).parameters) == [*wanted, "deps", "limits", *alone]
+    assert list(inspect.signature(Agent.run).parameters) == [*wanted, "deps", "limits", *alone, "unknown"]
     again = ["decisions", "limits"]
-    last = ["accept_repair"]
+    last = ["accept_repair", "unknown"]  # which leads to the keyword that was meant
     assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, "deps", *alone, *last]
     resuming = ["self", "target", *again, "cancel", "parent", "deps", *alone, *last]
     assert list(inspect.signature(Agent.resume).parameters) == resuming

@@ -88,22 +88,20 @@ class Capture:
             self._print = None  # compare the whole snapshot next time
             return
         patches: dict[str, Any] = {}
-        circles = run.guards.circles
+        circles: Any = run.guards.circles
+        circle = None if circles is None else circles.name
         for name, state in live.items():
-            before, mark = known[name], None
-            if circles is not None and name == circles.name:
-                mark = circles.mark()
-                if before.__class__ is tuple:
-                    if mark is None:  # something repeats: from now on it takes a closer look
-                        known[name] = copied = _copied(state)
-                        patches[name] = ("=", copied)
-                    elif mark != before:
-                        patches[name] = ("{", circles.joined(before, mark), ())
-                        known[name] = mark
-                    continue
-            if state != before:
-                patches[name] = _caught_up(before, state)
-            if mark is not None:
+            before = known[name]
+            if name != circle or before.__class__ is not tuple:
+                if state != before:
+                    patches[name] = _caught_up(before, state)
+                if name == circle and (mark := circles.mark()) is not None:
+                    known[name] = mark
+            elif (mark := circles.mark()) is None:  # something repeats: from now on it takes a closer look
+                known[name] = copied = _copied(state)
+                patches[name] = ("=", copied)
+            elif mark != before:
+                patches[name] = ("{", circles.joined(before, mark), ())
                 known[name] = mark
         if patches:
             changed["guards"] = ("{", patches, ())

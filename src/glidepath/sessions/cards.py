@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, loads, replace
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry
 
@@ -58,19 +58,6 @@ def summary_in(text: bytes | str) -> dict[str, Any]:
     except (WireError, ValueError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def keepable(name: str) -> str:
-    """This id of a session; raises `StoreError` (`missing`) for one that is in no store: not all could keep it."""
-    if is_keepable(name):
-        return name
-    why = "has a NUL character" if "\0" in name else "is not valid Unicode"
-    raise StoreError(f"{name!r:.80} {why}: it cannot be in a store", kind="missing")
-
-
-def is_keepable(name: str) -> bool:
-    """False for an id that some store could not keep: with a NUL character, or a lone surrogate."""
-    return "\0" not in name and (name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name))
 
 
 def is_half_copy(entry: Entry) -> bool:

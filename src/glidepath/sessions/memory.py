@@ -9,9 +9,10 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import checked_tags, checked_title, families, keepable, page_of
+from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
+from glidepath.sessions.session_ids import keepable
 from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign

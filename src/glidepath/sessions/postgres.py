@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import is_keepable, keepable, summary_in
+from glidepath.sessions.cards import summary_in
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
@@ -20,6 +20,7 @@ from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
 from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, PostgresRow, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
+from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 T = TypeVar("T")

@@ -14,12 +14,11 @@ from glidepath.sessions.cards import (
     checked_query,
     checked_tags,
     checked_title,
-    is_keepable,
-    keepable,
     page_of,
     paged,
 )
 from glidepath.sessions.owner import alive
+from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry
 

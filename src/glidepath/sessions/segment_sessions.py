@@ -8,7 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.cards import checked_query, keepable, paged, summary_in
+from glidepath.sessions.cards import checked_query, paged, summary_in
 from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.frames import HASH_SIZE, MAX_PAYLOAD, Kind, packed, packed_commit
 from glidepath.sessions.memory import busy, conflict
@@ -17,6 +17,7 @@ from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.segment_desk import SEGMENT, Held, SegmentDesk, overlaid
 from glidepath.sessions.segment_index import FIELDS, MARK, Row, split
 from glidepath.sessions.segment_reader import Broken, SegmentReader
+from glidepath.sessions.session_ids import keepable
 from glidepath.sessions.sqlite_catalog import conditions
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note

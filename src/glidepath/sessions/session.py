@@ -14,7 +14,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.plurals import how_many
 from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
-from glidepath.sessions.cards import is_keepable
+from glidepath.sessions.session_ids import is_keepable
 
 _MAX_ID = 200
 

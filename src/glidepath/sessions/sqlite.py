@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
-from glidepath.sessions.cards import keepable
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free, give_up
+from glidepath.sessions.session_ids import keepable
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, Generic, Protocol
 
@@ -14,6 +15,7 @@ from glidepath.spi import Remaining
 from glidepath.tools.asking import CallsMade, Continuation
 
 MOST_UNTOLD = 256  # reports of one call from another thread that may wait for the loop
+_UNTOLD = Lock()  # several threads of a tool may report at once, and every report is told or counted
 
 
 class ToolHost(Protocol):
@@ -173,14 +175,14 @@ class ToolContext(Generic[DepsT]):
         if self._loop is None or self._loop is _running_loop():
             self._host.report(self.call_id, self.tool_name, progress)
             return
-        if self._untold is None:
-            self._untold = deque(maxlen=MOST_UNTOLD)
-        if len(self._untold) == MOST_UNTOLD:
-            self._dropped += 1
-        self._untold.append(progress)
-        if self._asked:
-            return  # a callback is already scheduled: it delivers everything that waits
-        self._asked = True
+        with _UNTOLD:
+            if self._untold is None:
+                self._untold = deque(maxlen=MOST_UNTOLD)
+            self._dropped += len(self._untold) == MOST_UNTOLD
+            self._untold.append(progress)
+            if self._asked:
+                return  # a callback is already scheduled: it delivers everything that waits
+            self._asked = True
         try:
             self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:  # the loop is closed: nobody is listening
@@ -193,9 +195,9 @@ class ToolContext(Generic[DepsT]):
         for _ in range(len(untold)):
             if self.abandoned is not None:
                 return
-            dropped, self._dropped = self._dropped, 0
-            lost = (dropped,) if dropped else ()
-            self._host.report(self.call_id, self.tool_name, untold.popleft(), *lost)
+            with _UNTOLD:
+                progress, dropped, self._dropped = untold.popleft(), self._dropped, 0
+            self._host.report(self.call_id, self.tool_name, progress, *([dropped] if dropped else ()))
         if untold:
             self._asked = True
             self._loop.call_soon(self._tell)  # type: ignore[union-attr]
