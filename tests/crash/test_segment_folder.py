@@ -1,6 +1,7 @@
 """The folder of a segment store: its modes, its size, what is in it after a while, and what if it cannot be written."""
 
 import asyncio
+import errno
 import os
 import resource
 import shutil
@@ -483,6 +484,33 @@ def test_a_full_disk_ends_the_run_and_leaves_the_store_whole(small_disk):
     for entry in asyncio.run(store.entries()):
         asyncio.run(read_journal(store, entry.session_id))
     asyncio.run(store.close())
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc to count open files")  # noqa: PTH112
+@pytest.mark.parametrize("fails", ["leases", "index"])
+def test_a_store_that_cannot_be_opened_keeps_no_file_open(tmp_path, monkeypatch, fails):
+    path = tmp_path / "s"
+    asyncio.run(fly(SegmentStore(path), "before"))
+    if fails == "leases":
+        (path / "leases").unlink()
+        (path / "leases").mkdir()
+    else:
+        lose_index(path)
+        monkeypatch.setattr("glidepath.sessions.segment_folder.discover", no_room)
+
+    async def refused():
+        with pytest.raises(StoreError) as caught:
+            await SegmentStore(path).claim("before", this_owner())
+        return caught  # whose frames hold what was not closed
+
+    kept = [asyncio.run(refused())]
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    kept += [asyncio.run(refused()) for _ in range(3)]
+    assert len(os.listdir("/proc/self/fd")) == before, kept  # noqa: PTH208
+
+
+def no_room(index):
+    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def test_an_index_that_another_process_holds_is_waited_for_without_stopping_the_loop(tmp_path):

@@ -17,7 +17,7 @@ from glidepath.sessions.lease_table import LeaseTable
 from glidepath.sessions.own_segment import Intrusion, OwnSegment, disk_error, segment_path
 from glidepath.sessions.owner import GONE, alive, this_owner
 from glidepath.sessions.segment_catchup import catch_up
-from glidepath.sessions.segment_folder import SegmentFolder
+from glidepath.sessions.segment_folder import SegmentFolder, closed_on_failure
 from glidepath.sessions.segment_index import LAYOUT, Row, SegmentIndex
 
 __all__ = ["SEGMENT", "Held", "SegmentDesk"]
@@ -73,11 +73,19 @@ class SegmentDesk:
         self.flushed = 0
         self.syncs = False
         """Somebody waits for the disk: a segment is synced before the next one is begun."""
-        self.index: SegmentIndex = self.folder.index(PATIENCE)
         try:
-            self.leases = LeaseTable(f"{path}/leases", writable=self.folder.writable)
+            self.index: SegmentIndex = self.folder.index(PATIENCE)
+            with closed_on_failure(self.index):
+                self.leases = self._leases()
+        except BaseException:
+            self.folder.leave()
+            raise
+
+    def _leases(self) -> LeaseTable:
+        try:
+            return LeaseTable(f"{self.path}/leases", writable=self.folder.writable)
         except FileNotFoundError:  # and nothing can be written: nobody holds anything
-            self.leases = LeaseTable(os.devnull, writable=False)
+            return LeaseTable(os.devnull, writable=False)
 
     @property
     def path(self) -> str:

@@ -171,19 +171,18 @@ class SegmentFolder:
             return self.view()
         import sqlite3
 
-        found: SegmentIndex | None = None
         if self._has_index():
             with suppress(Foreign), self.locked():
                 try:
-                    found = SegmentIndex(self.path, self.store, wait=wait)
-                    if found.strange():
-                        with found.writing():
-                            discover(found)
+                    with closed_on_failure(SegmentIndex(self.path, self.store, wait=wait)) as found:
+                        if found.strange():
+                            with found.writing():
+                                discover(found)
+                    return found
                 except sqlite3.DatabaseError as error:
                     if not is_corrupt(error):
                         raise
-                    found = None
-        return self._rebuilt(wait) if found is None else found
+        return self._rebuilt(wait)
 
     def _has_index(self) -> bool:
         try:
@@ -197,16 +196,15 @@ class SegmentFolder:
         with self.locked(alone=True):
             if self._has_index():  # another process may have made it meanwhile
                 try:
-                    found = SegmentIndex(self.path, self.store, wait=wait)
-                    found.db.execute("SELECT count(*) FROM sessions").fetchone()
-                    found.strange()
+                    with closed_on_failure(SegmentIndex(self.path, self.store, wait=wait)) as found:
+                        found.db.execute("SELECT count(*) FROM sessions").fetchone()
+                        found.strange()
                     return found
                 except (sqlite3.DatabaseError, Foreign) as error:
                     if isinstance(error, sqlite3.DatabaseError) and not is_corrupt(error):
                         raise
             self.lose_index()
-            made = SegmentIndex(self.path, self.store, wait=wait)
-            with made.writing():
+            with closed_on_failure(SegmentIndex(self.path, self.store, wait=wait)) as made, made.writing():
                 discover(made)
             return made
 
@@ -221,8 +219,7 @@ class SegmentFolder:
 
     def view(self) -> SegmentIndex:
         """An index in memory that knows everything: for a folder that cannot be written, or a disk that is full."""
-        found = SegmentIndex(self.path, self.store, wait=0, writable=False)
-        with found.writing():
+        with closed_on_failure(SegmentIndex(self.path, self.store, wait=0, writable=False)) as found, found.writing():
             for number in found.files():
                 found.db.execute("INSERT OR IGNORE INTO segments(number) VALUES(?)", (number,))
                 found.db.execute("UPDATE segments SET writer = coalesce(writer, '') WHERE number = ?", (number,))
@@ -235,6 +232,16 @@ class SegmentFolder:
         if fd >= 0:
             with suppress(OSError):
                 os.close(fd)
+
+
+@contextmanager
+def closed_on_failure(index: SegmentIndex) -> Iterator[SegmentIndex]:
+    """The index, which is closed when the block fails: on a full disk it is opened again and again."""
+    try:
+        yield index
+    except BaseException:
+        index.close()
+        raise
 
 
 def _made_folder(path: Path) -> None:
