@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import shutil
@@ -504,9 +505,10 @@ def test_a_store_that_cannot_be_opened_keeps_no_file_open(tmp_path, monkeypatch,
         return caught  # whose frames hold what was not closed
 
     kept = [asyncio.run(refused())]
+    gc.collect()  # of what earlier tests have left
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     kept += [asyncio.run(refused()) for _ in range(3)]
-    assert len(os.listdir("/proc/self/fd")) == before, kept  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before, kept  # noqa: PTH208
 
 
 def no_room(index):
