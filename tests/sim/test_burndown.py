@@ -9,8 +9,10 @@ from glidepath.burndown import Burn, svg_burndown, text_burndown
 from glidepath.errors import RejectedError
 from glidepath.events import BudgetSettled
 from glidepath.sessions import MemoryStore
+from glidepath.sessions.archive import read_journal
 from glidepath.sim import simulate
 from glidepath.sim.page import page
+from glidepath.sim.whatif import session_runs
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 from glidepath.tools import tool
 
@@ -133,3 +135,25 @@ def test_a_replay_that_takes_less_time_has_used_the_same():
     result, replayed = VirtualClock().run(flight())
     assert [point.seconds for point in result.burn] == [0.0, 3.0]
     assert replayed.same, replayed.difference
+
+
+def test_a_stored_run_has_the_turns_of_its_result_when_withdrawn_tools_are_called_and_it_is_resumed():
+    def stubborn(request):
+        return call("look", number=1)
+
+    async def flight():
+        store = MemoryStore()
+        found = []
+        for turns in (6, 12):
+            agent = Agent(
+                model=ScriptedModel().forever(stubborn), tools=[look], limits=Limits(max_iterations=turns), store=store
+            )
+            result = await (agent.resume("talk") if found else agent.run("go", session="talk"))
+            found += [(point.turns, point.tokens) for point in result.burn]
+        return found, await read_journal(store, "talk")
+
+    found, journal = VirtualClock().run(flight())
+    (run,) = session_runs("talk", journal.commits)
+    assert [(moment.turns, moment.tokens) for moment in run.moments] == found
+    assert [moment.turns for moment in run.moments] == [1, 2, 3, 4, 5, 5, 6, 6]
+    assert [moment.landing_calls for moment in run.moments] == [0, 0, 0, 0, 0, 1, 1, 2]

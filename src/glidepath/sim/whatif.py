@@ -30,7 +30,7 @@ from glidepath.spi.session_catalog import SessionQuery
 from glidepath.spi.sessions import Commit
 
 if TYPE_CHECKING:
-    from glidepath.sessions.fold import Began
+    from glidepath.sessions.fold import Began, Reserved
 
 DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
 GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}
@@ -130,12 +130,12 @@ def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:
     folded = Folded(session_id)
     moments: list[WhatIfMoment] = []
-    began, first = None, 0
+    began, first, landings = None, 0, 0
     for commit in commits:
         records = read(commit)
         if began is not None and _new_run(records):
             yield from _flown(folded, began, moments, first)
-            moments, began = [], None
+            moments, began, landings = [], None, 0
         count = len(folded.messages)
         folded.take(records)
         if began is None and folded.began is not None:
@@ -143,21 +143,24 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
         replied = any(type(message) is AssistantMessage for message in folded.messages[count:])
         ended = folded.result.snapshot if folded.result is not None else None
         snapshot = ended or folded.snapshot
-        if replied and snapshot is not None:
-            moments.append(_moment(snapshot, folded.began.model if folded.began else "", models))
-        elif moments and snapshot is not None:
-            latest = _moment(snapshot, folded.began.model if folded.began else "", models)
-            asked, then = folded.reserved, moments[-1]
-            # The next call is counted already: as a turn, or as one of a landing.
-            early = asked is not None and latest.landing_calls == then.landing_calls
-            moments[-1] = replace(
-                latest,
-                turns=latest.turns - early,
-                landing_calls=then.landing_calls,
-                next_input=asked.input if asked else then.next_input,
-            )
+        if snapshot is None:
+            continue
+        latest = _moment(snapshot, folded.began.model if folded.began else "", models)
+        if replied:
+            moments.append(_as_of_reply(latest, latest, folded.reserved, landings))
+        elif moments:
+            moments[-1] = _as_of_reply(latest, moments[-1], folded.reserved, moments[-1].landing_calls)
+        landings = latest.landing_calls
     if began is not None:
         yield from _flown(folded, began, moments, first)
+
+
+def _as_of_reply(latest: WhatIfMoment, then: WhatIfMoment, asked: Reserved | None, landings: int) -> WhatIfMoment:
+    """The run after a reply, without the call that it makes next; `landings` were made up to the reply."""
+    if asked is None:
+        return replace(latest, landing_calls=landings, next_input=then.next_input)
+    early = latest.landing_calls == landings  # the next call is counted already: as a turn, or as one of a landing
+    return replace(latest, turns=latest.turns - early, landing_calls=landings, next_input=asked.input)
 
 
 def _new_run(records: Sequence[Any]) -> bool:
