@@ -114,6 +114,14 @@ def test_every_shell_line_of_the_readme_is_in_a_block_that_runs():
     assert all(any(block.text.startswith(words) for block in SHELL) for words in LATER), "a reason without its block"
 
 
+def test_what_the_readme_installs_finds_the_page_that_it_builds_later():
+    lines = [line for block in SHELL for line in block.text.splitlines()]
+    install = next(line for line in lines if line.startswith("pip install"))
+    build = next(line for line in lines if line.startswith("make deck"))
+    assert "serve" in install
+    assert lines.index(build) < lines.index(install) or install.startswith("pip install -e ")
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """A fresh copy of the tree."""

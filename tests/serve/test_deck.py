@@ -62,7 +62,8 @@ def test_a_missing_page_says_what_to_run_and_a_built_one_is_served(tmp_path, mon
         async with serving() as client:
             client.headers.pop("authorization")
             missing = await client.get("/")
-            assert (missing.status_code, "make deck" in missing.text) == (503, True)
+            assert (missing.status_code, "make deck-build" in missing.text) == (503, True)
+            assert "install again unless" in missing.text  # pip copies what was built by then
             (tmp_path / "assets").mkdir()
             (tmp_path / "index.html").write_text("<!doctype html>")
             (tmp_path / "assets" / "deck-CGoAHQq-.js").write_text("1")

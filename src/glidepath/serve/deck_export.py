@@ -20,7 +20,10 @@ _SCRIPT = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
 _LINKS = re.compile(r"<link[^>]*>")
 _MOST_TURNS, _PAGE = 300, 1000
-MISSING = "the flight deck's page is not built: run `make deck` in the checkout (needs Node.js 20.19 or later)"
+MISSING = (
+    "the flight deck's page is missing: run `make deck-build` in the checkout (needs Node.js 20.19 or later), "
+    "then install again unless you installed with `pip install -e`"
+)
 
 
 async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent / "static"
 """Where the built page is."""
 MISSING = (
-    "The flight deck's page is not built here. In a checkout run `make deck` (needs Node.js 20.19 or later); "
-    "a wheel has it. The API works anyway: GET /openapi.json."
+    "The flight deck's page is missing. Run `make deck-build` in the checkout (needs Node.js 20.19 or later), "
+    "then install again unless you installed with `pip install -e`. The API works anyway: GET /openapi.json."
 )
 _HASHED = re.compile(r"[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")
 _TYPES = {
