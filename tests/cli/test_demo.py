@@ -1,6 +1,7 @@
 """The first minute: what `glidepath demo` shows, on the embedded model and without it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,14 @@ def test_a_task_of_ones_own_is_answered_with_the_atlas(tmp_path, width):
         r"glidepath run --model anthropic",
     ):
         assert re.search(pattern, flat), f"{pattern}\n{shown}"
+
+
+def test_what_the_demo_says_of_others_is_what_the_table_of_the_readme_says(tmp_path):
+    shown = " ".join(glidepath("demo", "--model", "scripted", folder=tmp_path).out.split())
+    assert "Most other runtimes raise an exception or return no answer here." in shown
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("| 4 turns |")[2].partition("\n\n")[0].splitlines()
+    cells = [row.split("|")[2].strip() for row in table if row.startswith("| ") and "glidepath" not in row]
+    without = [cell for cell in cells if not cell.startswith("an answer")]
+    assert len(cells) == 6
+    assert len(without) > len(cells) / 2, cells

@@ -76,7 +76,7 @@ class DemoStage:
             texts=Texts(landing="Tell me in one sentence what the atlas said."),
         )
         result = await self._watch(agent, "tools withdrawn, one last call from the reserve")
-        self._end(result, "Elsewhere a limit is an exception and the work is lost.")
+        self._end(result, "Most other runtimes raise an exception or return no answer here.")
         return result.outcome is not LoopOutcome.FAILED
 
     async def budget(self) -> bool:
