@@ -52,6 +52,32 @@ def test_the_total_is_the_sum_of_the_column(folder):
     assert abs(float(re.findall(r"\$(\d+\.\d+)", total)[-1]) - column) < 0.0002, ran
 
 
+def test_other_prices_change_what_would_have_been_paid_and_not_what_was(folder):
+    before = glidepath("whatif", "s.db", "--limits", "max_turns=50", "--all", folder=folder).out.splitlines()
+    after = glidepath("whatif", "s.db", "--prices", "scripted=30/150", "--all", folder=folder).out.splitlines()
+    for old, new in zip(before[1:-1], after[1:-1], strict=True):
+        assert new.split()[4] == old.split()[4]
+        assert abs(float(new.split()[-2][1:]) - 10 * float(old.split()[-2][1:])) < 0.001
+    paid, then = re.findall(r"\$(\d+\.\d+)", after[-1])
+    assert abs(float(then) - 10 * float(paid)) < 0.001, after
+    told = glidepath("whatif", "s.db", "--prices", "scripted=30/150", "--json", folder=folder).out.splitlines()
+    assert all(abs(float(one["cost_then"]) / float(one["cost"]) - 10) < 0.01 for one in map(json.loads, told))
+
+
+def test_prices_for_runs_that_had_none_leave_what_was_paid_unknown(tmp_path):
+    glidepath("run", "go", "--model", "python:flights:hello", "--store", "s.db", folder=tmp_path)
+    (model,) = {one["model"] for one in sessions(tmp_path)}
+    words = ("whatif", "s.db", "--prices", f"{model}=3/15")
+    ran = glidepath(*words, "--all", folder=tmp_path)
+    assert re.search(r"lost; what they cost is unknown; it would have been \$0\.0\d+$", ran.out.strip()), ran
+    told = json.loads(glidepath(*words, "--json", folder=tmp_path).out)
+    assert (told["cost"], float(told["cost_then"]) > 0) == (None, True)
+
+
+def sessions(folder):
+    return map(json.loads, glidepath("sessions", "list", "--json", "--store", "s.db", folder=folder).out.splitlines())
+
+
 def test_a_plot_is_printed_and_written(folder):
     ran = glidepath("whatif", "s.db", "--plot", "max_cost", "--svg", "p.svg", folder=folder)
     assert ran.code == 0, ran

@@ -174,7 +174,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
         run, trip = one.run, one.trip
         name = clip(revealed(run.session_id), width)
         line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.last.tokens):>7}  "
-        cost, instead = (money(one.cost), money((trip or one).cost)) if _priced(one) else ("-", "-")
+        cost, instead = (money(_paid(run)) if run.priced else "-", money((trip or one).cost) if _priced(one) else "-")
         line += f"{cost:>8}  "
         if trip is None:
             line += f"{'-':<23}  {'-':>5}  {instead:>9}  {'kept' if run.answered else 'none'}"
@@ -183,17 +183,26 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
         world.write(f"{line}\n")
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
-    paid = sum((one.cost for one in fates), Decimal(0))
+    paid = sum((_paid(one.run) for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
     told = f"cost {money(paid)} and would have been {money(then)}"
     if not any(map(_priced, fates)):
         told = "the cost is unknown, because no run has a price: --prices MODEL=IN/OUT"
+    elif not any(one.run.priced for one in fates):
+        told = f"what they cost is unknown; it would have been {money(then)}"
     runs, answers = how_many(len(fates), "run"), how_many(answered, "answer")
     world.write(f"{runs}: {stopped} would have been stopped; {lost} of {answers} lost; {told}\n")
 
 
+def _paid(run: Flown) -> Decimal:
+    """What was really paid for it."""
+    from glidepath.ledger import dollars
+
+    return dollars(run.last.money)
+
+
 def _priced(one: Forecast) -> bool:
-    """True when what a run cost is known; by the given prices, if not from its journal."""
+    """True when what a run would have cost is known; by the given prices, if not from its journal."""
     return one.run.priced or bool(one.cost)
 
 
@@ -209,10 +218,10 @@ def _print_json(fates: Sequence[Forecast], world: World) -> None:
             "outcome": run.outcome,
             "replies": len(run.moments),
             "tokens": run.last.tokens,
-            "cost": str(one.cost) if _priced(one) else None,
+            "cost": str(_paid(run)) if run.priced else None,
             "stopped_by": None if trip is None else trip.by,
             "after_reply": None if trip is None else trip.reply,
-            "cost_then": None if trip is None or not _priced(one) else str(trip.cost),
+            "cost_then": str((trip or one).cost) if _priced(one) else None,
             "answer": "lost" if one.lost else "kept" if run.answered else "none",
         }
         world.write(_wire.encode(told).decode() + "\n")
