@@ -234,6 +234,26 @@ def test_the_short_table_of_probes_says_what_the_long_one_says(path):
     assert maker.inserted(page, maker.BRIEF, maker.BRIEF_END, maker.brief(whole)) == page, "run bench/probes/run.py"
 
 
+def test_pages_that_give_two_ratios_for_a_turn_say_which_workload_each_is_of():
+    peers = (ROOT / "docs" / "benchmarks-peers.md").read_text(encoding="utf-8")
+    row = next(line for line in peers.splitlines() if line.startswith("| glidepath | ") and "x |" in line).split("|")
+    turn, checks, disk = (row[place].strip(" x") for place in (2, 4, 6))
+    costs = " ".join((ROOT / "docs" / "what-it-costs.md").read_text(encoding="utf-8").split())
+    assert (
+        f"the same figures are {turn} times streamed, {checks} with ten constraints, and {disk} kept on disk" in costs
+    )
+    own = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    ranges = [
+        rf"`{cell}` .* {low}\d*-{high}\d* \|" for cell, low, high in (("stream", "2.2", "2.4"), ("run", "1.5", "1.7"))
+    ]
+    assert all(re.search(one, own) for one in ranges), "measured anew: change README and what-it-costs.md"
+    for page in (prose(README), costs):
+        said = " ".join(page.split())
+        assert "1,000 turns" in said
+        assert "200 turns" in said
+        assert f"glidepath {turn}x" in said or f"{turn} times" in said
+
+
 @pytest.mark.process
 def test_glidepath_still_does_in_the_probes_what_the_pages_say():
     maker = probes()
