@@ -41,6 +41,8 @@ def test_the_page_of_the_simulator_shows_how_limits_were_used_up():
     report = simulate(real_time=False)
     shown = page(report)
     assert "How the limits were used up" in shown
+    assert any(flight.burn and flight.burn[-1][1] != flight.tokens for flight in report.flights)
+    assert shown.index("Tokens sent and written") < shown.index("Tokens here are what was charged")
     assert shown.count("what was left of each limit") == 6
     for flight in report.flights:
         assert list(flight.burn) == sorted(flight.burn)  # what is used is never given back

@@ -39,7 +39,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         _bars([(outcome, count, "--bar") for outcome, count in outcomes]),
         "<h2>Contained, by family</h2>",
         _bars([(family, share, "--ok" if share == 100 else "--bad") for family, share in _shares(flown)], unit="%"),  # noqa: PLR2004 - percent
-        "<h2>Tokens really used</h2>",
+        "<h2>Tokens sent and written</h2>",
         _bars([(f.specimen, f.tokens, "--bar") for f in sorted(rows, key=lambda f: -f.tokens)[:20]]),
         _burndowns(report, rows),
         "<h2>Every specimen</h2>",
@@ -96,7 +96,11 @@ def _burndowns(report: Report, rows: list[Flight]) -> str:
         for _, flight, burns in charts[:_CHARTS]
         if flight.burn
     ]
-    return "<h2>How the limits were used up</h2>" + "".join(shown) if shown and report.limits else ""
+    note = (
+        "<p>Tokens here are what was charged: what the model reports, tool schemas included, or an estimate where that "
+        "is missing or not plausible. The tokens above are only the texts that went to the model and came back.</p>"
+    )
+    return "".join(["<h2>How the limits were used up</h2>", note, *shown]) if shown and report.limits else ""
 
 
 def _shares(flown: list[Flight]) -> list[tuple[str, int]]:
