@@ -40,6 +40,19 @@ def test_a_run_is_replayed_repaired_and_asked_to_stop(tmp_path):
     assert (stopped.code, "has already ended" in stopped.err) == (1, True), stopped
 
 
+def test_a_replay_with_other_settings_names_them_and_one_without_a_model_says_why_it_asks(tmp_path):
+    session = fly(tmp_path)
+    other = glidepath(
+        "runs", "replay", session, *HELLO, "--max-turns", "7", "--system-prompt", "Be brief.", folder=tmp_path
+    )
+    assert other.code == 1, other
+    assert "the run had other settings: system_prompt " in other.err, other
+    assert "limit max_iterations changed: 50 -> 7" in other.err
+    assert "{" not in other.err
+    nameless = glidepath("runs", "replay", session, "--store", "runs.db", folder=tmp_path)
+    assert (nameless.code, "a replay calls no model, but needs its name" in nameless.err) == (2, True), nameless
+
+
 def test_what_is_missing_is_a_usage_error(tmp_path):
     fly(tmp_path)
     for action in ("show", "export", "repair", "stop"):

@@ -10,9 +10,10 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
 from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, Program, RunResult
+from glidepath.run.fingerprint import Fingerprint, differences
 from glidepath.sessions.chain import JournalRecord, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
-from glidepath.sessions.lenient import message_of
+from glidepath.sessions.lenient import decoded, message_of
 from glidepath.spi.sessions import Commit
 
 STOPPED = "the run was stopped"
@@ -193,3 +194,13 @@ def legs_of(commits: Sequence[Commit]) -> list[Leg]:
     if current is not None:
         current.close()
     return [leg for leg in legs if leg.began is not None or leg.until]
+
+
+def other_settings(recorded: Commit, made: Commit) -> str:
+    """What is different about the agent, if that is why two commits differ; else empty."""
+    before, now = [
+        [decoded(bytes(record.payload), Fingerprint) for record in read(commit) if record.kind == "config"]
+        for commit in (recorded, made)
+    ]
+    changes = [str(change) for old, new in zip(before, now, strict=False) for change in differences(old, new)]
+    return f"the run had other settings: {'; '.join(changes)}" if changes else ""

@@ -21,7 +21,7 @@ from glidepath.agent.durable import claimed, reopened
 from glidepath.agent.inner_run import DELEGATES
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
-from glidepath.agent.recording import STOPPED, Leg, legs_of
+from glidepath.agent.recording import STOPPED, Leg, legs_of, other_settings
 from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
 from glidepath.ledger import Caps, Meter
 from glidepath.messages import (
@@ -152,7 +152,7 @@ class _Checking(MemoryStore):
         elif not self.difference:
             recorded = leg.commits[commit.number - leg.start - 1]
             if recorded.hash != commit.hash:
-                self.difference = _first_difference(recorded, commit)
+                self.difference = other_settings(recorded, commit) or _first_difference(recorded, commit)
         self._move()
         if self.difference or (commit.number >= leg.last and not leg.whole):
             self.over.set()

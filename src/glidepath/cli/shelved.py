@@ -15,6 +15,7 @@ from glidepath.plurals import how_many
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from glidepath.cli.layers import LoadedSettings
     from glidepath.outcome import Snapshot
     from glidepath.sessions.fold import Folded
     from glidepath.spi.session_catalog import SessionQuery
@@ -38,6 +39,16 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-cost", metavar="USD", help="whose last run cost at most this")
     group.add_argument("--prefix", default="", metavar="TEXT", help="whose id begins with this")
     group.add_argument("--children", action="store_true", help="include the sessions of child agents")
+
+
+def to_replay(settings: LoadedSettings, session: str) -> LoadedSettings:
+    """The same settings; raises `ConfigurationError` if they do not name the model of the run."""
+    if not settings.get("model"):
+        raise ConfigurationError(
+            "a replay calls no model, but needs its name and prices: pass --model NAME and the other flags of "
+            f"{session}"
+        )
+    return settings
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:

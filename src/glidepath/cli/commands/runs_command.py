@@ -1,7 +1,7 @@
 """Inspect and maintain the runs in a store.
 
 A run is named by its session's id. `export` writes a readable file that `import` takes back and `replay` replays
-without a model or a tool; `stop` reaches a run in any process within a second.
+without calling a model or a tool; `stop` reaches a run in any process within a second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in actions.choices.values():
         add_store_flags(action)
     replayed = actions.add_parser(
-        "replay", help="replay a journal with the settings of its run, without calling a model or a tool, and compare"
+        "replay",
+        help="replay a journal with the flags of its run, --model too; calls no model and no tool, and compares",
     )
     add_setting_flags(named(replayed))
     add_config_flags(replayed)
@@ -56,10 +57,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.file_changes import make_changes
+    from glidepath.cli.shelved import to_replay
 
     if options.action != "replay":
         return act_on_store(options, world, "runs", lambda store: _ACTIONS[options.action](options, store, world))
-    settings = gather(options, world)
+    settings = to_replay(gather(options, world), options.session)
     agent = make_agent(settings, world, plugins=(make_changes(settings, world),))
     return act_on_store(options, world, "runs", lambda store: _replay(options, store, world, agent), settings)
 
