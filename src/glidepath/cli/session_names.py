@@ -122,7 +122,10 @@ def last_here(folder: Path) -> str:
         found = "" if place is None else place.read_text("utf-8").strip()
         if found:
             return found
-    raise ConfigurationError("there is no session in this folder yet; --last continues the last one anywhere")
+    raise ConfigurationError(
+        "no session of this folder is kept yet: runs in a pipe or a script are kept only with --store PATH or `--store "
+        "default`. --last continues the last one anywhere"
+    )
 
 
 def _place(folder: Path) -> Path | None:
