@@ -205,7 +205,7 @@ class TimeoutConstraint(_BuiltIn):
         if context.elapsed < self.timeout - self.landing_seconds:
             return _OK
         late = context.elapsed >= self.timeout
-        reason = f"the deadline of {self.timeout:g} s has passed" if late else "the landing window has opened"
+        reason = f"the deadline of {self.timeout:g} s has passed" if late else "the time limit is near"
         return ResourceValidation.violation(reason, elapsed=round(context.elapsed, 3), timeout=self.timeout)
 
     def on_violation(self, validation: ResourceValidation) -> ResourceAction:

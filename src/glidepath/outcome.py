@@ -349,9 +349,12 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         what = f"{self.what} {self.name}".rstrip()
+        told = self.what in ("version", "agent", "model", "fallback_models", "limit")  # of others there is a digest
         if self.before is None:
-            return f"{what} is new: {self.now}"
-        return f"{what} is gone" if self.now is None else f"{what} changed: {self.before} -> {self.now}"
+            return f"{what} is new: {self.now}" if told else f"{what} is new"
+        if self.now is None:
+            return f"{what} is gone"
+        return f"{what} changed: {self.before} -> {self.now}" if told else f"{what} changed"
 
 
 class SessionStand(Value, frozen=True, kw_only=True, gc=False):

@@ -53,6 +53,7 @@ def test_a_person_is_told_what_changed_and_what_may_have_happened():
     changes = (
         ConfigurationChange(what="tool", name="pay", before="a1"),
         ConfigurationChange(what="limit", name="timeout", before="5", now="9"),
+        ConfigurationChange(what="tool", name="read", now="f0bc4393f1d7 idempotent"),
     )
     unknown = (ToolCall("c1", "pay", {"amount": 5}),)
     result = RunResult(
@@ -64,12 +65,13 @@ def test_a_person_is_told_what_changed_and_what_may_have_happened():
         unknown_effects=unknown,
     )
     told = list(to_know(result))
-    assert told[:2] == [
-        "changed since the run was interrupted: tool pay is gone",
-        "changed since the run was interrupted: limit timeout changed: 5 -> 9",
+    assert told[:3] == [
+        "since the run was interrupted, tool pay is gone",
+        "since the run was interrupted, limit timeout changed: 5 -> 9",
+        "since the run was interrupted, tool read is new",
     ]
-    assert told[2].startswith("outcome unknown, it may have taken effect: pay")
-    assert len(list(to_know(result, limits_named=True))) == 2
+    assert told[3].startswith("outcome unknown, it may have taken effect: pay")
+    assert len(list(to_know(result, limits_named=True))) == 3
 
 
 def test_another_model_since_the_pause_is_said(tmp_path):
@@ -77,7 +79,7 @@ def test_another_model_since_the_pause_is_said(tmp_path):
     ran = glidepath("run", "go", *argv, folder=tmp_path)
     words = last_line(ran)
     again = glidepath(*words, "--approve", "deny", "--system-prompt", "Be brief.", folder=tmp_path)
-    assert "changed since the run was interrupted: system_prompt" in again.err
+    assert "since the run was interrupted, system_prompt" in again.err
 
 
 def test_a_run_that_is_done_says_nothing_about_resuming(tmp_path):

@@ -88,6 +88,11 @@ def test_a_limit_that_is_no_positive_number_is_refused(kind, value):
         kind(value)
 
 
+def test_a_time_limit_gives_reasons_that_a_user_of_the_limit_understands():
+    reasons = [TimeoutConstraint(10, 2).check(ResourceContext(elapsed=elapsed)).reason for elapsed in (8.0, 10.0)]
+    assert reasons == ["the time limit is near", "the deadline of 10 s has passed"]
+
+
 def test_a_cost_limit_takes_what_limits_take():
     assert CostLimitConstraint("0.5").max_cost == CostLimitConstraint(Decimal("0.5")).max_cost == Decimal("0.5")
 

@@ -398,7 +398,7 @@ async def test_paused_time_does_not_count_and_elapsed_time_does():
     await asyncio.sleep(10_000)
     result = await desk.resume(paused, decisions={ids(paused)[0]: approve()})
     assert (result.outcome, round(result.elapsed)) == (LoopOutcome.WRAPPED_UP, 80)
-    assert result.cause.source == "TimeoutConstraint"
+    assert (result.cause.source, result.cause.reason) == ("TimeoutConstraint", "the time limit is near")
 
 
 @virtual

@@ -151,6 +151,7 @@ def test_a_stored_run_has_the_turns_of_its_result_when_withdrawn_tools_are_calle
                 model=ScriptedModel().forever(stubborn), tools=[look], limits=Limits(max_iterations=turns), store=store
             )
             result = await (agent.resume("talk") if found else agent.run("go", session="talk"))
+            assert result.cause.reason == "it keeps calling tools that were withdrawn"
             found += [(point.turns, point.tokens) for point in result.burn]
         return found, await read_journal(store, "talk")
 

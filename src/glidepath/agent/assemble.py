@@ -20,7 +20,6 @@ from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
-from glidepath.plurals import how_many
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan
 from glidepath.run.watch import Patience
@@ -230,7 +229,7 @@ def _check_fits(plan: Plan) -> None:
     reserve = min(plan.config.limits.landing_tokens, limit // 4)
     if plan.fixed_tokens + least + reserve > limit:
         raise ConfigurationError(
-            f"limits.max_tokens={limit} can never hold one call: the system prompt and tool schemas take about "
-            f"{how_many(plan.fixed_tokens, 'token')}, the least reply {least} (min_output_tokens) and the landing "
-            f"{reserve}; raise max_tokens, shorten the prompt, or lower min_output_tokens"
+            f"limits.max_tokens={limit} can never hold one call: it needs {plan.fixed_tokens + least + reserve}, "
+            f"{plan.fixed_tokens} for the system prompt and tools, {least} for a reply (min_output_tokens) and "
+            f"{reserve} for the landing; raise max_tokens, shorten the prompt, or lower min_output_tokens"
         )

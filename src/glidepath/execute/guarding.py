@@ -20,7 +20,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
     """What the first of these guards has against a batch, and its name; None when it may run."""
     if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
         tools = frozenset(call.name for call in step.calls)
-        verdict = GuardVerdict(action="land", reason="it keeps calling what was withdrawn", tools=tools)
+        verdict = GuardVerdict(action="land", reason="it keeps calling tools that were withdrawn", tools=tools)
         return "withdrawn" if run.descent.withdrawal is None else run.descent.withdrawal.source, verdict
     for guard in guards:
         try:

@@ -295,7 +295,7 @@ class Watch(TaskBound):
 
     def open_window(self) -> None:
         """It is time to land."""
-        self.raise_interrupt(Interrupt(Signal.WINDOW, "TimeoutConstraint", "the landing window has opened"))
+        self.raise_interrupt(Interrupt(Signal.WINDOW, "TimeoutConstraint", "the time limit is near"))
 
     def raise_interrupt(self, interrupt: Interrupt) -> None:
         """Interrupt the run; the most severe interrupt is kept. Call it in the loop's own thread."""

@@ -241,7 +241,7 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
     for change in result.changes:
         if limits_named and change.what == "limit":
             continue
-        yield f"changed since the run was interrupted: {revealed(str(change))}"
+        yield f"since the run was interrupted, {revealed(str(change))}"
     for call in result.unknown_effects:
         yield f"outcome unknown, it may have taken effect: {call_line(call.name, call.arguments)}"
 
