@@ -53,6 +53,22 @@ def test_a_replay_with_other_settings_names_them_and_one_without_a_model_says_wh
     assert (nameless.code, "a replay calls no model, but needs its name" in nameless.err) == (2, True), nameless
 
 
+def test_a_flag_that_wants_a_number_says_so_in_plain_words(tmp_path):
+    for words, said in (
+        (("runs", "list", "-n", "x"), "-n/--limit: expected a whole number, got 'x'"),
+        (("sim", "--seeds", "1,2"), "--seeds: expected a whole number, got '1,2'"),
+        (("runs", "prune", "--days", "old"), "--days: expected a number, got 'old'"),
+    ):
+        ran = glidepath(*words, folder=tmp_path)
+        assert (ran.code, said in ran.err) == (2, True), ran
+
+
+def test_a_folder_without_a_session_says_that_runs_in_a_pipe_are_not_kept(tmp_path):
+    assert glidepath("run", "go", "--model", "python:flights:hello", folder=tmp_path).code == 0
+    ran = glidepath("run", "-c", "more", "--model", "python:flights:hello", folder=tmp_path)
+    assert (ran.code, "runs in a pipe or a script are kept only with --store" in ran.err) == (2, True), ran
+
+
 def test_what_is_missing_is_a_usage_error(tmp_path):
     fly(tmp_path)
     for action in ("show", "export", "repair", "stop"):

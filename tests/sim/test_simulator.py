@@ -369,7 +369,7 @@ def test_advice_is_plain_text():
         ({"seeds": "three"}, "seeds must be"),
         ({"seeds": []}, "seeds must be"),
         ({"only": ["same_cal"]}, "did you mean 'same_call'"),
-        ({"only": ["zzz"]}, "no specimen or family 'zzz'"),
+        ({"only": ["zzz"]}, "no scenario or family 'zzz'"),
     ],
 )
 def test_bad_input_is_refused_with_the_field_named(keywords, said):

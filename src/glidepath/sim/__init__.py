@@ -150,5 +150,5 @@ def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
         if name not in known:
             close = get_close_matches(str(name), sorted(known), n=1)
             hint = f"; did you mean {close[0]!r}?" if close else "; `glidepath sim --list` names them all"
-            raise ConfigurationError(f"only: there is no specimen or family {name!r}{hint}")
+            raise ConfigurationError(f"only: there is no scenario or family {name!r}{hint}")
     return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]

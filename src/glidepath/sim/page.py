@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LIMITS = ("turns", "tokens", "dollars", "tool calls", "seconds")
 _CHARTS = 6
 
-_HEADS = ("specimen", "contained", "end", "answer", "overshoot", "calls", "tokens", "time", "cause", "problems")
+_HEADS = ("scenario", "contained", "end", "answer", "overshoot", "calls", "tokens", "time", "cause", "problems")
 
 
 def page(report: Report, *, title: str = "Flight report") -> str:
@@ -42,7 +42,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         "<h2>Tokens sent and written</h2>",
         _bars([(f.specimen, f.tokens, "--bar") for f in sorted(rows, key=lambda f: -f.tokens)[:20]]),
         _burndowns(report, rows),
-        "<h2>Every specimen</h2>",
+        "<h2>Every scenario</h2>",
         _table(rows),
     ]
     if report.skipped:

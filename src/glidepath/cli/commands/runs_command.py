@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in actions.choices.values():
         add_store_flags(action)
     replayed = actions.add_parser(
-        "replay",
-        help="replay a journal with the flags of its run, --model too; calls no model and no tool, and compares",
+        "replay", help="replay a journal with the flags of its run, --model too, and compare; calls no model, no tool"
     )
     add_setting_flags(named(replayed))
     add_config_flags(replayed)

@@ -113,7 +113,7 @@ def _show(report: Report, world: World) -> None:
     rows: dict[str, list[Flight]] = {}
     for flight in report.flights:
         rows.setdefault(flight.specimen, []).append(flight)
-    world.stdout.write(f"{'specimen':<26} {'held':<5} {'ended':<26} {'answer':<8} {'over':>5} {'time':>9}\n")
+    world.stdout.write(f"{'scenario':<26} {'held':<5} {'ended':<26} {'answer':<8} {'over':>5} {'time':>9}\n")
     for name, flights in rows.items():
         worst = max(flights, key=lambda flight: (not flight.contained, len(flight.problems), flight.overshoot))
         ended = "cannot take off" if worst.refused else f"{worst.state}/{worst.outcome}"
