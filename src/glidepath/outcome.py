@@ -348,13 +348,10 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
     now: str | None = None
 
     def __str__(self) -> str:
-        what = f"{self.what} {self.name}".rstrip()
-        told = self.what in ("version", "agent", "model", "fallback_models", "limit")  # of others there is a digest
-        if self.before is None:
-            return f"{what} is new: {self.now}" if told else f"{what} is new"
-        if self.now is None:
-            return f"{what} is gone"
-        return f"{what} changed: {self.before} -> {self.now}" if told else f"{what} changed"
+        how = "is new" if self.before is None else "is gone" if self.now is None else "changed"
+        what = f"{self.what} {self.name}".rstrip() + f" {how}"
+        shown = self.now is not None and self.what in ("version", "agent", "model", "fallback_models", "limit")
+        return f"{what}: {' -> '.join(filter(None, (self.before, self.now)))}" if shown else what
 
 
 class SessionStand(Value, frozen=True, kw_only=True, gc=False):

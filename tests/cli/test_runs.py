@@ -58,6 +58,7 @@ def test_a_flag_that_wants_a_number_says_so_in_plain_words(tmp_path):
         (("runs", "list", "-n", "x"), "-n/--limit: expected a whole number, got 'x'"),
         (("sim", "--seeds", "1,2"), "--seeds: expected a whole number, got '1,2'"),
         (("runs", "prune", "--days", "old"), "--days: expected a number, got 'old'"),
+        (("completion",), "missing: shell, one of bash, zsh, tcsh, fish"),
     ):
         ran = glidepath(*words, folder=tmp_path)
         assert (ran.code, said in ran.err) == (2, True), ran

@@ -129,21 +129,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line with what is wrong, and one with where to look; the standard method prints the whole usage."""
-        message = message.replace("the following arguments are required:", "missing:").removeprefix("argument ")
-        for action in self._actions:
-            if message == f"missing: {action.metavar}" and action.choices:
-                message = f"{message}, one of {', '.join(map(str, action.choices))}"
-        self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` lists what it takes.\n")
+        from glidepath.cli.usage_errors import usage_error
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Like the standard method, which says `invalid int value`."""
-        try:
-            return super()._get_value(action, arg_string)
-        except argparse.ArgumentError as error:
-            words = "a whole number" if action.type is int else "a number" if action.type is float else ""
-            if not words:
-                raise
-            raise argparse.ArgumentError(action, f"expected {words}, got {arg_string!r}") from error
+        self.exit(
+            2, f"{self.prog}: error: {usage_error(message, self._actions)}\n`{self.prog} --help` lists what it takes.\n"
+        )
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Like the standard method, with a suggestion and the same words in every version of Python."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from glidepath.burndown import Burn, svg_burndown
 from glidepath.plurals import how_many
+from glidepath.sim.plots import CHARGED
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
 
 _LIMITS = ("turns", "tokens", "dollars", "tool calls", "seconds")
 _CHARTS = 6
-
 _HEADS = ("scenario", "contained", "end", "answer", "overshoot", "calls", "tokens", "time", "cause", "problems")
 
 
@@ -96,11 +96,7 @@ def _burndowns(report: Report, rows: list[Flight]) -> str:
         for _, flight, burns in charts[:_CHARTS]
         if flight.burn
     ]
-    note = (
-        "<p>Tokens here are what was charged: what the model reports, tool schemas included, or an estimate where that "
-        "is missing or not plausible. The tokens above are only the texts that went to the model and came back.</p>"
-    )
-    return "".join(["<h2>How the limits were used up</h2>", note, *shown]) if shown and report.limits else ""
+    return "".join(["<h2>How the limits were used up</h2>", CHARGED, *shown]) if shown and report.limits else ""
 
 
 def _shares(flown: list[Flight]) -> list[tuple[str, int]]:

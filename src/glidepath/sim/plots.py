@@ -7,6 +7,11 @@ from html import escape
 from math import log10
 from typing import Any
 
+CHARGED = (
+    "<p>Tokens here are what was charged: what the model reports, tool schemas included, or an estimate where that is "
+    "missing or not plausible. The tokens above are only the texts that went to the model and came back.</p>"
+)
+"""Why a burn-down of the simulator has other tokens than its table."""
 _WIDE = 40
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 320, 60, 40
 
