@@ -70,6 +70,19 @@ def test_a_folder_without_a_session_says_that_runs_in_a_pipe_are_not_kept(tmp_pa
     assert (ran.code, "runs in a pipe or a script are kept only with --store" in ran.err) == (2, True), ran
 
 
+def test_a_run_with_a_name_shows_it(tmp_path):
+    assert glidepath("run", "go", *HELLO, "--name", "six of them", folder=tmp_path).code == 0
+    shown = glidepath("runs", "show", "--last", "--store", "runs.db", folder=tmp_path)
+    assert "title     six of them\n" in shown.out, shown
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_flights(tmp_path):
+    for flag in ("--html", "--json"):
+        ran = glidepath("sim", "--only", "well_behaved", flag, "no/such/x", folder=tmp_path)
+        assert (ran.code, ran.out) == (2, ""), ran
+        assert f"{flag}: no/such/x cannot be written: no/such is not a folder that you may write to" in ran.err
+
+
 def test_what_is_missing_is_a_usage_error(tmp_path):
     fly(tmp_path)
     for action in ("show", "export", "repair", "stop"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glidepath.outcome import Snapshot
     from glidepath.sessions.fold import Folded
     from glidepath.spi.session_catalog import SessionQuery
-    from glidepath.spi.sessions import Entry
+    from glidepath.spi.sessions import Entry, SessionStore
 
 _SHOWN = 60
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
@@ -190,6 +190,17 @@ def as_json(entry: Entry) -> dict[str, Any]:
         "updated": entry.updated,
         "parent": (known.get("parent") or {}).get("session_id") if isinstance(known.get("parent"), dict) else None,
     }
+
+
+async def title_of(store: SessionStore, session: str) -> str:
+    """The title that a person gave it, or nothing."""
+    from glidepath.sessions.finding import each_session
+    from glidepath.spi.session_catalog import SessionQuery
+
+    async for entry in each_session(store, SessionQuery(prefix=session)):
+        if entry.session_id == session:
+            return entry.title
+    return ""
 
 
 def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
 
@@ -18,3 +20,12 @@ def usage_error(message: str, actions: Iterable[argparse.Action]) -> str:
         if said == f"missing: {action.metavar or action.dest}" and action.choices:
             said = f"{said}, one of {', '.join(map(str, action.choices))}"
     return said
+
+
+def to_write(text: str) -> Path:
+    """The type of a flag that names a file to write: wrong before the work rather than after it. `-` is not a file."""
+    path = Path(text)
+    folder = path.parent
+    if text != "-" and not (folder.is_dir() and os.access(path if path.exists() else folder, os.W_OK)):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {folder} is not a folder that you may write to")
+    return path

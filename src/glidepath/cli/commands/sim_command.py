@@ -7,12 +7,12 @@ Exit code 0: no hole found. 1: there are holes, and each comes with advice. 2: u
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags
 from glidepath.cli.layers import gather
+from glidepath.cli.usage_errors import to_write
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.plurals import how_many
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", action="append", default=[], metavar="NAME", help="a scenario or a family of them; repeatable"
     )
     parser.add_argument("--list", action="store_true", help="list the scenarios and what each of them does")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every flight and finding as JSON; - prints it")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a web page")
+    parser.add_argument("--json", type=to_write, metavar="FILE", help="write flights and findings as JSON; - prints it")
+    parser.add_argument("--html", type=to_write, metavar="FILE", help="write the report as a web page")
     parser.add_argument(
         "--tune", metavar="STORE", help="run nothing: replay the runs of this store and propose guard thresholds"
     )
