@@ -1,17 +1,22 @@
-"""Shared by the commands that leave a note for a run."""
+"""Shared by the commands that leave a note for a run, and by those that say how to leave one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+import shlex
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.world import World
+    from glidepath.outcome import RunResult
     from glidepath.run import Decision
+
+_SHOWN = 1_000
 
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,3 +63,27 @@ def with_store(options: argparse.Namespace, world: World, what: str, act: Callab
         await act(kept)
 
     on_store(store, found)
+
+
+def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
+    """What to type to continue a run that is not done, a line for each step: decide about its calls, resume it."""
+    from glidepath.cli.commands.run_command import resume_line
+
+    if result is not None:
+        yield from _ways_to_decide(session, settings, result)
+    yield f"to continue: {resume_line(session, settings, result)}"
+
+
+def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
+    from glidepath.cli.commands.run_command import said_flags
+    from glidepath.cli.shown import call_line, revealed
+
+    of_store = settings.copy()
+    of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
+    for one in result.pending:
+        yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
+        how, verdict = "to approve it (or write deny, or answer TEXT)", "approve"
+        if one.form is not None:
+            how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"
+        call = shlex.quote(revealed(one.call.id))
+        yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *said_flags(of_store)])

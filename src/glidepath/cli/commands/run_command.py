@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
+from glidepath.cli.notes import ways_on
 from glidepath.cli.session_names import label_session, wanted_session
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import ScreenClosed, World
@@ -215,7 +216,7 @@ async def fly(
         finally:
             screen.close()
             if session is not None and not ended:
-                world.note(f"to continue: {resume_line(session, settings, result)}")
+                world.note("\n".join(ways_on(session, settings, result)))
             if agent.config.store is not None:
                 await agent.config.store.close()
             await let_go()
