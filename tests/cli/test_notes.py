@@ -76,6 +76,10 @@ def test_a_paused_run_says_how_to_decide_and_the_decision_how_to_continue(tmp_pa
     assert continues.startswith("to continue: glidepath resume ")
     noted = glidepath(*shlex.split(line), folder=tmp_path)
     assert noted.code == 0, noted
+    head, _, line = noted.err.partition("noted; to continue: glidepath ")
+    assert shlex.split(line) == shlex.split(continues.partition(" glidepath ")[2])
+    glidepath(*shlex.split(line), folder=tmp_path)
+    assert (tmp_path / "made.txt").read_text() == "from the shell\n"
 
 
 def test_a_call_with_a_form_is_not_to_be_approved_and_its_id_cannot_run_a_command():

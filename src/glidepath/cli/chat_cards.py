@@ -1,6 +1,6 @@
-"""What a conversation was held with: the model, the folder and the first words, so that it can be found and continued.
+"""What a session was held with: the model, the folder and the first words, so that it can be found and continued.
 
-A store does not know them. They are kept beside the other files of the user, one small file for each conversation.
+A store does not know them. They are kept beside the other files of the user, one small file for each session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value, WireError, decode, encode
+from glidepath._wire import Value, WireError, decode, encode, replace
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.session_names import data_folder, short, wanted_session
 from glidepath.cli.shown import revealed, width_of
@@ -36,7 +36,7 @@ _HOW = "(its id, the start of it, or its name)"
 
 
 class ChatCard(Value, frozen=True, kw_only=True):
-    """What is kept about one conversation."""
+    """What is kept about one session."""
 
     model: str = ""
     folder: str = ""
@@ -58,29 +58,55 @@ def card_of(session: str) -> ChatCard:
 
 def keep_card(session: Session, said: str | UserMessage, model: str, settings: LoadedSettings, folder: Path) -> None:
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
-    from glidepath.cli.commands.config_command import HIDDEN, plain
-
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
     words = first if isinstance(first, str) else first.text
     card = ChatCard(
-        model="" if HIDDEN in str(plain(model)) else model,
+        model=_without_secret(model),
         folder=str(folder),
         tools=settings.known["tools"].typed if "tools" in settings.known else "",
         first="" if settings.get("redact") else known.first or " ".join(words.split())[:_WORDS],
     )
-    place = _place(session.id)
+    _keep(session.id, card, known)
+
+
+def keep_run_card(session: str | None, settings: LoadedSettings, folder: Path) -> None:
+    """Keep what a run is made with, if it is saved. Its words are in the store."""
+    if session is None:
+        return
+    known, typed = card_of(session), settings.known["tools"].typed if "tools" in settings.known else ""
+    model = _without_secret(str(settings.get("model") or ""))
+    _keep(session, replace(known, model=model, folder=str(folder), tools=typed or known.tools), known)
+
+
+def _without_secret(model: str) -> str:
+    from glidepath.cli.commands.config_command import HIDDEN, plain
+
+    return "" if HIDDEN in str(plain(model)) else model
+
+
+def _keep(session: str, card: ChatCard, known: ChatCard) -> None:
+    place = _place(session)
     if place is None or card == known:
         return
     with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(encode(card))
 
 
+def card_flags(session: str, settings: LoadedSettings) -> list[str]:
+    """The flags to add to those of this command line for the model and the tools that a session was held with."""
+    card = card_of(session)
+    model = [] if card.model in ("", settings.get("model")) else ["--model", shlex.quote(card.model)]
+    tools = ["--tools", shlex.quote(card.tools)] if card.tools and not settings.said("tools") else []
+    return [*model, *tools]
+
+
 def forget_cards(sessions: Iterable[str]) -> None:
-    """These conversations were deleted: forget what was kept about them."""
+    """These sessions were deleted: forget what was kept about them."""
     for place in filter(None, map(_place, sessions)):
         with contextlib.suppress(OSError):
             place.unlink()

@@ -50,19 +50,23 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
     raise ConfigurationError("expected CALL approve, CALL deny [REASON], or CALL answer TEXT")
 
 
-def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do something with the named store, then close it."""
+def with_store(
+    options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]
+) -> LoadedSettings:
+    """Do something with the named store, then close it; returns the settings."""
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
     from glidepath.cli.stores import assume_store, make_store, on_store
 
-    store = make_store(assume_store(gather(options, world, only=("store",)), what), world)
+    settings = gather(options, world, only=("store",))
+    store = make_store(assume_store(settings, what), world)
 
     async def found(kept: Any) -> None:
         options.session = await session_named(kept, options.session)
         await act(kept)
 
     on_store(store, found)
+    return settings
 
 
 def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:

@@ -109,7 +109,8 @@ def remember_here(folder: Path, session: str) -> None:
     if place is None:
         return
     with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{session}\n")

@@ -183,6 +183,7 @@ async def fly(
     **going_on: Any,
 ) -> int:
     """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
+    from glidepath.cli.chat_cards import keep_run_card
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching, let_go
     from glidepath.cli.stores import wallet_of
@@ -197,6 +198,7 @@ async def fly(
         try:
             given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
             stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
+            keep_run_card(session, settings, world.folder)
             async with agent:  # tool servers stay up while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
             kept = session is not None or caught.number is not None
