@@ -198,3 +198,32 @@ def test_the_line_that_continues_a_run_finds_a_database_in_the_environment():
         {"store": Known("postgresql://me@db/x", "flag --set", "postgresql://me@db/x")}, None, found=False
     )
     assert resume_line("s", settings) == 'glidepath resume s --store "$GLIDEPATH_STORE"'
+
+
+def named(folder, *flags, name="bob"):
+    """A session of this name that has ended."""
+    ran = glidepath("run", "go", "--model", "python:flights:echoes", "--name", name, *flags, folder=folder)
+    assert ran.code == 0, ran
+
+
+@pytest.mark.parametrize("words", [("-r", "bob"), ("--last",), ("-c",)], ids=["by name", "last", "last here"])
+def test_a_session_is_continued_with_the_model_it_was_held_with(tmp_path, words):
+    named(tmp_path)
+    again = glidepath("run", *words, "and then?", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: and then?\n"), again
+
+
+def test_a_run_is_resumed_with_the_model_it_was_made_with(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--landing", "force", "--max-turns", "2"]
+    assert glidepath("run", "go", *argv, "--name", "bob", folder=tmp_path).code == 3
+    for words in (["bob"], ["--last"]):
+        again = glidepath("resume", *words, "--landing", "force", "--max-turns", "5", folder=tmp_path)
+        assert (again.code, again.out) == (3, "Landed.\n"), again
+        assert "pass --tools list" in again.err
+
+
+@pytest.mark.parametrize("command", [("run", "-r", "nope", "hi"), ("resume", "nope")], ids=["run", "resume"])
+def test_a_session_that_is_not_there_is_reported_before_a_model_that_is_missing(tmp_path, command):
+    named(tmp_path)
+    ran = glidepath(*command, folder=tmp_path)
+    assert (ran.code, "there is no session 'nope'" in ran.err) == (2, True), ran

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
 from glidepath.cli.notes import ways_on
-from glidepath.cli.session_names import label_session, wanted_session
+from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import ScreenClosed, World
 from glidepath.errors import ConfigurationError, StoreError, install_line
@@ -72,6 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.attachments import picture, with_pictures
+    from glidepath.cli.chat_cards import chosen_chat
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import keep_sessions
 
@@ -79,6 +80,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
+    session = chosen_chat(options, settings, world) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type
@@ -89,13 +91,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,), output=output)
     screen = make_screen(settings, agent, world, options, changes)
-
-    async def whole() -> int:
-        session = await wanted_session(options, agent.config.store, world.folder)
-        message = with_pictures(task, pictures)
-        return await fly(agent, message, screen, settings, world, session=session, changes=changes, name=options.name)
-
-    return asyncio.run(whole())
+    message = with_pictures(task, pictures)
+    how: Any = {"session": session, "changes": changes, "name": options.name}
+    return asyncio.run(fly(agent, message, screen, settings, world, **how))
 
 
 def _must_be_writable(path: Path) -> None:
