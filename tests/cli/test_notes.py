@@ -90,3 +90,21 @@ def test_a_call_with_a_form_is_not_to_be_approved_and_its_id_cannot_run_a_comman
     _, decides, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
     assert decides.startswith("it asks for a form: ")
     assert decides.endswith("glidepath decide s 'c1; rm x' deny")
+
+
+def test_a_message_to_a_run_that_has_ended_says_what_it_waits_for(tmp_path, paused):
+    session, _ = paused
+    waits = glidepath("send", session, "hello", *STORE, folder=tmp_path).err
+    assert waits == (
+        f"sent to {session}\nit waits until the run continues: glidepath resume {session} "
+        "--store sqlite:runs.db --model python:flights:shell --tools shell\n"
+    )
+    echoes = ("--model", "python:flights:echoes", *STORE)
+    assert glidepath("run", "go", *echoes, "--name", "six", folder=tmp_path).code == 0
+    sent, _, line = glidepath("send", "six", "hello", *STORE, folder=tmp_path).err.partition(": glidepath ")
+    assert sent.endswith("\nthe run has ended, and the message waits for the next one")
+    *words, text = shlex.split(line)
+    assert text == "TEXT"
+    ran = glidepath(*words, "and now?", "--output-format", "json", folder=tmp_path)
+    asked = [one["content"] for one in json.loads(ran.out)["messages"] if one["role"] == "user"]
+    assert sorted(asked) == ["and now?", "go", "hello"]

@@ -227,3 +227,26 @@ def test_a_session_that_is_not_there_is_reported_before_a_model_that_is_missing(
     named(tmp_path)
     ran = glidepath(*command, folder=tmp_path)
     assert (ran.code, "there is no session 'nope'" in ran.err) == (2, True), ran
+
+
+def test_resuming_a_run_that_is_done_says_that_nothing_ran(tmp_path):
+    named(tmp_path)
+    again = glidepath("resume", "bob", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: go\n")
+    said, _, line = again.err.partition(": glidepath ")
+    assert said == "nothing ran: this run is already done, and this is its answer; to say more"
+    *words, text = shlex.split(line)
+    assert text == "TEXT"
+    assert glidepath(*words, "more", folder=tmp_path).out == "You said: more\n"
+
+
+def test_a_run_that_got_stuck_is_to_be_told_another_way(tmp_path):
+    ran = glidepath("run", "go", "--model", "python:flights:stuck", "--tools", "list", "--name", "x", folder=tmp_path)
+    assert ran.code == 4
+    assert "glidepath resume" not in ran.err
+    said, _, line = ran.err.splitlines()[-1].partition(": glidepath ")
+    assert said == "it got stuck; to continue with other instructions"
+    *words, text = shlex.split(line)
+    assert (words[0], text) == ("run", "TEXT")
+    again = glidepath(*words, "try this", "--model", "python:flights:echoes", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: try this\n"), again

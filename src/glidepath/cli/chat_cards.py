@@ -11,13 +11,14 @@ import hashlib
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, decode, encode, replace
 from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
 from glidepath.cli.shown import revealed, width_of
 from glidepath.cli.status import clip
@@ -180,17 +181,37 @@ def print_chats(settings: LoadedSettings, world: World) -> int:
     return 0
 
 
-def chosen_chat(options: Namespace, settings: LoadedSettings, world: World) -> str | None:
+def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) -> str:
+    """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
+    which = Namespace(go_on=False, last=options.last, resume=options.session)
+
+    async def look(store: SessionStore, session: str) -> None:
+        if await how_it_ended(store, session) == "done":
+            more = next_run_line(session, settings)
+            world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+
+    return chosen_chat(which, settings, world, look) or ""
+
+
+def chosen_chat(
+    options: Namespace,
+    settings: LoadedSettings,
+    world: World,
+    look: Callable[[SessionStore, str], Awaitable[None]] | None = None,
+) -> str | None:
     """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
 
-    Where no model is named, the conversation's own one is taken.
+    Where no model is named, the conversation's own one is taken. `look` looks at it in its store.
     """
     if not (options.go_on or options.last or options.resume):
         return None if options.resume is None else ""
     store = _opened(settings, world)
 
     async def find(kept: Any) -> str:
-        return await wanted_session(options, kept, world.folder) or ""
+        found = await wanted_session(options, kept, world.folder) or ""
+        if look is not None:
+            await look(kept, found)
+        return found
 
     session = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):

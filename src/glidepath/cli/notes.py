@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.outcome import RunResult
     from glidepath.run import Decision
+    from glidepath.spi.sessions import SessionStore
 
 _SHOWN = 1_000
 
@@ -72,7 +73,11 @@ def with_store(
 def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
     """What to type to continue a run that is not done, a line for each step: decide about its calls, resume it."""
     from glidepath.cli.commands.run_command import resume_line
+    from glidepath.cli.exits import STUCK, exit_code
 
+    if result is not None and exit_code(result) == STUCK:
+        yield f"it got stuck; to continue with other instructions: {next_run_line(session, settings)}"
+        return
     if result is not None:
         yield from _ways_to_decide(session, settings, result)
     yield f"to continue: {resume_line(session, settings, result)}"
@@ -91,3 +96,22 @@ def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -
             how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"
         call = shlex.quote(revealed(one.call.id))
         yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *said_flags(of_store)])
+
+
+def next_run_line(session: str, settings: LoadedSettings) -> str:
+    """The command that gives a session another task, with the model, the tools and the store it was held with."""
+    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.commands.run_command import said_flags
+
+    flags = [*said_flags(settings), *card_flags(session, settings)]
+    return " ".join(["glidepath run -r", shlex.quote(session), *flags, "TEXT"])
+
+
+async def how_it_ended(store: SessionStore, session: str) -> str:
+    """The outcome of a session's last run; empty while it runs, and when it was interrupted."""
+    from glidepath.sessions.finding import each_session
+
+    async for entry in each_session(store, prefix=session, roots=False):
+        if entry.session_id == session:
+            return str(entry.summary.get("outcome") or "")
+    return ""

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: World) -> int:
     """Continue; the exit code says how it ended."""
     from glidepath.cli.agent_maker import make_agent
-    from glidepath.cli.chat_cards import chosen_chat
+    from glidepath.cli.chat_cards import run_to_resume
     from glidepath.cli.commands.run_command import fly, make_screen
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import assume_store
@@ -37,8 +37,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
     settings = gather(options, world)
     assume_store(settings, "resume")
-    which = argparse.Namespace(go_on=False, last=options.last, resume=options.session)
-    found = chosen_chat(which, settings, world)
+    found = run_to_resume(options, settings, world)
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,))
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
