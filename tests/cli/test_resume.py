@@ -250,3 +250,19 @@ def test_a_run_that_got_stuck_is_to_be_told_another_way(tmp_path):
     assert (words[0], text) == ("run", "TEXT")
     again = glidepath(*words, "try this", "--model", "python:flights:echoes", folder=tmp_path)
     assert (again.code, again.out) == (0, "You said: try this\n"), again
+
+
+def test_a_name_that_another_session_has_is_reported_with_the_id_to_use(tmp_path):
+    named(tmp_path)
+    named(tmp_path, name="bobby")
+    argv = ("--model", "python:flights:echoes", "--name", " Bob  the first")
+    for words in (("go",), ("-r", "Bob the  first", "more")):
+        assert glidepath("run", *words, *argv, folder=tmp_path).err == ""
+    argv = (*argv[:-1], "bob")
+    second = glidepath("run", "go", *argv, folder=tmp_path)
+    assert second.code == 0
+    told = re.fullmatch(r"--name: another session is also called 'bob', so use the id of this one: (\w+)\n", second.err)
+    assert glidepath("run", "-r", told[1], "hi", folder=tmp_path).out == "You said: hi\n"
+    unclear = glidepath("run", "-r", "bob", "hi", folder=tmp_path)
+    assert unclear.code == 2
+    assert re.search(r"2 sessions are called 'bob': session_\w+, session_\w+; give the id of one", unclear.err)
