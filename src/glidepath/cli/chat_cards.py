@@ -215,7 +215,7 @@ def chosen_chat(
 
     session = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
-        settings.known["model"] = Known(_model_of(session, world), f"session {short(session)}")
+        settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
     tools = card_of(session).tools
     if tools and not settings.said("tools"):
         world.note(
@@ -229,8 +229,10 @@ def _opened(settings: LoadedSettings, world: World) -> Any:
     return redacting(make_store(str(name), world), settings, world) if name else None
 
 
-def _model_of(session: str, world: World) -> str:
+def _model_of(session: str, settings: LoadedSettings, world: World) -> str:
     card = card_of(session)
+    if card.model.startswith("python:") and "model" in settings.ignored:
+        return ""  # code of a folder that is not trusted: the agent's maker says so
     if not card.model:
         raise ConfigurationError(f"{short(session)} does not know which model it was held with: pass --model NAME")
     if card.model.startswith("python:") and card.folder != str(world.folder):  # another module of that name, perhaps
