@@ -1,5 +1,7 @@
 """The embedded model is offered only what it can do."""
 
+import shlex
+
 import pytest
 
 from .shell_user import glidepath
@@ -22,3 +24,11 @@ def test_without_being_asked_for_it_gets_no_tools_and_says_so(tmp_path):
     assert "tools" not in ran.out
     one = glidepath(*LOCAL, "--tools", "list", folder=tmp_path)
     assert (one.code, one.err) == (0, "")
+
+
+def test_a_money_limit_on_a_free_model_is_explained_with_flags_that_work(tmp_path):
+    refused = glidepath(*LOCAL, "--max-budget-usd", "1", folder=tmp_path)
+    free = """--set 'prices={"local:smollm2": ["0", "0"]}'"""
+    assert (refused.code, free in refused.err, "remove --max-budget-usd" in refused.err) == (2, True, True), refused
+    assert "max_cost" not in refused.err
+    assert glidepath(*LOCAL, "--max-budget-usd", "1", *shlex.split(free), folder=tmp_path).code == 0

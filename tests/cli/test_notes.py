@@ -1,8 +1,14 @@
 """`glidepath send` and `glidepath decide`: what is said to a run waits in its store."""
 
 import json
+import shlex
 
 import pytest
+
+from glidepath.cli.layers import LoadedSettings
+from glidepath.cli.notes import ways_on
+from glidepath.messages import ToolCall
+from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 
 from .shell_user import glidepath
 
@@ -58,3 +64,47 @@ def test_a_run_that_has_ended_has_nothing_to_decide(tmp_path):
     assert ran.code == 0
     said = glidepath("decide", "talk", "call_1", "approve", *STORE, folder=tmp_path)
     assert (said.code, "no call 'call_1' is waiting in this session; nothing is waiting" in said.err) == (2, True), said
+
+
+def test_a_paused_run_says_how_to_decide_and_the_decision_how_to_continue(tmp_path):
+    ran = glidepath("run", "go", *FLIGHT, folder=tmp_path)
+    assert ran.code == 6
+    *_, waits, approves, continues = ran.err.splitlines()
+    assert waits.startswith('waiting for a decision: shell(command="echo from the shell')
+    head, _, line = approves.partition(": glidepath ")
+    assert head == "to approve it (or write deny, or answer TEXT)"
+    assert continues.startswith("to continue: glidepath resume ")
+    noted = glidepath(*shlex.split(line), folder=tmp_path)
+    assert noted.code == 0, noted
+    head, _, line = noted.err.partition("noted; to continue: glidepath ")
+    assert shlex.split(line) == shlex.split(continues.partition(" glidepath ")[2])
+    glidepath(*shlex.split(line), folder=tmp_path)
+    assert (tmp_path / "made.txt").read_text() == "from the shell\n"
+
+
+def test_a_call_with_a_form_is_not_to_be_approved_and_its_id_cannot_run_a_command():
+    waiting = PendingCall(call=ToolCall("c1; rm x", "ask", {}), form={"type": "object"})
+    result = RunResult(
+        run_id="r", session_id="s", state=AgentState.IDLE, outcome=LoopOutcome.PAUSED, pending=(waiting,)
+    )
+    _, decides, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
+    assert decides.startswith("it asks for a form: ")
+    assert decides.endswith("glidepath decide s 'c1; rm x' deny")
+
+
+def test_a_message_to_a_run_that_has_ended_says_what_it_waits_for(tmp_path, paused):
+    session, _ = paused
+    waits = glidepath("send", session, "hello", *STORE, folder=tmp_path).err
+    assert waits == (
+        f"sent to {session}\nit waits until the run continues: glidepath resume {session} "
+        "--store sqlite:runs.db --model python:flights:shell --tools shell\n"
+    )
+    echoes = ("--model", "python:flights:echoes", *STORE)
+    assert glidepath("run", "go", *echoes, "--name", "six", folder=tmp_path).code == 0
+    sent, _, line = glidepath("send", "six", "hello", *STORE, folder=tmp_path).err.partition(": glidepath ")
+    assert sent.endswith("\nthe run has ended, and the message waits for the next one")
+    *words, text = shlex.split(line)
+    assert text == "TEXT"
+    ran = glidepath(*words, "and now?", "--output-format", "json", folder=tmp_path)
+    asked = [one["content"] for one in json.loads(ran.out)["messages"] if one["role"] == "user"]
+    assert sorted(asked) == ["and now?", "go", "hello"]

@@ -100,3 +100,28 @@ def test_the_package_is_the_command(tmp_path):
     argv = [sys.executable, "-m", "glidepath", "--version"]
     ran = subprocess.run(argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout.split()[0]) == (0, "glidepath")
+
+
+@pytest.mark.parametrize("command", [("serve",), ("sim",), ("mcp", "serve")], ids=["serve", "sim", "mcp"])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("crew_here", "expected MODULE:NAME, such as my_package.agents:helper"),
+        ("python:crew_here", "expected MODULE:NAME, such as my_package.agents:helper"),
+        ("no_such.crew:agent", "there is no module 'no_such' in this folder or among the installed packages"),
+        ("crew_here:agnt", "module 'crew_here' has no 'agnt'; did you mean crew_here:agent?"),
+        ("crew_here:zebra", "module 'crew_here' has no 'zebra'"),
+        ("crew_broken:agent", "ZeroDivisionError"),
+    ],
+    ids=["no name", "prefix and no name", "no module", "mistyped", "no such name", "broken module"],
+)
+def test_an_agent_that_cannot_be_found_is_explained_in_the_words_of_its_flag(tmp_path, monkeypatch, command, said, why):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "crew_here.py").write_text(
+        "from glidepath import Agent\nfrom glidepath.testing import ScriptedModel\nagent = Agent(model=ScriptedModel())"
+    )
+    (tmp_path / "crew_broken.py").write_text("1 / 0")
+    ran = glidepath(*command, "--agent", said, folder=tmp_path)
+    assert ran.code == 2
+    assert f"--agent {said}: " in ran.err
+    assert why in ran.err

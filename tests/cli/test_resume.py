@@ -200,3 +200,71 @@ def test_the_line_that_continues_a_run_finds_a_database_in_the_environment():
         {"store": Known("postgresql://me@db/x", "flag --set", "postgresql://me@db/x")}, None, found=False
     )
     assert resume_line("s", settings) == 'glidepath resume s --store "$GLIDEPATH_STORE"'
+
+
+def named(folder, *flags, name="bob"):
+    """A session of this name that has ended."""
+    ran = glidepath("run", "go", "--model", "python:flights:echoes", "--name", name, *flags, folder=folder)
+    assert ran.code == 0, ran
+
+
+@pytest.mark.parametrize("words", [("-r", "bob"), ("--last",), ("-c",)], ids=["by name", "last", "last here"])
+def test_a_session_is_continued_with_the_model_it_was_held_with(tmp_path, words):
+    named(tmp_path)
+    again = glidepath("run", *words, "and then?", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: and then?\n"), again
+
+
+def test_a_run_is_resumed_with_the_model_it_was_made_with(tmp_path):
+    argv = ["--model", "python:flights:endless", "--tools", "list", "--landing", "force", "--max-turns", "2"]
+    assert glidepath("run", "go", *argv, "--name", "bob", folder=tmp_path).code == 3
+    for words in (["bob"], ["--last"]):
+        again = glidepath("resume", *words, "--landing", "force", "--max-turns", "5", folder=tmp_path)
+        assert (again.code, again.out) == (3, "Landed.\n"), again
+        assert "pass --tools list" in again.err
+
+
+@pytest.mark.parametrize("command", [("run", "-r", "nope", "hi"), ("resume", "nope")], ids=["run", "resume"])
+def test_a_session_that_is_not_there_is_reported_before_a_model_that_is_missing(tmp_path, command):
+    named(tmp_path)
+    ran = glidepath(*command, folder=tmp_path)
+    assert (ran.code, "there is no session 'nope'" in ran.err) == (2, True), ran
+
+
+def test_resuming_a_run_that_is_done_says_that_nothing_ran(tmp_path):
+    named(tmp_path)
+    again = glidepath("resume", "bob", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: go\n")
+    said, _, line = again.err.partition(": glidepath ")
+    assert said == "nothing ran: this run is already done, and this is its answer; to say more"
+    *words, text = shlex.split(line)
+    assert text == "TEXT"
+    assert glidepath(*words, "more", folder=tmp_path).out == "You said: more\n"
+
+
+def test_a_run_that_got_stuck_is_to_be_told_another_way(tmp_path):
+    ran = glidepath("run", "go", "--model", "python:flights:stuck", "--tools", "list", "--name", "x", folder=tmp_path)
+    assert ran.code == 4
+    assert "glidepath resume" not in ran.err
+    said, _, line = ran.err.splitlines()[-1].partition(": glidepath ")
+    assert said == "it got stuck; to continue with other instructions"
+    *words, text = shlex.split(line)
+    assert (words[0], text) == ("run", "TEXT")
+    again = glidepath(*words, "try this", "--model", "python:flights:echoes", folder=tmp_path)
+    assert (again.code, again.out) == (0, "You said: try this\n"), again
+
+
+def test_a_name_that_another_session_has_is_reported_with_the_id_to_use(tmp_path):
+    named(tmp_path)
+    named(tmp_path, name="bobby")
+    argv = ("--model", "python:flights:echoes", "--name", " Bob  the first")
+    for words in (("go",), ("-r", "Bob the  first", "more")):
+        assert glidepath("run", *words, *argv, folder=tmp_path).err == ""
+    argv = (*argv[:-1], "bob")
+    second = glidepath("run", "go", *argv, folder=tmp_path)
+    assert second.code == 0
+    told = re.fullmatch(r"--name: another session is also called 'bob', so use the id of this one: (\w+)\n", second.err)
+    assert glidepath("run", "-r", told[1], "hi", folder=tmp_path).out == "You said: hi\n"
+    unclear = glidepath("run", "-r", "bob", "hi", folder=tmp_path)
+    assert unclear.code == 2
+    assert re.search(r"2 sessions are called 'bob': session_\w+, session_\w+; give the id of one", unclear.err)

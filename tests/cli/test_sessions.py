@@ -188,3 +188,15 @@ def test_a_session_with_a_name_is_kept_in_a_pipe_too(tmp_path, monkeypatch):
     assert "morning" in glidepath("sessions", "list", folder=tmp_path).out
     assert glidepath("run", "go", *argv, "--name", "none", "--store", "none", folder=tmp_path).code == 0
     assert "none" not in glidepath("sessions", "list", folder=tmp_path).out
+
+
+def test_sessions_are_deleted_by_their_titles_and_by_the_start_of_their_ids_all_or_none(shell):
+    shell("sessions", "tag", "one", "--title", "First of all")
+    wrong = shell("sessions", "delete", "First of all", "nobody")
+    assert (wrong.code, "there is no session 'nobody'" in wrong.err) == (2, True)
+    several = shell("sessions", "delete", "t")
+    assert (several.code, "'t' matches 2 sessions" in several.err) == (2, True)
+    assert ids(shell("sessions", "list")) == ["three", "two", "one"]
+    gone = shell("sessions", "delete", "First of all", "tw", "two")
+    assert gone.err == "'First of all' is one\n'tw' is two\ndeleted 2 sessions\n"
+    assert ids(shell("sessions", "list")) == ["three"]

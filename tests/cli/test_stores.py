@@ -69,7 +69,7 @@ def test_the_default_is_a_folder_of_segments_in_the_users_data_folder(tmp_path, 
     ran = glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path)
     assert ran.code == 0
     kept = tmp_path / "data" / "glidepath"
-    assert sorted(file.name for file in kept.iterdir()) == ["last", "sessions"]
+    assert sorted(file.name for file in kept.iterdir()) == ["chats", "last", "sessions"]
     assert (kept / "sessions" / "STORE").is_file()
 
 
@@ -131,7 +131,7 @@ def test_the_default_file_is_migrated_and_put_aside(tmp_path, monkeypatch):
     ran = glidepath("sessions", "migrate", folder=tmp_path)
     assert ran.code == 0, ran
     assert "2 sessions moved to" in ran.err
-    assert sorted(file.name for file in kept.iterdir()) == ["last", "sessions", "sessions.db.migrated"]
+    assert sorted(file.name for file in kept.iterdir()) == ["chats", "last", "sessions", "sessions.db.migrated"]
     assert glidepath("sessions", "list", "--json", folder=tmp_path).out == before
     assert glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path).code == 0
     assert len(asyncio.run(SegmentStore(kept / "sessions").entries())) == 3

@@ -101,6 +101,15 @@ def test_the_model_of_an_untrusted_file_is_missed_with_the_reason(tmp_path):
     assert "no model is named: the one in glidepath.toml is ignored, because this folder is not trusted" in ran.err
 
 
+def test_a_remembered_model_is_not_loaded_from_a_folder_whose_file_is_not_trusted(tmp_path):
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    assert glidepath("run", "hi", "--model", "python:flights:echoes", "--name", "bob", folder=folder).code == 0
+    assert glidepath("run", "-r", "bob", "more", folder=folder).code == 0
+    ran = glidepath("run", "-r", "bob", "more", folder=folder_of(tmp_path))
+    assert (ran.code, "because this folder is not trusted" in ran.err) == (2, True), ran
+
+
 def test_the_json_form_is_treated_the_same(tmp_path):
     ran = glidepath("run", "hi", folder=folder_of(tmp_path, '{"model": "python:flights:hello"}', "glidepath.json"))
     assert ran.code == 2

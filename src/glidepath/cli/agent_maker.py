@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
+from ast import literal_eval
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -73,7 +76,7 @@ def make_agent(
     try:
         return Agent(**fields)
     except ConfigurationError as error:
-        raise ConfigurationError(_in_our_words(str(error), fields["model"])) from error
+        raise ConfigurationError(_in_our_words(str(error))) from error
 
 
 def _offer_little(settings: LoadedSettings, world: World) -> None:
@@ -93,12 +96,13 @@ def _offer_little(settings: LoadedSettings, world: World) -> None:
         )
 
 
-def _in_our_words(text: str, model: object) -> str:
+def _in_our_words(text: str) -> str:
     """The error, with the command-line fix instead of the Python one."""
-    name = getattr(model, "name", "NAME")
-    said = f"pass prices={{{name!r}: (input, output)}} in dollars per million tokens"
-    prices = json.dumps({name: ["3", "15"]})
-    text = text.replace(said, f"pass --set 'prices={prices}' (dollars per million tokens, input and output)")
+    for said, name, figures in re.findall(r"(prices=\{('.*?'|\".*?\"): \((.*?)\)\})", text):
+        prices = {literal_eval(name): ["0", "0"] if figures == "0, 0" else ["3", "15"]}
+        text = text.replace(said, f"--set {shlex.quote(f'prices={json.dumps(prices)}')}")
+    text = text.replace("}' in dollars per million tokens", "}' (dollars per million tokens, input and output)")
+    text = text.replace("(max_cost)", "(--max-budget-usd)").replace("remove max_cost", "remove --max-budget-usd")
     return text.replace("unpriced='estimate:<model>'", "--set unpriced=estimate:MODEL")
 
 

@@ -1,6 +1,6 @@
-"""What a conversation was held with: the model, the folder and the first words, so that it can be found and continued.
+"""What a session was held with: the model, the folder and the first words, so that it can be found and continued.
 
-A store does not know them. They are kept beside the other files of the user, one small file for each conversation.
+A store does not know them. They are kept beside the other files of the user, one small file for each session.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import hashlib
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value, WireError, decode, encode
+from glidepath._wire import Value, WireError, decode, encode, replace
 from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
 from glidepath.cli.shown import revealed, width_of
 from glidepath.cli.status import clip
@@ -36,7 +37,7 @@ _HOW = "(its id, the start of it, or its name)"
 
 
 class ChatCard(Value, frozen=True, kw_only=True):
-    """What is kept about one conversation."""
+    """What is kept about one session."""
 
     model: str = ""
     folder: str = ""
@@ -58,29 +59,55 @@ def card_of(session: str) -> ChatCard:
 
 def keep_card(session: Session, said: str | UserMessage, model: str, settings: LoadedSettings, folder: Path) -> None:
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
-    from glidepath.cli.commands.config_command import HIDDEN, plain
-
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
     words = first if isinstance(first, str) else first.text
     card = ChatCard(
-        model="" if HIDDEN in str(plain(model)) else model,
+        model=_without_secret(model),
         folder=str(folder),
         tools=settings.known["tools"].typed if "tools" in settings.known else "",
         first="" if settings.get("redact") else known.first or " ".join(words.split())[:_WORDS],
     )
-    place = _place(session.id)
+    _keep(session.id, card, known)
+
+
+def keep_run_card(session: str | None, settings: LoadedSettings, folder: Path) -> None:
+    """Keep what a run is made with, if it is saved. Its words are in the store."""
+    if session is None:
+        return
+    known, typed = card_of(session), settings.known["tools"].typed if "tools" in settings.known else ""
+    model = _without_secret(str(settings.get("model") or ""))
+    _keep(session, replace(known, model=model, folder=str(folder), tools=typed or known.tools), known)
+
+
+def _without_secret(model: str) -> str:
+    from glidepath.cli.commands.config_command import HIDDEN, plain
+
+    return "" if HIDDEN in str(plain(model)) else model
+
+
+def _keep(session: str, card: ChatCard, known: ChatCard) -> None:
+    place = _place(session)
     if place is None or card == known:
         return
     with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(encode(card))
 
 
+def card_flags(session: str, settings: LoadedSettings) -> list[str]:
+    """The flags to add to those of this command line for the model and the tools that a session was held with."""
+    card = card_of(session)
+    model = [] if card.model in ("", settings.get("model")) else ["--model", shlex.quote(card.model)]
+    tools = ["--tools", shlex.quote(card.tools)] if card.tools and not settings.said("tools") else []
+    return [*model, *tools]
+
+
 def forget_cards(sessions: Iterable[str]) -> None:
-    """These conversations were deleted: forget what was kept about them."""
+    """These sessions were deleted: forget what was kept about them."""
     for place in filter(None, map(_place, sessions)):
         with contextlib.suppress(OSError):
             place.unlink()
@@ -154,21 +181,41 @@ def print_chats(settings: LoadedSettings, world: World) -> int:
     return 0
 
 
-def chosen_chat(options: Namespace, settings: LoadedSettings, world: World) -> str | None:
+def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) -> str:
+    """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
+    which = Namespace(go_on=False, last=options.last, resume=options.session)
+
+    async def look(store: SessionStore, session: str) -> None:
+        if await how_it_ended(store, session) == "done":
+            more = next_run_line(session, settings)
+            world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+
+    return chosen_chat(which, settings, world, look) or ""
+
+
+def chosen_chat(
+    options: Namespace,
+    settings: LoadedSettings,
+    world: World,
+    look: Callable[[SessionStore, str], Awaitable[None]] | None = None,
+) -> str | None:
     """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
 
-    Where no model is named, the conversation's own one is taken.
+    Where no model is named, the conversation's own one is taken. `look` looks at it in its store.
     """
     if not (options.go_on or options.last or options.resume):
         return None if options.resume is None else ""
     store = _opened(settings, world)
 
     async def find(kept: Any) -> str:
-        return await wanted_session(options, kept, world.folder) or ""
+        found = await wanted_session(options, kept, world.folder) or ""
+        if look is not None:
+            await look(kept, found)
+        return found
 
     session = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
-        settings.known["model"] = Known(_model_of(session, world), f"session {short(session)}")
+        settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
     tools = card_of(session).tools
     if tools and not settings.said("tools"):
         world.note(
@@ -182,8 +229,10 @@ def _opened(settings: LoadedSettings, world: World) -> Any:
     return redacting(make_store(str(name), world), settings, world) if name else None
 
 
-def _model_of(session: str, world: World) -> str:
+def _model_of(session: str, settings: LoadedSettings, world: World) -> str:
     card = card_of(session)
+    if card.model.startswith("python:") and "model" in settings.ignored:
+        return ""  # code of a folder that is not trusted: the agent's maker says so
     if not card.model:
         raise ConfigurationError(f"{short(session)} does not know which model it was held with: pass --model NAME")
     if card.model.startswith("python:") and card.folder != str(world.folder):  # another module of that name, perhaps

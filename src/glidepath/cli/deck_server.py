@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
 from glidepath.cli.stores import DEFAULT_STORE, make_store
 from glidepath.errors import ConfigurationError
+from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
@@ -26,7 +28,7 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
     for one in said:
         name, sign, path = one.partition("=")
         name, path = (name, path) if sign else ("", one)
-        found = find_object(f"python:{path}", world)
+        found = find_agent(path, world, one)
         if not hasattr(found, "config"):
             raise ConfigurationError(f"--agent {one}: expected an Agent, got {type(found).__name__}")
         own = getattr(getattr(found, "config", None), "agent_name", DEFAULT_NAME)
@@ -35,6 +37,27 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
             raise ConfigurationError(f"--agent {one}: there is another agent named {label!r}; write NAME={path}")
         agents[label] = found
     return agents
+
+
+def find_agent(path: str, world: World, said: str = "") -> Any:
+    """What the MODULE:NAME of an --agent flag names; raises `ConfigurationError` in the words of that flag."""
+    flag, path = f"--agent {said or path}", path.removeprefix("python:")
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ConfigurationError(f"{flag}: expected MODULE:NAME, such as my_package.agents:helper")
+    try:
+        return find_object(f"python:{path}", world)
+    except ConfigurationError as error:
+        why, cause = str(error).removeprefix(f"python:{path}: "), error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{module}.".startswith(f"{cause.name}."):
+            why = f"there is no module {cause.name!r} in this folder or among the installed packages"
+        elif isinstance(cause, AttributeError) and cause.obj is sys.modules.get(module):
+            there = vars(cause.obj).items()
+            meant = closest(
+                name, [one for one, value in there if hasattr(value, "config") and not isinstance(value, type)]
+            )
+            why = f"module {module!r} has no {name!r}" + (f"; did you mean {module}:{meant}?" if meant else "")
+        raise ConfigurationError(f"{flag}: {why}") from error
 
 
 def serve(

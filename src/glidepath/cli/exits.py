@@ -6,6 +6,7 @@ from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
 _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED)
+STUCK = 4
 
 
 def exit_code(result: RunResult, signal: int | None = None) -> int:
@@ -18,7 +19,7 @@ def exit_code(result: RunResult, signal: int | None = None) -> int:
         return 6
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
-        return 2 if _never_began(result) else 4 if stuck else 1
+        return 2 if _never_began(result) else STUCK if stuck else 1
     if result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
         return 3
     return 0

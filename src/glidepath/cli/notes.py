@@ -1,17 +1,23 @@
-"""Shared by the commands that leave a note for a run."""
+"""Shared by the commands that leave a note for a run, and by those that say how to leave one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+import shlex
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.world import World
+    from glidepath.outcome import RunResult
     from glidepath.run import Decision
+    from glidepath.spi.sessions import SessionStore
+
+_SHOWN = 1_000
 
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,16 +51,67 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
     raise ConfigurationError("expected CALL approve, CALL deny [REASON], or CALL answer TEXT")
 
 
-def with_store(options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do something with the named store, then close it."""
+def with_store(
+    options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]
+) -> LoadedSettings:
+    """Do something with the named store, then close it; returns the settings."""
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
     from glidepath.cli.stores import assume_store, make_store, on_store
 
-    store = make_store(assume_store(gather(options, world, only=("store",)), what), world)
+    settings = gather(options, world, only=("store",))
+    store = make_store(assume_store(settings, what), world)
 
     async def found(kept: Any) -> None:
         options.session = await session_named(kept, options.session)
         await act(kept)
 
     on_store(store, found)
+    return settings
+
+
+def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
+    """What to type to continue a run that is not done, a line for each step: decide about its calls, resume it."""
+    from glidepath.cli.commands.run_command import resume_line
+    from glidepath.cli.exits import STUCK, exit_code
+
+    if result is not None and exit_code(result) == STUCK:
+        yield f"it got stuck; to continue with other instructions: {next_run_line(session, settings)}"
+        return
+    if result is not None:
+        yield from _ways_to_decide(session, settings, result)
+    yield f"to continue: {resume_line(session, settings, result)}"
+
+
+def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
+    from glidepath.cli.commands.run_command import said_flags
+    from glidepath.cli.shown import call_line, revealed
+
+    of_store = settings.copy()
+    of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
+    for one in result.pending:
+        yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
+        how, verdict = "to approve it (or write deny, or answer TEXT)", "approve"
+        if one.form is not None:
+            how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"
+        call = shlex.quote(revealed(one.call.id))
+        yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *said_flags(of_store)])
+
+
+def next_run_line(session: str, settings: LoadedSettings) -> str:
+    """The command that gives a session another task, with the model, the tools and the store it was held with."""
+    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.commands.run_command import said_flags
+
+    flags = [*said_flags(settings), *card_flags(session, settings)]
+    return " ".join(["glidepath run -r", shlex.quote(session), *flags, "TEXT"])
+
+
+async def how_it_ended(store: SessionStore, session: str) -> str:
+    """The outcome of a session's last run; empty while it runs, and when it was interrupted."""
+    from glidepath.sessions.finding import each_session
+
+    async for entry in each_session(store, prefix=session, roots=False):
+        if entry.session_id == session:
+            return str(entry.summary.get("outcome") or "")
+    return ""

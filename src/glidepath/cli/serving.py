@@ -13,14 +13,13 @@ LAST_PORT = 65_535
 
 def serve(options: argparse.Namespace, world: World) -> int:
     """Serve until the client goes away or the process is stopped."""
-    from glidepath.cli.agent_maker import find_object
-    from glidepath.cli.deck_server import address_of
+    from glidepath.cli.deck_server import address_of, find_agent
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.serve_agents import agent_server
 
     agents: dict[str, Any] = {}
     for said in options.agent:
-        found = find_object(f"python:{said}", world)
+        found = find_agent(said, world)
         label = getattr(getattr(found, "config", None), "agent_name", "agent")
         label = said.rpartition(":")[2] if label == "agent" else label
         if label in agents:

@@ -44,8 +44,9 @@ async def session_named(store: SessionStore, wanted: str) -> str:
                 found.append(entry.session_id)
         if found:
             break
-    if not found:
-        found = [entry.session_id async for entry in each_session(store) if entry.title == wanted]
+    by_name = not found
+    if by_name:
+        found = await _called(store, wanted)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -53,7 +54,17 @@ async def session_named(store: SessionStore, wanted: str) -> str:
             f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
     few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
+    if by_name:
+        raise ConfigurationError(f"{len(found)} sessions are called {wanted!r:.80}: {few}; give the id of one")
     raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
+
+
+async def _called(store: SessionStore, name: str) -> list[str]:
+    """The ids of the sessions that have this name."""
+    from glidepath.sessions.finding import each_session
+
+    line = " ".join(name.split())  # as it is kept
+    return [entry.session_id async for entry in each_session(store, text=line) if entry.title == line]
 
 
 async def last_session(store: SessionStore) -> str:
@@ -87,6 +98,9 @@ async def label_session(store: SessionStore, session: str, name: str | None, wor
     if name:
         try:
             await annotate(store, session, title=name)
+            if {*await _called(store, name)} - {session}:
+                told = f"another session is also called {name!r:.80}, so use the id of this one"
+                world.note(f"--name: {told}: {revealed(short(session))}")
         except (ConfigurationError, StoreError) as error:
             world.note(f"--name: {error}")
 
@@ -109,7 +123,8 @@ def remember_here(folder: Path, session: str) -> None:
     if place is None:
         return
     with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{session}\n")

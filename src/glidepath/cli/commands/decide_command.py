@@ -25,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Leave the decision in the store."""
+    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.commands.run_command import resume_line
     from glidepath.sessions.inbox import decide
 
     decisions = decided(options)
@@ -33,8 +35,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
         await _check_waiting(store, options.session, options.call)
         await decide(store, options.session, decisions)
 
-    with_store(options, world, "decide", act)
-    world.note(f"noted; to continue: glidepath resume {options.session}")
+    settings = with_store(options, world, "decide", act)
+    line = [resume_line(options.session, settings), *card_flags(options.session, settings)]
+    world.note(f"noted; to continue: {' '.join(line)}")
     return 0
 
 

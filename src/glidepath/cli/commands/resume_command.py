@@ -1,7 +1,7 @@
 """Continue a run that was stopped, limited, paused or killed.
 
-It needs the store that the run was made with, and the same model and tools. The meters continue where they stood; a
-limit that you name here replaces the old one.
+It needs the store that the run was made with, and the same tools; its model is remembered. The meters continue where
+they stood; a limit that you name here replaces the old one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import gather
-from glidepath.cli.session_names import last_session, session_named
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
@@ -29,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: World) -> int:
     """Continue; the exit code says how it ended."""
     from glidepath.cli.agent_maker import make_agent
+    from glidepath.cli.chat_cards import run_to_resume
     from glidepath.cli.commands.run_command import fly, make_screen
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import assume_store
@@ -37,15 +37,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
     settings = gather(options, world)
     assume_store(settings, "resume")
+    found = run_to_resume(options, settings, world)
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,))
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
     screen = make_screen(settings, agent, world, changes=changes)
     how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes}
-
-    async def whole() -> int:
-        store = agent.config.store
-        found = await last_session(store) if options.last else await session_named(store, options.session)
-        return await fly(agent, None, screen, settings, world, resume=found, **how)
-
-    return asyncio.run(whole())
+    return asyncio.run(fly(agent, None, screen, settings, world, resume=found, **how))

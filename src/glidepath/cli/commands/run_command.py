@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.session_names import label_session, wanted_session
+from glidepath.cli.notes import ways_on
+from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import ScreenClosed, World
 from glidepath.errors import ConfigurationError, StoreError, install_line
@@ -71,6 +72,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.attachments import picture, with_pictures
+    from glidepath.cli.chat_cards import chosen_chat
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import keep_sessions
 
@@ -78,6 +80,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
+    session = chosen_chat(options, settings, world) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type
@@ -88,13 +91,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,), output=output)
     screen = make_screen(settings, agent, world, options, changes)
-
-    async def whole() -> int:
-        session = await wanted_session(options, agent.config.store, world.folder)
-        message = with_pictures(task, pictures)
-        return await fly(agent, message, screen, settings, world, session=session, changes=changes, name=options.name)
-
-    return asyncio.run(whole())
+    message = with_pictures(task, pictures)
+    how: Any = {"session": session, "changes": changes, "name": options.name}
+    return asyncio.run(fly(agent, message, screen, settings, world, **how))
 
 
 def _must_be_writable(path: Path) -> None:
@@ -182,6 +181,7 @@ async def fly(
     **going_on: Any,
 ) -> int:
     """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
+    from glidepath.cli.chat_cards import keep_run_card
     from glidepath.cli.exits import exit_code
     from glidepath.cli.signals import catching, let_go
     from glidepath.cli.stores import wallet_of
@@ -196,6 +196,7 @@ async def fly(
         try:
             given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
             stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
+            keep_run_card(session, settings, world.folder)
             async with agent:  # tool servers stay up while a person decides
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
             kept = session is not None or caught.number is not None
@@ -215,7 +216,7 @@ async def fly(
         finally:
             screen.close()
             if session is not None and not ended:
-                world.note(f"to continue: {resume_line(session, settings, result)}")
+                world.note("\n".join(ways_on(session, settings, result)))
             if agent.config.store is not None:
                 await agent.config.store.close()
             await let_go()

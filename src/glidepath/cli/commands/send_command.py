@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import add_note_arguments, with_store
+from glidepath.cli.notes import add_note_arguments, how_it_ended, next_run_line, with_store
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.spi.sessions import SessionStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +23,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
-    """Send it."""
+    """Send it, and say what it waits for when nothing is running."""
+    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.commands.run_command import resume_line
     from glidepath.sessions.inbox import send
 
     text = world.stdin.read() if options.message == ["-"] else " ".join(options.message)
-    with_store(options, world, "send", lambda store: send(store, options.session, text))
-    world.note(f"sent to {options.session}")
+    ended = ""
+
+    async def act(store: SessionStore) -> None:
+        nonlocal ended
+        await send(store, options.session, text)
+        ended = await how_it_ended(store, options.session)
+
+    settings = with_store(options, world, "send", act)
+    session = options.session
+    world.note(f"sent to {session}")
+    if ended == "done":
+        world.note(f"the run has ended, and the message waits for the next one: {next_run_line(session, settings)}")
+    elif ended:
+        line = [resume_line(session, settings), *card_flags(session, settings)]
+        world.note(f"it waits until the run continues: {' '.join(line)}")
     return 0

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="the sessions' ids")
+    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="ids, the starts of them, or names")
     parser.add_argument("--older-than", metavar="TIME", help="all that were inactive for 12h, 30d, 8w")
     parser.add_argument("--tag", help="of those, only the ones with this tag")
     parser.add_argument(
@@ -232,22 +232,28 @@ async def _import(options: argparse.Namespace, store: SessionStore, world: World
 
 
 async def _delete(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    from glidepath.cli.session_names import session_named
+    from glidepath.cli.shown import revealed
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import remove_sessions
 
     if bool(options.sessions) == (options.older_than is not None):
-        raise ConfigurationError("delete takes the ids of sessions, or --older-than TIME: one of the two")
+        raise ConfigurationError("delete takes sessions by id or name, or --older-than TIME: one of the two")
     if options.older_than is not None:
         return await _expire(options, store, world)
     if options.dry_run:
         raise ConfigurationError("--dry-run needs --older-than")
     if options.tag is not None:
         raise ConfigurationError("--tag needs --older-than: a named session is deleted whatever its tags")
-    for session in options.sessions:
+    meant = {said: await session_named(store, said) for said in options.sessions}
+    for said, session in meant.items():
         await store.load(session)
-    gone = await remove_sessions(store, options.sessions)
+        if said != session:
+            world.note(f"{said!r:.80} is {revealed(session)}")
+    sessions = list(dict.fromkeys(meant.values()))
+    gone = await remove_sessions(store, sessions)
     say_gone(gone, world)
-    left = [session for session in options.sessions if session not in gone]
+    left = [session for session in sessions if session not in gone]
     for session in left:
         world.complain(f"session {session!r} has a run in flight: stop it first (glidepath runs stop)")
     return 1 if left else 0

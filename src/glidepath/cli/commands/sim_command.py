@@ -77,11 +77,11 @@ def _list(world: World) -> int:
 
 def _subject(options: argparse.Namespace, world: World) -> Any:
     """The named agent, else the one in the configuration file, else None for the defaults."""
-    from glidepath.cli.agent_maker import config_fields, find_object, make_tools
+    from glidepath.cli.agent_maker import config_fields, make_tools
+    from glidepath.cli.deck_server import find_agent
 
     if options.agent:
-        name = options.agent if options.agent.startswith("python:") else f"python:{options.agent}"
-        return find_object(name, world)
+        return find_agent(options.agent, world)
     settings = gather(options, world)
     if settings.file is None:
         return None
