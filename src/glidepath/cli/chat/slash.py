@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import encode
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
-from glidepath.cli.shown import call_line
+from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.messages import Message
@@ -19,8 +19,10 @@ from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
+    from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
+_UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
 def _cost(talk: Talk, _: str) -> str:
@@ -156,3 +158,29 @@ def how_it_ended(result: RunResult) -> str:
 def last_answer(messages: list[Message]) -> str:
     """What the model said last; empty when it has said nothing."""
     return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), "")
+
+
+def where_it_stands(folded: Folded) -> str:
+    """The end of a stored conversation: what the person said last, the answer, and calls that were cut off."""
+    from glidepath.sessions.recover import open_calls
+
+    messages = folded.messages
+    asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
+    rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
+    answer = last_answer(messages[asked:])
+    rows += [_shown(answer)] if answer else []
+    for call in () if folded.result is None else folded.result.unknown_effects:
+        rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
+    lost = open_calls(folded)
+    for call in lost:
+        intent = folded.intents.get(call.id)
+        used = call.arguments if intent is None or intent.arguments is None else intent.arguments
+        rows.append(f"{'Not run' if intent is None else _UNKNOWN}: {call_line(call.name, used, _CALL)}")
+    if folded.result is None and messages and not lost:
+        rows.append("The turn was cut off here.")
+    return "".join(f"\n{row}" for row in rows)
+
+
+def _shown(text: str, most: int = 0) -> str:
+    """A text of the conversation without what could steer the terminal, cut after `most` characters (0: never)."""
+    return revealed(text if not most or len(text) <= most else f"{text[:most]} ...", keep="\n\t")

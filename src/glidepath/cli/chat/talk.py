@@ -11,7 +11,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.chat.slash import SLASHES, last_answer, next_message
+from glidepath.cli.chat.slash import SLASHES, next_message, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -277,9 +277,8 @@ class Talk:
             return str(error)
         self.session = self._conversation(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
-        said = last_answer(list(folded.messages))
-        last = f"\n{said}" if said else ""
-        return f"Continuing {short(wanted)} ({how_many(len(folded.messages), 'message')}).{last}"
+        count = how_many(len(folded.messages), "message")
+        return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
 
     async def rename(self, name: str) -> str:
         """Give the conversation a name to resume it by."""
