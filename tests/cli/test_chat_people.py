@@ -1,13 +1,17 @@
 """The chat as people use it: keys, files, commands of their own, diffs, and coming back."""
 
+import asyncio
 import json
 
 import pytest
 from textual.events import Key
 
+from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.input_history import InputHistory
+from glidepath.cli.file_changes import Change, Changes
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
+from glidepath.workspace import Workspace
 
 from .shell_user import glidepath
 from .terminal import Terminal
@@ -254,9 +258,55 @@ def test_what_somebody_changed_since_is_not_undone(tmp_path):
         (tmp_path / "notes.txt").write_text("mine\n")
         await say(app, pilot, "/undo")
         assert "notes.txt: left alone, because it has been changed since" in shown(app)
+        assert "new.txt: removed" in shown(app)
         assert (tmp_path / "notes.txt").read_text() == "mine\n"
+        (tmp_path / "notes.txt").write_text("new line\n")
+        await say(app, pilot, "/undo")  # it was not used up
+        assert (tmp_path / "notes.txt").read_text() == "old line\n"
 
     play(tmp_path, script, "edits", *WRITING, "--edits", "apply")
+
+
+def test_a_change_that_cannot_be_undone_does_not_bar_the_way_to_older_ones(tmp_path):
+    space = Workspace(tmp_path)
+    changes = Changes(space)
+    write, first, second = (tmp_path / "a").write_text, Change("a", None, "1"), Change("b", None, "2")
+    write("1")
+    (tmp_path / "b").write_text("mine")
+    changes._turns = [[first], [second]]
+    assert changes.undo() == ["b: left alone, because it has been changed since"]
+    assert changes.undo()[-1] == "/undo once more undoes the turn before, too."
+    assert changes.undo()[0] == "a: removed, it was new"
+    assert changes.all() == [second]
+
+
+def test_after_coming_back_diff_and_undo_do_not_deny_earlier_changes(tmp_path):
+    (tmp_path / "notes.txt").write_text("old line\n")
+
+    async def first(app, pilot):
+        await say(app, pilot, "/diff")
+        assert "before this chat was opened" not in shown(app)
+        await say(app, pilot, "go")
+        await say(app, pilot, "/undo")
+        await say(app, pilot, "/undo")
+        assert "before this chat was opened" not in shown(app)
+
+    app = play(tmp_path, first, "edits", *WRITING, *SAVED, "--edits", "apply")
+
+    async def again(app, pilot):
+        for line in ("/diff", "/undo"):
+            await say(app, pilot, line)
+            assert shown(app).endswith("Changes from before this chat was opened cannot be shown or undone.")
+            await say(app, pilot, "/help")
+
+    session = app.talk.session.id
+    app = ChatApp(talk(tmp_path, "edits", *WRITING, *SAVED), session)
+
+    async def run():
+        async with app.run_test(size=(80, 30)) as pilot:
+            await again(app, pilot)
+
+    asyncio.run(run())
 
 
 def test_a_call_can_be_edited_before_it_runs(tmp_path):

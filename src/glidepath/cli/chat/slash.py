@@ -89,14 +89,16 @@ def _context(talk: Talk, _: str) -> str:
 def _diff(talk: Talk, _: str) -> str:
     changes = talk.changes.all()
     if not changes:
-        return "No write or edit of this conversation has changed a file."
+        none = "There is nothing to show: no change by write or edit since this chat was opened is left."
+        return none + talk.changes.unseen(talk.session.messages)
     return "\n".join(row for change in changes for row in difference(change, talk.columns))
 
 
 def _undo(talk: Talk, _: str) -> str:
     if talk.busy:
         return "A turn is running: Esc interrupts it."
-    return "\n".join(talk.changes.undo())
+    tail = "" if talk.changes.all() else talk.changes.unseen(talk.session.messages)
+    return "\n".join(talk.changes.undo()) + tail
 
 
 def _export(talk: Talk, path: str) -> str:
