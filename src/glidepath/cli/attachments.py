@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
@@ -36,10 +37,11 @@ def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
     return UserMessage((*pictures, TextBlock(text))) if pictures else text
 
 
-def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list[str]]:
+def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
 
-    Only files in the workspace are sent. A word such as @someone that is not a file stays a word.
+    Only files in the workspace are sent. A word such as @someone that is not a file stays a word. Texts that come
+    `before` it name no files: the person did not type them.
     """
     pieces: list[str] = []
     pictures: list[ImageBlock] = []
@@ -70,7 +72,7 @@ def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list
         pieces.append(f'<file path="{path}">\n{content}\n</file>')
         lines = len(content.splitlines())
         said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
-    return with_pictures("\n\n".join([text, *pieces]), pictures), said
+    return with_pictures("\n\n".join([*before, text, *pieces]), pictures), said
 
 
 def _existing(name: str, workspace: Workspace) -> str | None:

@@ -191,8 +191,9 @@ class ChatApp(App[int]):
 
     def on_prompt_hint(self, event: Prompt.Hint) -> None:
         """Show a hint about the text being typed."""
-        if event.text != self._hint:
-            self._hint = event.text
+        text = event.text or ("your command is running: Esc stops it" if self._commanding else "")
+        if text != self._hint:
+            self._hint = text
             self._draw()
 
     async def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
@@ -277,13 +278,23 @@ class ChatApp(App[int]):
         await self._note(f"! {command}", "you")
         if not command:
             await self._note("!command runs a command in the workspace, as you.")
-        elif self._command_run is not None and not self._command_run.done():
+        elif self._commanding:
             await self._note("Another command is running: Esc stops it.")
         else:
             self._command_run = asyncio.create_task(self._run_command(command), name="glidepath-chat-command")
+            self._command_run.add_done_callback(lambda _: self._prompt.hint(""))
+            self._prompt.hint("")
+
+    @property
+    def _commanding(self) -> bool:
+        return self._command_run is not None and not self._command_run.done()
 
     async def _run_command(self, command: str) -> None:
-        code, output = await run_as_person(command, self.talk.folder)
+        try:
+            code, output = await run_as_person(command, self.talk.folder)
+        except asyncio.CancelledError:
+            await self._note("(stopped)", "tool")
+            raise
         self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
         lines = output.splitlines()
         shown = [self._clip(line) for line in lines[-_COMMAND_LINES:]]
@@ -297,7 +308,7 @@ class ChatApp(App[int]):
         if self._prompt.search.active:
             self._prompt.search.leave()
             return
-        if self._command_run is not None and not self._command_run.done():
+        if self._command_run is not None:
             self._command_run.cancel()
         if self._waiting:
             line = self._prompt
@@ -309,7 +320,7 @@ class ChatApp(App[int]):
 
     async def action_stop(self) -> None:
         """Ctrl-C: like Esc; else empty the line, or leave the second time. Up brings the line back."""
-        if self.talk.busy:
+        if self.talk.busy or self._commanding:
             await self.action_interrupt("Ctrl-C")
         elif self._prompt.said:
             self._prompt.past.add(self._prompt.forget_typed())

@@ -14,7 +14,7 @@ from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def next_message(talk: Talk) -> dict[str, int]:
             shares[_SERVED] = max(0, counted - estimated)
         elif counted:
             shares = {name: round(share * counted / estimated) for name, share in shares.items()}
-    shares[_YOU] += sum(estimator.estimate(aside) for aside in talk.asides)
+    shares[_YOU] += sum(map(estimator.estimate, before_next(talk)))
     return {name: count for name, count in shares.items() if count}
 
 
@@ -109,7 +109,7 @@ def _export(talk: Talk, path: str) -> str:
     if file.exists():
         return f"{file} already exists: name another file."
     try:
-        file.write_text(transcript(talk.session.messages), encoding="utf-8")
+        file.write_text(transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
     except OSError as error:
         return f"{file} cannot be written: {error.strerror or error}"
     return f"wrote {file}"
@@ -124,8 +124,8 @@ SLASHES: dict[str, Callable[[Talk, str], str]] = {
 }
 
 
-def transcript(messages: list[Message]) -> str:
-    """A conversation as Markdown."""
+def transcript(messages: list[Message], begun: str = "") -> str:
+    """A conversation as Markdown, with the reply that was begun last and interrupted."""
     parts = []
     for message in messages:
         if message.role == "user" and getattr(message, "internal", False):
@@ -138,7 +138,22 @@ def transcript(messages: list[Message]) -> str:
         elif message.role == "tool_result":
             fence = "`" * max(3, 1 + _longest_fence(message.text))
             parts.append(f"{fence}text\n{message.text}\n{fence}")
+    parts += [f"## Model (interrupted)\n\n{begun}"] if begun else []
     return "\n\n".join(parts) + "\n"
+
+
+def cut_off(last: RunResult | None) -> str:
+    """The beginning of a reply that a person interrupted: it is not among the messages. Empty if there is none."""
+    if last is None or last.outcome is not LoopOutcome.CANCELLED or last.text_origin is not TextOrigin.MODEL:
+        return ""
+    text = last.text.strip()
+    return "" if last_answer(list(last.messages)).strip().endswith(text) else text
+
+
+def before_next(talk: Talk) -> list[str]:
+    """What the next message begins with: the reply that was interrupted, and commands run with `!`."""
+    begun = cut_off(talk.session.last)
+    return [*([f"I interrupted your reply, which began:\n\n{begun}"] if begun else []), *talk.asides]
 
 
 def _longest_fence(text: str) -> int:
@@ -170,7 +185,9 @@ def where_it_stands(folded: Folded) -> str:
     asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
     rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
     answer = last_answer(messages[asked:])
+    begun = cut_off(folded.session.last)
     rows += [_shown(answer)] if answer else []
+    rows += [_shown(begun), "(interrupted)"] if begun else []
     for call in () if folded.result is None else folded.result.unknown_effects:
         rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
     lost = open_calls(folded)

@@ -11,7 +11,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.chat.slash import SLASHES, next_message, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, before_next, next_message, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -332,8 +332,9 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        asides, self.asides = self.asides, []
-        return with_files("\n\n".join([*asides, text]), self.workspace)
+        message = with_files(text, self.workspace, before_next(self))
+        self.asides = []
+        return message
 
     def clear(self) -> None:
         """Begin a new conversation."""
