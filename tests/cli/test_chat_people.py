@@ -409,7 +409,7 @@ def test_on_a_terminal_keys_lines_approval_and_the_way_back(tmp_path):
     argv = ["chat", "--model", "python:flights:edits", "--tools", "write,edit"]
     with Terminal(80, tmp_path, *argv, height=30) as terminal:
         terminal.until("Ctrl-D", "ready")
-        terminal.type("change", "C-j", "both", "Enter")
+        terminal.type("change", "M-Enter", "both", "Enter")
         terminal.until("> change", "both", "in the workspace", "+ one", "your decision")
         terminal.type("y")
         terminal.until("- old line", "+ new line", "your decision")

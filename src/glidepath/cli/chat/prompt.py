@@ -12,6 +12,7 @@ from textual.widgets import TextArea
 
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
+from glidepath.cli.chat.terminal_keys import learn_alt_enter
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
@@ -56,6 +57,7 @@ class Prompt(TextArea):
     """Keys that are an answer by themselves, while the line is empty."""
 
     def __init__(self, history: InputHistory, complete: Complete, placeholder: str) -> None:
+        learn_alt_enter()
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._usual, self._choice = placeholder, ""
