@@ -139,6 +139,29 @@ def test_a_file_that_is_named_goes_along_and_one_outside_does_not(tmp_path):
     play(tmp_path, script, "hello")
 
 
+def test_a_binary_file_is_named_and_the_rest_of_the_message_is_sent(tmp_path):
+    (tmp_path / "big.bin").write_bytes(b"a\0b" * 1000)
+    (tmp_path / "odd.bin").write_bytes(b"\xff\xfe")
+
+    async def script(app, pilot):
+        await say(app, pilot, "what is @big.bin, and @odd.bin?", users)
+        assert "@big.bin: not sent, because it is binary" in shown(app)
+        assert "@odd.bin: not sent, because it is binary" in shown(app)
+        assert users(app) == ["what is @big.bin, and @odd.bin?"]
+
+    play(tmp_path, script, "echoes")
+
+
+def test_a_message_that_cannot_be_sent_comes_back_to_the_line(tmp_path):
+    async def script(app, pilot):
+        app.talk.asides.append("printed")
+        await say(app, pilot, "look:\0", lambda app: "NUL" in shown(app))
+        await settle(pilot, lambda: app.query_one("#prompt").value == "look:\0")
+        assert app.talk.asides == ["printed"]
+
+    play(tmp_path, script, "echoes")
+
+
 def test_a_command_of_the_person_runs_and_the_model_sees_it_with_the_next_message(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "!echo out; exit 3", lambda app: app.talk.asides)

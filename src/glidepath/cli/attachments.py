@@ -66,7 +66,9 @@ def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> t
             said.append(f"@{path}: {error}")
             continue
         except UnicodeDecodeError:
-            said.append(f"@{path}: not sent, because it is not text")
+            content = "\0"
+        if "\0" in content:
+            said.append(f"@{path}: not sent, because it is binary")
             continue
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(f'<file path="{path}">\n{content}\n</file>')

@@ -150,9 +150,7 @@ class ChatApp(App[int]):
 
     def _draw(self) -> None:
         width = max(self.size.width - 2, 8)
-        hint = ""
-        if self.talk.busy and width > _WIDE:
-            hint = "  Esc to interrupt"
+        hint = "  Esc to interrupt" if self.talk.busy and width > _WIDE else ""
         line = self.talk.idle_line(width)
         if self.talk.busy:
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
@@ -311,8 +309,7 @@ class ChatApp(App[int]):
         if self._command_run is not None:
             self._command_run.cancel()
         if self._waiting:
-            line = self._prompt
-            line.put_back(self._waiting)
+            self._prompt.put_back(self._waiting)
             self._waiting.clear()
             await self._note("(not sent: it is back in the input line)")
         if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
@@ -368,6 +365,7 @@ class ChatApp(App[int]):
 
     async def _turn(self, text: str) -> None:
         await self._note(f"> {text}", "you")
+        asides = self.talk.asides
         try:
             message, sent = self.talk.message(text)
             if sent:
@@ -375,6 +373,8 @@ class ChatApp(App[int]):
             result = await self.talk.turn(message, self._show, self._decide)
         except ConfigurationError as error:
             await self._note(str(error))
+            self._prompt.put_back([text])
+            self.talk.asides[:0] = asides
             return
         finally:
             self._end_reply()
@@ -504,9 +504,8 @@ class ChatApp(App[int]):
 
     async def on_key(self, event: keys.Key) -> None:
         """Send typing to the prompt, wherever the focus is."""
-        prompt = self._prompt
-        if self.focused is not prompt and event.is_printable:
-            prompt.focus()
+        if self.focused is not self._prompt and event.is_printable:
+            self._prompt.focus()
 
 
 def _colored(rows: Sequence[str]) -> Text:
