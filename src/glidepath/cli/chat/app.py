@@ -19,13 +19,13 @@ from textual.widget import Widget
 from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, consult
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past
+from glidepath.cli.chat.past import LogEntry, Past, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
-from glidepath.cli.file_changes import colored, difference
-from glidepath.cli.person import run_as_person
+from glidepath.cli.file_changes import difference
+from glidepath.cli.person import last_lines, run_as_person
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, status_line
 from glidepath.errors import ConfigurationError
@@ -37,7 +37,6 @@ from glidepath.run import Decision
 _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6
-_COMMAND_LINES = 20
 _DIFF_LINES = 30
 _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
@@ -239,7 +238,7 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            rows = _colored(answer.split("\n")) if line.startswith("/diff") else Text(answer)
+            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(answer)
             await self._add(LogEntry(rows, classes="note", markup=False))
         await self._remark()
         self._draw()
@@ -294,12 +293,7 @@ class ChatApp(App[int]):
             await self._note("(stopped)", "tool")
             raise
         self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
-        lines = output.splitlines()
-        shown = [self._clip(line) for line in lines[-_COMMAND_LINES:]]
-        if len(lines) > _COMMAND_LINES:
-            shown.insert(0, f"... {how_many(len(lines) - _COMMAND_LINES, 'line')} before")
-        tail = "" if code == 0 else f"\n(exit code {code})"
-        await self._note("\n".join(shown) + tail or "(no output)", "tool")
+        await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn and keep its text; unsent messages go back into the line."""
@@ -438,7 +432,7 @@ class ChatApp(App[int]):
         change = self.talk.changes.done(event.call_id)
         if change is not None:
             rows = difference(change, self._room, most=_DIFF_LINES)
-            text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(_colored(rows))
+            text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(diff_text(rows))
         else:
             text = Text(self._clip(title), style="bold").append("\n" + "\n".join(shown), style="not bold")
         card.update(text)
@@ -475,7 +469,7 @@ class ChatApp(App[int]):
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
         box = [*rows, *([""] if rows else []), prompt.rstrip()]
-        await self._add(LogEntry(_colored(box), classes="ask", markup=False))
+        await self._add(LogEntry(diff_text(box), classes="ask", markup=False))
         self._pane.anchor()
         self._draw()
         on_screen = asyncio.Event()
@@ -506,11 +500,3 @@ class ChatApp(App[int]):
         """Send typing to the prompt, wherever the focus is."""
         if self.focused is not self._prompt and event.is_printable:
             self._prompt.focus()
-
-
-def _colored(rows: Sequence[str]) -> Text:
-    """Rows of a diff: added ones green, removed ones red."""
-    text = Text()
-    for number, (row, color) in enumerate(colored(rows)):
-        text.append(("\n" if number else "") + row, style=color)
-    return text

@@ -5,10 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from rich.text import Text
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
+
+from glidepath.cli.file_changes import colored
 
 
 class LogEntry(Static):
@@ -94,3 +97,11 @@ class Past(Widget):
             for widget in hidden:
                 widget.display = True
         self.call_after_refresh(self.take, hidden)
+
+
+def diff_text(rows: Sequence[str]) -> Text:
+    """Rows of a diff: added ones green, removed ones red."""
+    text = Text()
+    for number, (row, color) in enumerate(colored(rows)):
+        text.append(("\n" if number else "") + row, style=color)
+    return text
