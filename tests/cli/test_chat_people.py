@@ -139,6 +139,30 @@ def test_a_file_that_is_named_goes_along_and_one_outside_does_not(tmp_path):
     play(tmp_path, script, "hello")
 
 
+def test_a_file_with_a_space_in_its_name_is_completed_in_quotes_and_sent(tmp_path):
+    (tmp_path / "my notes.txt").write_text("in the notes")
+    (tmp_path / "my folder").mkdir()
+    (tmp_path / "my folder" / "deep.txt").write_text("in the folder")
+
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "read @my"
+        await pilot.press("tab")
+        assert prompt.value == 'read @"my '
+        await pilot.press("n", "tab")
+        assert prompt.value == 'read @"my notes.txt" '
+        prompt.value += '@"my f'
+        await pilot.press("tab")
+        assert prompt.value == 'read @"my notes.txt" @"my folder/'
+        await pilot.press("tab")
+        await pilot.press("enter")
+        await settle(pilot, lambda: users(app) and not app.talk.busy)
+        assert "in the notes" in users(app)[0]
+        assert "in the folder" in users(app)[0]
+
+    play(tmp_path, script, "echoes")
+
+
 def test_a_binary_file_is_named_and_the_rest_of_the_message_is_sent(tmp_path):
     (tmp_path / "big.bin").write_bytes(b"a\0b" * 1000)
     (tmp_path / "odd.bin").write_bytes(b"\xff\xfe")

@@ -12,7 +12,8 @@ from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.plurals import how_many
 from glidepath.workspace import Workspace
 
-_NAMED = re.compile(r"(?<!\S)@(\S+)")
+_NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_TYPED = re.compile(r'(?:(?<!\S)@"[^"]*|\S*)$')
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _MOST, _MOST_PICTURE = 256_000, 20_000_000
 _MOST_FOUND = 50
@@ -46,7 +47,7 @@ def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> t
     pieces: list[str] = []
     pictures: list[ImageBlock] = []
     said: list[str] = []
-    for name in dict.fromkeys(match[1] for match in _NAMED.finditer(text)):
+    for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer(text)):
         path = _existing(name, workspace)
         if path is None:
             if "/" in name or "." in name.strip("."):
@@ -86,6 +87,20 @@ def _existing(name: str, workspace: Workspace) -> str | None:
         except (ToolError, OSError, ValueError):
             continue
     return None
+
+
+def word_being_typed(line: str) -> str:
+    """The last word of a line; a file in quotes that are still open is one word."""
+    found = _TYPED.search(line)
+    return "" if found is None else found[0]
+
+
+def files_to_name(word: str, root: Path) -> list[str]:
+    """Completions of an @file, in quotes if there are spaces in them."""
+    found = files_like(word.removeprefix("@").removeprefix('"'), root)
+    if not word.startswith('@"') and not any(" " in path for path in found):
+        return [f"@{path}" for path in found]
+    return [f'@"{path}' if path.endswith("/") else f'@"{path}"' for path in found]
 
 
 def files_like(start: str, root: Path) -> list[str]:

@@ -10,6 +10,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
+from glidepath.cli.attachments import word_being_typed
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.terminal_keys import learn_alt_enter
@@ -175,12 +176,13 @@ class Prompt(TextArea):
     def _finish_word(self) -> None:
         row, column = self.cursor_location
         line = self.document[row][:column]
-        word = line if line.startswith("/") and row == 0 else line.rpartition(" ")[2]
+        word = line if line.startswith("/") and row == 0 else word_being_typed(line)
         found = list(self._complete(word)) if word.startswith(("/", "@")) else []
         if not found:
             return
         whole = found[0] + ("" if found[0].endswith("/") else " ") if len(found) == 1 else commonprefix(found)  # noqa: RUF071
         if len(whole) > len(word):
-            self.insert(whole[len(word) :])
+            self.replace(whole, (row, column - len(word)), (row, column))
+            self.move_cursor((row, column - len(word) + len(whole)))
         more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
         self.hint("  ".join(found[:_FEW]) + more if len(found) > 1 else "")

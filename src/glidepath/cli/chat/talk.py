@@ -10,7 +10,7 @@ from textwrap import fill
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
-from glidepath.cli.attachments import files_like, with_files
+from glidepath.cli.attachments import files_to_name, with_files
 from glidepath.cli.chat.slash import SLASHES, before_next, next_message, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
@@ -316,7 +316,7 @@ class Talk:
     def completions(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
         if word.startswith("@"):
-            return [f"@{path}" for path in files_like(word[1:], self.folder)]
+            return files_to_name(word, self.folder)
         names = [*COMMANDS, *self.own]
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
