@@ -100,6 +100,22 @@ def test_a_message_can_have_several_lines(tmp_path, key):
     play(tmp_path, script, "echoes")
 
 
+def test_ctrl_u_empties_a_line_that_is_longer_than_the_screen_is_wide(tmp_path):
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "first\n" + "long " * 60
+        await pilot.press("ctrl+u")
+        assert prompt.value == "first\n"
+
+    play(tmp_path, script, "echoes")
+
+
+@pytest.mark.parametrize(("edits", "asking"), [("ask", {"write", "edit", "shell"}), ("apply", {"shell"})])
+def test_tools_says_which_of_them_ask(tmp_path, edits, asking):
+    rows = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits).command("/tools").split("\n")
+    assert {row.split()[0] for row in rows if row.endswith("(asks you first)")} == asking
+
+
 def test_tab_completes_commands_and_files(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "nothing").mkdir()

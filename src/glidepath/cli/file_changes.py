@@ -72,6 +72,10 @@ class Changes(Plugin):
             self._begun[context.call.id] = path, self._read(path)
         return Ask(ASKED) if self._asking and not context.approved else None
 
+    def asks(self, name: str) -> bool:
+        """True for a tool whose calls a person is asked about because they change files."""
+        return self._asking and name in WRITERS
+
     def next_turn(self) -> None:
         """Changes from here on are undone separately."""
         if self._turns[-1]:

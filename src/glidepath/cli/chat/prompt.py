@@ -142,6 +142,11 @@ class Prompt(TextArea):
             self.past.forget_place()
             self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 
+    def action_delete_to_start_of_line(self) -> None:
+        """Ctrl-U: delete what is before the cursor, however many rows of the screen it takes."""
+        row, column = self.cursor_location
+        self.delete((row, 0), (row, column))
+
     def _done(self, event: keys.Key) -> None:
         event.stop()
         event.prevent_default()

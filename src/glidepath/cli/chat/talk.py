@@ -239,7 +239,7 @@ class Talk:
         wide = max(len(tool.name) for tool in tools)
         rows = []
         for tool in tools:
-            asks = " (asks you first)" if tool.requires_approval else ""
+            asks = " (asks you first)" if tool.requires_approval or self.changes.asks(tool.name) else ""
             rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
         return "\n".join([*rows, *servers])
 
