@@ -292,3 +292,38 @@ def test_a_deleted_conversation_leaves_none_of_its_words_behind(tmp_path):
     assert card_of(here.session.id).first == "a secret"
     assert glidepath("sessions", "delete", here.session.id, *SAVED, folder=tmp_path).code == 0
     assert card_of(here.session.id) == ChatCard()
+
+
+def test_nothing_in_a_note_steers_the_terminal(tmp_path):
+    async def script(app, pilot):
+        await app._note("hello \x1b]2;TITLE\x07 \x1b[1;1H\u202eend")
+        app.talk.command = lambda line: "\x1b[31mred"
+        await say(app, pilot, "/status")
+        await pilot.pause()
+        rows = shown(app)
+        assert "hello ?]2;TITLE? ?[1;1H?end" in rows
+        assert "?[31mred" in rows
+
+    play(tmp_path, script)
+
+
+def test_always_holds_for_the_conversation_in_which_it_was_said(tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("old line\n")
+
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        await say(app, pilot, "change both", lambda app: app._asked is not None and prompt.single)
+        first = app._asked
+        await pilot.press("n")
+        await settle(pilot, lambda: app._asked not in (None, first) and prompt.single)
+        await pilot.press("a")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert notes.read_text() == "new line\n"
+        await say(app, pilot, "/clear")
+        await say(app, pilot, "once more", lambda app: app._asked is not None and prompt.single)
+        await pilot.press("n")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert notes.read_text() == "new line\n"
+
+    play(tmp_path, script, "edits", "--tools", "write,edit")

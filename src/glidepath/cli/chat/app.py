@@ -27,7 +27,7 @@ from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
 from glidepath.cli.person import last_lines, run_as_person
 from glidepath.cli.session_names import data_folder
-from glidepath.cli.status import arguments_line, clip, closing_line, status_line
+from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
@@ -98,7 +98,7 @@ class ChatApp(App[int]):
         self._between_turns = between_turns
         self._begin_with = resume
         self._hint = ""
-        self._always: set[str] = set()
+        self._always: dict[str, set[str]] = {}  # by conversation
         self._command_run: asyncio.Task[None] | None = None
         self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[LogEntry, str]] = {}
@@ -177,7 +177,7 @@ class ChatApp(App[int]):
         return widget not in cards and (not isinstance(widget, ChatReply) or widget.complete)
 
     async def _note(self, text: str, kind: str = "note") -> None:
-        await self._add(LogEntry(Text(text), classes=kind, markup=False))
+        await self._add(LogEntry(Text(printable(text)), classes=kind, markup=False))
 
     async def _remark(self) -> None:
         """Show the notes of the command line, which cannot print them while the chat has the screen."""
@@ -238,7 +238,7 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(answer)
+            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(printable(answer))
             await self._add(LogEntry(rows, classes="note", markup=False))
         await self._remark()
         self._draw()
@@ -460,7 +460,8 @@ class ChatApp(App[int]):
                 self.talk.interrupt("left")
                 return decisions
             columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
-            decision = await consult(one, (columns, lines), self._answer, _ALLOW, self._always)
+            always = self._always.setdefault(self.talk.session.id, set())
+            decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
             if decision is None:
                 return decisions  # Esc: the turn is over
             decisions[waiting.call.id] = decision

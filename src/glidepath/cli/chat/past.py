@@ -12,6 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from glidepath.cli.file_changes import colored
+from glidepath.cli.status import printable
 
 
 class LogEntry(Static):
@@ -103,5 +104,5 @@ def diff_text(rows: Sequence[str]) -> Text:
     """Rows of a diff: added ones green, removed ones red."""
     text = Text()
     for number, (row, color) in enumerate(colored(rows)):
-        text.append(("\n" if number else "") + row, style=color)
+        text.append(("\n" if number else "") + printable(row), style=color)
     return text
