@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import SessionStore
+    from glidepath.spi.sessions import Entry, SessionStore
 
 _START = "session_"
 _SHORT, _FEW = 8, 5
@@ -35,25 +36,35 @@ async def session_named(store: SessionStore, wanted: str) -> str:
 
     if wanted.startswith("team:") or not wanted:
         return wanted
-    found: list[str] = []
+    found: list[Entry] = []
     for prefix in (wanted, _START + wanted):
         async for entry in each_session(store, prefix=prefix, roots=False):
             if entry.session_id == wanted:
                 return wanted
             if "/" not in entry.session_id[len(prefix) :]:  # children are named after their parents
-                found.append(entry.session_id)
+                found.append(entry)
         if found:
             break
-    if not found:
-        found = [entry.session_id async for entry in each_session(store) if entry.title == wanted]
+    named = not found
+    if named:
+        found = [entry async for entry in each_session(store) if entry.title == wanted]
     if len(found) == 1:
-        return found[0]
+        return found[0].session_id
     if not found:
         raise ConfigurationError(
             f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
-    few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
-    raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
+    few = ", ".join(map(_when_and_where, found[:_FEW])) + (", ..." if len(found) > _FEW else "")
+    how = "give the id of one" if named else "give more of the id"
+    raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; {how}")
+
+
+def _when_and_where(entry: Entry) -> str:
+    from glidepath.cli.chat_cards import card_of
+
+    when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
+    folder = card_of(entry.session_id).folder
+    return f"{revealed(entry.session_id)} ({when}{', ' if folder else ''}{revealed(folder)})"
 
 
 async def last_session(store: SessionStore) -> str:

@@ -17,9 +17,9 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 
 from glidepath.cli.approval import sandboxed
-from glidepath.cli.approval_dialog import ApprovalAsked, consult
+from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past, diff_text
+from glidepath.cli.chat.past import LogEntry, Past, StatusLine, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
@@ -57,28 +57,6 @@ Screen { layout: vertical; }
 _WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
 
 
-def _nothing() -> None:
-    pass
-
-
-class _StatusLine(Widget):
-    """One line. To change it does not lay the log out again, which takes the longer the more is in it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(id=name)
-        self._text = Text()
-
-    def show(self, text: Text) -> None:
-        """Draw it if it is another one."""
-        if text != self._text:
-            self._text = text
-            self.refresh()
-
-    def render(self) -> Text:
-        """The text of the moment."""
-        return self._text
-
-
 class ChatApp(App[int]):
     """Shows a `Talk`. Its return value is the exit code."""
 
@@ -92,7 +70,9 @@ class ChatApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
 
-    def __init__(self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
         self.talk = talk
         self._between_turns = between_turns
@@ -103,14 +83,14 @@ class ChatApp(App[int]):
         self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[LogEntry, str]] = {}
         self._asked: asyncio.Future[str] | None = None
-        self._asked_at = 0.0
+        self._asked_at, self._asked_in = 0.0, self.size
         self._waiting: list[str] = []
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
         self._past = Past()
         self._pane = VerticalScroll(self._past, id="log")
-        self._status = _StatusLine("status")
+        self._status = StatusLine("status")
         kept = data_folder() if talk.kept else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         self._prompt = Prompt(history, talk.completions, "Message, or /help")
@@ -339,10 +319,8 @@ class ChatApp(App[int]):
 
     def action_page(self, way: int) -> None:
         """Page up and down in the log."""
-        if way < 0:
-            self._pane.scroll_page_up(animate=False)
-        else:
-            self._pane.scroll_page_down(animate=False)
+        scroll = self._pane.scroll_page_up if way < 0 else self._pane.scroll_page_down
+        scroll(animate=False)
 
     def _terminated(self, number: int) -> None:
         self._goodbye = asyncio.create_task(self._leave(128 + number, signal.Signals(number).name))
@@ -459,18 +437,37 @@ class ChatApp(App[int]):
             if not self.is_running:
                 self.talk.interrupt("left")
                 return decisions
-            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
-            always = self._always.setdefault(self.talk.session.id, set())
-            decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
+            decision = await self._consulted(one)
             if decision is None:
                 return decisions  # Esc: the turn is over
             decisions[waiting.call.id] = decision
         return decisions
 
+    async def _consulted(self, one: ApprovalAsked) -> Decision | None:
+        """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
+        always = self._always.setdefault(self.talk.session.id, set())
+        while True:
+            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
+            with contextlib.suppress(ResizedError):
+                decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
+                if decision is not None and decision.kind == "deny":
+                    await self._note(refusal(decision))
+                return decision
+
+    def on_resize(self) -> None:
+        """Lay an open question out again, once the rest is."""
+        self.set_timer(_TICK, self._ask_again)
+
+    def _ask_again(self) -> None:
+        open_question = self._asked is not None and not self._asked.done() and self._prompt.single
+        if self._asked is not None and open_question and not self._prompt.text and self.size != self._asked_in:
+            self._asked.set_exception(ResizedError())
+
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
-        box = [*rows, *([""] if rows else []), prompt.rstrip()]
-        await self._add(LogEntry(diff_text(box), classes="ask", markup=False))
+        self._asked_in = self.size
+        box = LogEntry(diff_text([*rows, *([""] if rows else []), prompt.rstrip()]), classes="ask", markup=False)
+        await self._add(box)
         self._pane.anchor()
         self._draw()
         on_screen = asyncio.Event()
@@ -491,6 +488,9 @@ class ChatApp(App[int]):
                 raise  # the turn itself is being stopped
             line.value = ""  # what was being typed answered the question
             return None
+        except ResizedError:
+            await box.remove()
+            raise
         finally:
             self._asked = None
             line.expect(())

@@ -100,6 +100,24 @@ class Past(Widget):
         self.call_after_refresh(self.take, hidden)
 
 
+class StatusLine(Widget):
+    """One line. To change it does not lay the log out again, which takes the longer the more is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._text = Text()
+
+    def show(self, text: Text) -> None:
+        """Draw it if it is another one."""
+        if text != self._text:
+            self._text = text
+            self.refresh()
+
+    def render(self) -> Text:
+        """The text of the moment."""
+        return self._text
+
+
 def diff_text(rows: Sequence[str]) -> Text:
     """Rows of a diff: added ones green, removed ones red."""
     text = Text()

@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 from glidepath.cli.attachments import word_being_typed
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.terminal_keys import learn_alt_enter
+from glidepath.sdk_privates import learn_alt_enter
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING
 from glidepath._wire import encode
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
+from glidepath.cli.session_names import session_named
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
 from glidepath.plurals import how_many
@@ -203,3 +206,22 @@ def where_it_stands(folded: Folded) -> str:
 def _shown(text: str, most: int = 0) -> str:
     """A text of the conversation without what could steer the terminal, cut after `most` characters (0: never)."""
     return revealed(text if not most or len(text) <= most else f"{text[:most]} ...", keep="\n\t")
+
+
+async def rename_chat(talk: Talk, name: str) -> str:
+    """Give a conversation a name, and tell how to come back to it."""
+    from glidepath.sessions.finding import annotate
+
+    store = talk.agent.config.store
+    if store is None:
+        return "Sessions are not being saved. Restart with --store default."
+    if not name or not talk.session.messages:
+        return "Say something first." if name else "/name TEXT gives this conversation a name."
+    try:
+        await annotate(store, talk.session.id, title=name)
+    except (ConfigurationError, StoreError) as error:
+        return str(error)
+    with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
+        if await session_named(store, name) == talk.session.id:
+            return f"This conversation is now called {name!r}. To come back: {talk.way_back(name)}"
+    return f"This conversation is now called {name!r}, and so is another one. To come back: {talk.way_back()}"

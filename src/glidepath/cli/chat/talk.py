@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
@@ -11,7 +10,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.slash import SLASHES, before_next, next_message, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, before_next, next_message, rename_chat, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -282,21 +281,7 @@ class Talk:
 
     async def rename(self, name: str) -> str:
         """Give the conversation a name to resume it by."""
-        from glidepath.sessions.finding import annotate
-
-        store = self.agent.config.store
-        if store is None:
-            return "Sessions are not being saved. Restart with --store default."
-        if not name or not self.session.messages:
-            return "Say something first." if name else "/name TEXT gives this conversation a name."
-        try:
-            await annotate(store, self.session.id, title=name)
-        except (ConfigurationError, StoreError) as error:
-            return str(error)
-        with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
-            if await session_named(store, name) == self.session.id:
-                return f"This conversation is now called {name!r}. To come back: {self.way_back(name)}"
-        return f"This conversation is now called {name!r}. To come back: {self.way_back()}"
+        return await rename_chat(self, name)
 
     def remember(self) -> None:
         """Make this the conversation that `--continue` continues in this folder."""
