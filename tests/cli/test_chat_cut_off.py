@@ -1,6 +1,7 @@
 """What a person finds after a turn was cut off: by a key, a signal, or a process that was killed."""
 
 import asyncio
+import signal
 import sqlite3
 
 import pytest
@@ -98,6 +99,17 @@ def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_expo
     assert here.message("more")[0] == "more"  # once is enough
     here.command("/export two.md")
     assert "Model (interrupted)" not in (tmp_path / "two.md").read_text()
+
+
+def test_a_reply_that_a_signal_interrupted_is_kept(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "hi", lambda app: app._reply is not None and BEGUN in app._reply.text)
+        app._terminated(signal.SIGTERM)
+        await app._goodbye
+
+    session = play(tmp_path, script, "waits", *SAVED).talk.session.id
+    said = asyncio.run(talk(tmp_path, "echoes", *SAVED).resume(session))
+    assert said.endswith(f"> hi\nLet me look around.\n{BEGUN}\n(interrupted)")
 
 
 def test_a_reply_that_was_complete_is_not_sent_twice(tmp_path):

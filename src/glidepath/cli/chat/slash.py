@@ -187,7 +187,7 @@ def where_it_stands(folded: Folded) -> str:
     messages = folded.messages
     asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
     rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
-    answer = last_answer(messages[asked:])
+    answer = last_answer(messages[asked:]).strip()
     begun = cut_off(folded.session.last)
     rows += [_shown(answer)] if answer else []
     rows += [_shown(begun), "(interrupted)"] if begun else []
