@@ -13,6 +13,7 @@ from glidepath.sdk_privates import (
     dbos_instance,
     google_connection,
     is_launched,
+    learn_alt_enter,
     put_back,
     stop_events,
     with_platform,
@@ -70,3 +71,9 @@ def test_the_api_of_opentelemetry_keeps_its_context_in_a_variable(monkeypatch):
     assert isinstance(context_variable(), ContextVar)
     monkeypatch.setattr(context, "_RUNTIME_CONTEXT", object())
     assert context_variable() is None
+
+
+def test_textual_learns_what_terminals_send_for_alt_enter():
+    parser = pytest.importorskip("textual._xterm_parser").XTermParser()
+    learn_alt_enter()
+    assert [event.key for event in parser.feed("\x1b\r")] == ["ctrl+j"]

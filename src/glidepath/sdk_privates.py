@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
 from operator import attrgetter
@@ -142,3 +143,13 @@ def context_variable() -> ContextVar[Any] | None:
     variable = getattr(runtime, "_current_context", None)
     known = type(runtime).__name__ == "ContextVarsRuntimeContext" and isinstance(variable, ContextVar)
     return variable if known else None
+
+
+# --- Textual --------------------------------------------------------------------------------------------------
+
+
+def learn_alt_enter() -> None:
+    """Have Alt-Enter come as Ctrl-J, which begins another line. Without these parts it comes as Enter."""
+    with suppress(ImportError, AttributeError):
+        known = import_module("textual._ansi_sequences").ANSI_SEQUENCES_KEYS
+        known["\x1b\r"] = (import_module("textual.keys").Keys.ControlJ,)

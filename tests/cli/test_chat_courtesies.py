@@ -1,11 +1,12 @@
 """The chat as a person meets it in the first ten minutes: questions, figures, names, and old conversations."""
 
 import asyncio
+import re
 import shlex
 from datetime import datetime
 
 import pytest
-from textual.events import Key
+from textual.events import Key, Paste
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.chat.slash import next_message
@@ -180,7 +181,15 @@ def test_the_hint_of_a_name_repeats_what_is_needed_and_works_as_printed(tmp_path
 def test_a_name_that_two_conversations_have_is_not_printed_as_the_way_back(tmp_path, name):
     first, second = kept(tmp_path, "one"), kept(tmp_path, "two")
     assert name in asyncio.run(first.rename(name)).partition("To come back: ")[2]
-    assert f"--resume {second.session.id[8:16]} " in asyncio.run(second.rename(name))
+    said = asyncio.run(second.rename(name))
+    assert f"--resume {second.session.id[8:16]} " in said
+    assert f"This conversation is now called {name!r}, and so is another one." in said
+    with pytest.raises(ConfigurationError, match="matches 2 sessions") as caught:
+        chosen(tmp_path, f"--resume={name}")
+    for one in (first, second):
+        when = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+        assert re.search(rf"{one.session.id} \({when}, .*{tmp_path.name}\)", str(caught.value))
+    assert str(caught.value).endswith("; give the id of one")
 
 
 def test_the_way_back_names_the_model_that_answers_now(tmp_path):
@@ -274,6 +283,43 @@ def test_a_whole_word_at_a_question_answers_one_question_and_is_not_a_message(tm
         await pilot.press("escape")
         await settle(pilot, lambda: not app.talk.busy)
         assert users(app) == ["change both"]
+
+    (tmp_path / "notes.txt").write_text("old line\n")
+    play(tmp_path, script, "edits", "--tools", "write,edit")
+
+
+def test_a_refusal_is_shown_with_the_reason_that_the_model_gets(tmp_path):
+    async def script(app, pilot):
+        prompt, asking = app.query_one("#prompt"), lambda app: app._asked is not None and prompt.single
+        await say(app, pilot, "change both", asking)
+        prompt.post_message(Paste("y\ny"))
+        await settle(pilot, lambda: prompt.value == "y\ny")
+        await pilot.press("enter")
+        await settle(pilot, lambda: "Refused. The model is told why: y y" in shown(app) and asking(app))
+        await pilot.press("n")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert "\nRefused.\n" in shown(app)
+        assert not (tmp_path / "new.txt").exists()
+
+    (tmp_path / "notes.txt").write_text("old line\n")
+    play(tmp_path, script, "edits", "--tools", "write,edit")
+
+
+def test_a_question_is_laid_out_again_when_the_window_changes(tmp_path):
+    async def script(app, pilot):
+        prompt, asking = app.query_one("#prompt"), lambda: app._asked is not None and prompt.single
+        whole = "The agent wants to call write (in the workspace):"
+        await pilot.resize_terminal(24, 12)
+        await say(app, pilot, "change both", lambda app: asking())
+        assert whole not in shown(app)
+        await pilot.resize_terminal(100, 30)
+        await settle(pilot, lambda: whole in shown(app) and asking())
+        assert len(app.query(".ask")) == 1
+        assert "y yes, n no" in shown(app)
+        await pilot.press("y")
+        await settle(pilot, lambda: (tmp_path / "new.txt").exists() and asking())
+        await pilot.press("escape")
+        await settle(pilot, lambda: not app.talk.busy)
 
     (tmp_path / "notes.txt").write_text("old line\n")
     play(tmp_path, script, "edits", "--tools", "write,edit")

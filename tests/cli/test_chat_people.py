@@ -1,13 +1,17 @@
 """The chat as people use it: keys, files, commands of their own, diffs, and coming back."""
 
+import asyncio
 import json
 
 import pytest
 from textual.events import Key
 
+from glidepath.cli.chat.app import ChatApp
 from glidepath.cli.chat.input_history import InputHistory
+from glidepath.cli.file_changes import Change, Changes
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
+from glidepath.workspace import Workspace
 
 from .shell_user import glidepath
 from .terminal import Terminal
@@ -96,6 +100,22 @@ def test_a_message_can_have_several_lines(tmp_path, key):
     play(tmp_path, script, "echoes")
 
 
+def test_ctrl_u_empties_a_line_that_is_longer_than_the_screen_is_wide(tmp_path):
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "first\n" + "long " * 60
+        await pilot.press("ctrl+u")
+        assert prompt.value == "first\n"
+
+    play(tmp_path, script, "echoes")
+
+
+@pytest.mark.parametrize(("edits", "asking"), [("ask", {"write", "edit", "shell"}), ("apply", {"shell"})])
+def test_tools_says_which_of_them_ask(tmp_path, edits, asking):
+    rows = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits).command("/tools").split("\n")
+    assert {row.split()[0] for row in rows if row.endswith("(asks you first)")} == asking
+
+
 def test_tab_completes_commands_and_files(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "nothing").mkdir()
@@ -133,6 +153,53 @@ def test_a_file_that_is_named_goes_along_and_one_outside_does_not(tmp_path):
         assert "@someone:" not in shown(app)
 
     play(tmp_path, script, "hello")
+
+
+def test_a_file_with_a_space_in_its_name_is_completed_in_quotes_and_sent(tmp_path):
+    (tmp_path / "my notes.txt").write_text("in the notes")
+    (tmp_path / "my folder").mkdir()
+    (tmp_path / "my folder" / "deep.txt").write_text("in the folder")
+
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        prompt.value = "read @my"
+        await pilot.press("tab")
+        assert prompt.value == 'read @"my '
+        await pilot.press("n", "tab")
+        assert prompt.value == 'read @"my notes.txt" '
+        prompt.value += '@"my f'
+        await pilot.press("tab")
+        assert prompt.value == 'read @"my notes.txt" @"my folder/'
+        await pilot.press("tab")
+        await pilot.press("enter")
+        await settle(pilot, lambda: users(app) and not app.talk.busy)
+        assert "in the notes" in users(app)[0]
+        assert "in the folder" in users(app)[0]
+
+    play(tmp_path, script, "echoes")
+
+
+def test_a_binary_file_is_named_and_the_rest_of_the_message_is_sent(tmp_path):
+    (tmp_path / "big.bin").write_bytes(b"a\0b" * 1000)
+    (tmp_path / "odd.bin").write_bytes(b"\xff\xfe")
+
+    async def script(app, pilot):
+        await say(app, pilot, "what is @big.bin, and @odd.bin?", users)
+        assert "@big.bin: not sent, because it is binary" in shown(app)
+        assert "@odd.bin: not sent, because it is binary" in shown(app)
+        assert users(app) == ["what is @big.bin, and @odd.bin?"]
+
+    play(tmp_path, script, "echoes")
+
+
+def test_a_message_that_cannot_be_sent_comes_back_to_the_line(tmp_path):
+    async def script(app, pilot):
+        app.talk.asides.append("printed")
+        await say(app, pilot, "look:\0", lambda app: "NUL" in shown(app))
+        await settle(pilot, lambda: app.query_one("#prompt").value == "look:\0")
+        assert app.talk.asides == ["printed"]
+
+    play(tmp_path, script, "echoes")
 
 
 def test_a_command_of_the_person_runs_and_the_model_sees_it_with_the_next_message(tmp_path):
@@ -254,9 +321,55 @@ def test_what_somebody_changed_since_is_not_undone(tmp_path):
         (tmp_path / "notes.txt").write_text("mine\n")
         await say(app, pilot, "/undo")
         assert "notes.txt: left alone, because it has been changed since" in shown(app)
+        assert "new.txt: removed" in shown(app)
         assert (tmp_path / "notes.txt").read_text() == "mine\n"
+        (tmp_path / "notes.txt").write_text("new line\n")
+        await say(app, pilot, "/undo")  # it was not used up
+        assert (tmp_path / "notes.txt").read_text() == "old line\n"
 
     play(tmp_path, script, "edits", *WRITING, "--edits", "apply")
+
+
+def test_a_change_that_cannot_be_undone_does_not_bar_the_way_to_older_ones(tmp_path):
+    space = Workspace(tmp_path)
+    changes = Changes(space)
+    write, first, second = (tmp_path / "a").write_text, Change("a", None, "1"), Change("b", None, "2")
+    write("1")
+    (tmp_path / "b").write_text("mine")
+    changes._turns = [[first], [second]]
+    assert changes.undo() == ["b: left alone, because it has been changed since"]
+    assert changes.undo()[-1] == "/undo once more undoes the turn before, too."
+    assert changes.undo()[0] == "a: removed, it was new"
+    assert changes.all() == [second]
+
+
+def test_after_coming_back_diff_and_undo_do_not_deny_earlier_changes(tmp_path):
+    (tmp_path / "notes.txt").write_text("old line\n")
+
+    async def first(app, pilot):
+        await say(app, pilot, "/diff")
+        assert "before this chat was opened" not in shown(app)
+        await say(app, pilot, "go")
+        await say(app, pilot, "/undo")
+        await say(app, pilot, "/undo")
+        assert "before this chat was opened" not in shown(app)
+
+    app = play(tmp_path, first, "edits", *WRITING, *SAVED, "--edits", "apply")
+
+    async def again(app, pilot):
+        for line in ("/diff", "/undo"):
+            await say(app, pilot, line)
+            assert shown(app).endswith("Changes from before this chat was opened cannot be shown or undone.")
+            await say(app, pilot, "/help")
+
+    session = app.talk.session.id
+    app = ChatApp(talk(tmp_path, "edits", *WRITING, *SAVED), session)
+
+    async def run():
+        async with app.run_test(size=(80, 30)) as pilot:
+            await again(app, pilot)
+
+    asyncio.run(run())
 
 
 def test_a_call_can_be_edited_before_it_runs(tmp_path):
@@ -359,7 +472,7 @@ def test_on_a_terminal_keys_lines_approval_and_the_way_back(tmp_path):
     argv = ["chat", "--model", "python:flights:edits", "--tools", "write,edit"]
     with Terminal(80, tmp_path, *argv, height=30) as terminal:
         terminal.until("Ctrl-D", "ready")
-        terminal.type("change", "C-j", "both", "Enter")
+        terminal.type("change", "M-Enter", "both", "Enter")
         terminal.until("> change", "both", "in the workspace", "+ one", "your decision")
         terminal.type("y")
         terminal.until("- old line", "+ new line", "your decision")

@@ -33,6 +33,10 @@ class AskPerson(Protocol):
         """Ask."""
 
 
+class ResizedError(Exception):
+    """The window has another size: the question must be laid out again."""
+
+
 class ApprovalAsked(Value, frozen=True, kw_only=True):
     """A call to decide about: what the decision is filed under, who wants it, and whether it runs in a sandbox."""
 
@@ -97,6 +101,12 @@ async def _decision(
     if word.lower() in ("y", "yes"):
         return approve()
     return None if said is None else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
+
+
+def refusal(decision: Decision) -> str:
+    """What a person sees of their refusal."""
+    words = revealed(" ".join(decision.text.split()))
+    return f"Refused. The model is told why: {words}" if words else "Refused."
 
 
 async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:

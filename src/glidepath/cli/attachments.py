@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
@@ -11,7 +12,8 @@ from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.plurals import how_many
 from glidepath.workspace import Workspace
 
-_NAMED = re.compile(r"(?<!\S)@(\S+)")
+_NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_TYPED = re.compile(r'(?:(?<!\S)@"[^"]*|\S*)$')
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _MOST, _MOST_PICTURE = 256_000, 20_000_000
 _MOST_FOUND = 50
@@ -36,15 +38,16 @@ def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
     return UserMessage((*pictures, TextBlock(text))) if pictures else text
 
 
-def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list[str]]:
+def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
 
-    Only files in the workspace are sent. A word such as @someone that is not a file stays a word.
+    Only files in the workspace are sent. A word such as @someone that is not a file stays a word. Texts that come
+    `before` it name no files: the person did not type them.
     """
     pieces: list[str] = []
     pictures: list[ImageBlock] = []
     said: list[str] = []
-    for name in dict.fromkeys(match[1] for match in _NAMED.finditer(text)):
+    for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer(text)):
         path = _existing(name, workspace)
         if path is None:
             if "/" in name or "." in name.strip("."):
@@ -64,13 +67,15 @@ def with_files(text: str, workspace: Workspace) -> tuple[str | UserMessage, list
             said.append(f"@{path}: {error}")
             continue
         except UnicodeDecodeError:
-            said.append(f"@{path}: not sent, because it is not text")
+            content = "\0"
+        if "\0" in content:
+            said.append(f"@{path}: not sent, because it is binary")
             continue
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(f'<file path="{path}">\n{content}\n</file>')
         lines = len(content.splitlines())
         said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
-    return with_pictures("\n\n".join([text, *pieces]), pictures), said
+    return with_pictures("\n\n".join([*before, text, *pieces]), pictures), said
 
 
 def _existing(name: str, workspace: Workspace) -> str | None:
@@ -82,6 +87,20 @@ def _existing(name: str, workspace: Workspace) -> str | None:
         except (ToolError, OSError, ValueError):
             continue
     return None
+
+
+def word_being_typed(line: str) -> str:
+    """The last word of a line; a file in quotes that are still open is one word."""
+    found = _TYPED.search(line)
+    return "" if found is None else found[0]
+
+
+def files_to_name(word: str, root: Path) -> list[str]:
+    """Completions of an @file, in quotes if there are spaces in them."""
+    found = files_like(word.removeprefix("@").removeprefix('"'), root)
+    if not word.startswith('@"') and not any(" " in path for path in found):
+        return [f"@{path}" for path in found]
+    return [f'@"{path}' if path.endswith("/") else f'@"{path}"' for path in found]
 
 
 def files_like(start: str, root: Path) -> list[str]:

@@ -13,6 +13,7 @@ from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.shown import revealed, width_of
 from glidepath.cli.world import World
 from glidepath.errors import ToolError
+from glidepath.messages import Message
 from glidepath.plurals import how_many
 from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.tools import Tool
@@ -23,6 +24,7 @@ WRITERS = ("write", "edit")
 ASKED = "this tool changes files"
 _MOST = 2_000_000
 _GUTTER = "    "
+_EARLIER = "Changes from before this chat was opened cannot be shown or undone."
 _FATES = {-1: "there is no such file", 0: "the old text is not in the file"}
 
 
@@ -58,6 +60,8 @@ class Changes(Plugin):
         self._asking = asking
         self._begun: dict[str, tuple[str, str | None]] = {}
         self._turns: list[list[Change]] = [[]]
+        self._left: list[Change] = []
+        self._seen: set[str] = set()
 
     def before_tool_call(self, context: ToolCallContext) -> Ask | None:
         """Remember the file; ask if a person wants to be asked."""
@@ -67,6 +71,10 @@ class Changes(Plugin):
         with contextlib.suppress(ToolError, OSError, ValueError):
             self._begun[context.call.id] = path, self._read(path)
         return Ask(ASKED) if self._asking and not context.approved else None
+
+    def asks(self, name: str) -> bool:
+        """True for a tool whose calls a person is asked about because they change files."""
+        return self._asking and name in WRITERS
 
     def next_turn(self) -> None:
         """Changes from here on are undone separately."""
@@ -78,6 +86,7 @@ class Changes(Plugin):
         begun = self._begun.pop(call_id, None)
         if begun is None:
             return None
+        self._seen.add(call_id)
         path, before = begun
         try:
             after = self._read(path)
@@ -118,34 +127,49 @@ class Changes(Plugin):
                 first[change.path] = Change(change.path, known.before, change.after)
         return [change for change in first.values() if change.before != change.after]
 
+    def unseen(self, messages: Sequence[Message]) -> str:
+        """A sentence about changes in this conversation that were made before this object was there; or nothing."""
+        done = {one.call_id for one in messages if one.role == "tool_result" and not one.is_error} - self._seen
+        calls = [call for one in messages if one.role == "assistant" for call in one.tool_calls]
+        return f" {_EARLIER}" if any(call.name in WRITERS and call.id in done for call in calls) else ""
+
     def undo(self) -> list[str]:
-        """Restore the files of the last turn that changed any, and say what was done."""
+        """Restore the files of the last turn that changed any, and say what was done.
+
+        What cannot be restored stays, for another try. After the second, it no longer bars the turn before it.
+        """
         while len(self._turns) > 1 and not self._turns[-1]:
             self._turns.pop()
         turn = self._turns[-1]
         if not turn:
-            return ["There is nothing to undo: no write or edit of this conversation is left."]
+            return ["There is nothing to undo: no write or edit since this chat was opened is left."]
         merged: dict[str, Change] = {}
         for change in turn:
             known = merged.get(change.path, change)
             merged[change.path] = Change(change.path, known.before, change.after)
-        said = [self._put_back(change) for change in merged.values()]
-        self._turns[-1] = []
-        return [*said, "The model is not told. Changes made by shell commands are not undone."]
+        tried = [(change, *self._put_back(change)) for change in merged.values()]
+        said = [text for _, _, text in tried]
+        left = [change for change, restored, _ in tried if not restored]
+        again, self._left, self._turns[-1] = left == self._left, left, left
+        if left and again and len(self._turns) > 1:
+            self._turns[-2:] = [self._turns[-2] + left]
+            said.append("/undo once more undoes the turn before, too.")
+        told = ["The model is not told. Changes made by shell commands are not undone."]
+        return said + (told if len(left) < len(tried) else [])
 
-    def _put_back(self, change: Change) -> str:
+    def _put_back(self, change: Change) -> tuple[bool, str]:
         name = revealed(change.path)
         try:
             if self._read(change.path) != change.after:
-                return f"{name}: left alone, because it has been changed since"
+                return False, f"{name}: left alone, because it has been changed since"
             if change.before is None:
                 with self._workspace.place(change.path) as (folder, file):
                     os.unlink(file, dir_fd=folder)
-                return f"{name}: removed, it was new"
+                return True, f"{name}: removed, it was new"
             write_file(self._workspace, change.path, change.before)
         except (ToolError, OSError, ValueError) as error:
-            return f"{name}: cannot be put back: {error}"
-        return f"{name}: put back"
+            return False, f"{name}: cannot be put back: {error}"
+        return True, f"{name}: put back"
 
     def _read(self, path: str) -> str | None:
         """The text of a file; None when there is none. Raises for what is not text, or too long."""

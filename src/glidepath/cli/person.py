@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
-_SECONDS, _MOST = 120.0, 30_000
+from glidepath.plurals import how_many
+
+_SECONDS, _MOST, _SHOWN = 120.0, 30_000, 20
 
 
 async def run_as_person(command: str, folder: Path) -> tuple[int, str]:
@@ -35,3 +38,13 @@ async def run_as_person(command: str, folder: Path) -> tuple[int, str]:
     ).rstrip("\n")
     cut = f"... ({len(text) - _MOST:,} characters before)\n" if len(text) > _MOST else ""
     return process.returncode or 0, cut + text[-_MOST:]
+
+
+def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
+    """The end of what a command printed, and its exit code if it failed."""
+    lines = output.splitlines()
+    shown = [clip(line) for line in lines[-_SHOWN:]]
+    if len(lines) > _SHOWN:
+        shown.insert(0, f"... {how_many(len(lines) - _SHOWN, 'line')} before")
+    tail = "" if code == 0 else f"\n(exit code {code})"
+    return "\n".join(shown) + tail or "(no output)"

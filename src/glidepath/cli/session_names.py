@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import SessionStore
+    from glidepath.spi.sessions import Entry, SessionStore
 
 _START = "session_"
 _SHORT, _FEW = 8, 5
@@ -35,36 +36,44 @@ async def session_named(store: SessionStore, wanted: str) -> str:
 
     if wanted.startswith("team:") or not wanted:
         return wanted
-    found: list[str] = []
+    found: list[Entry] = []
     for prefix in (wanted, _START + wanted):
         async for entry in each_session(store, prefix=prefix, roots=False):
             if entry.session_id == wanted:
                 return wanted
             if "/" not in entry.session_id[len(prefix) :]:  # children are named after their parents
-                found.append(entry.session_id)
+                found.append(entry)
         if found:
             break
     by_name = not found
     if by_name:
         found = await _called(store, wanted)
     if len(found) == 1:
-        return found[0]
+        return found[0].session_id
     if not found:
         raise ConfigurationError(
             f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
-    few = ", ".join(revealed(name) for name in found[:_FEW]) + (", ..." if len(found) > _FEW else "")
+    few = ", ".join(map(_when_and_where, found[:_FEW])) + (", ..." if len(found) > _FEW else "")
     if by_name:
         raise ConfigurationError(f"{len(found)} sessions are called {wanted!r:.80}: {few}; give the id of one")
     raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
 
 
-async def _called(store: SessionStore, name: str) -> list[str]:
-    """The ids of the sessions that have this name."""
+def _when_and_where(entry: Entry) -> str:
+    from glidepath.cli.chat_cards import card_of
+
+    when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
+    folder = card_of(entry.session_id).folder
+    return f"{revealed(entry.session_id)} ({when}{', ' if folder else ''}{revealed(folder)})"
+
+
+async def _called(store: SessionStore, name: str) -> list[Entry]:
+    """The sessions that have this name."""
     from glidepath.sessions.finding import each_session
 
     line = " ".join(name.split())  # as it is kept
-    return [entry.session_id async for entry in each_session(store, text=line) if entry.title == line]
+    return [entry async for entry in each_session(store, text=line) if entry.title == line]
 
 
 async def last_session(store: SessionStore) -> str:
@@ -98,7 +107,7 @@ async def label_session(store: SessionStore, session: str, name: str | None, wor
     if name:
         try:
             await annotate(store, session, title=name)
-            if {*await _called(store, name)} - {session}:
+            if any(entry.session_id != session for entry in await _called(store, name)):
                 told = f"another session is also called {name!r:.80}, so use the id of this one"
                 world.note(f"--name: {told}: {revealed(short(session))}")
         except (ConfigurationError, StoreError) as error:

@@ -17,15 +17,15 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 
 from glidepath.cli.approval import sandboxed
-from glidepath.cli.approval_dialog import ApprovalAsked, consult
+from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past
+from glidepath.cli.chat.past import LogEntry, Past, StatusLine, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
-from glidepath.cli.file_changes import colored, difference
-from glidepath.cli.person import run_as_person
+from glidepath.cli.file_changes import difference
+from glidepath.cli.person import last_lines, run_as_person
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
 from glidepath.errors import ConfigurationError
@@ -37,7 +37,6 @@ from glidepath.run import Decision
 _TICK = 0.25
 _LANDING = 3.0
 _RESULT_LINES = 6
-_COMMAND_LINES = 20
 _DIFF_LINES = 30
 _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
@@ -58,28 +57,6 @@ Screen { layout: vertical; }
 _WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
 
 
-def _nothing() -> None:
-    pass
-
-
-class _StatusLine(Widget):
-    """One line. To change it does not lay the log out again, which takes the longer the more is in it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(id=name)
-        self._text = Text()
-
-    def show(self, text: Text) -> None:
-        """Draw it if it is another one."""
-        if text != self._text:
-            self._text = text
-            self.refresh()
-
-    def render(self) -> Text:
-        """The text of the moment."""
-        return self._text
-
-
 class ChatApp(App[int]):
     """Shows a `Talk`. Its return value is the exit code."""
 
@@ -93,7 +70,9 @@ class ChatApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
 
-    def __init__(self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
         self.talk = talk
         self._between_turns = between_turns
@@ -104,14 +83,14 @@ class ChatApp(App[int]):
         self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[LogEntry, str]] = {}
         self._asked: asyncio.Future[str] | None = None
-        self._asked_at = 0.0
+        self._asked_at, self._asked_in = 0.0, self.size
         self._waiting: list[str] = []
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
         self._past = Past()
         self._pane = VerticalScroll(self._past, id="log")
-        self._status = _StatusLine("status")
+        self._status = StatusLine("status")
         kept = data_folder() if talk.kept else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         self._prompt = Prompt(history, talk.completions, "Message, or /help")
@@ -150,9 +129,7 @@ class ChatApp(App[int]):
 
     def _draw(self) -> None:
         width = max(self.size.width - 2, 8)
-        hint = ""
-        if self.talk.busy and width > _WIDE:
-            hint = "  Esc to interrupt"
+        hint = "  Esc to interrupt" if self.talk.busy and width > _WIDE else ""
         line = self.talk.idle_line(width)
         if self.talk.busy:
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
@@ -191,8 +168,9 @@ class ChatApp(App[int]):
 
     def on_prompt_hint(self, event: Prompt.Hint) -> None:
         """Show a hint about the text being typed."""
-        if event.text != self._hint:
-            self._hint = event.text
+        text = event.text or ("your command is running: Esc stops it" if self._commanding else "")
+        if text != self._hint:
+            self._hint = text
             self._draw()
 
     async def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
@@ -240,7 +218,7 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            rows = _colored(answer.split("\n")) if line.startswith("/diff") else Text(printable(answer))
+            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(printable(answer))
             await self._add(LogEntry(rows, classes="note", markup=False))
         await self._remark()
         self._draw()
@@ -277,31 +255,35 @@ class ChatApp(App[int]):
         await self._note(f"! {command}", "you")
         if not command:
             await self._note("!command runs a command in the workspace, as you.")
-        elif self._command_run is not None and not self._command_run.done():
+        elif self._commanding:
             await self._note("Another command is running: Esc stops it.")
         else:
             self._command_run = asyncio.create_task(self._run_command(command), name="glidepath-chat-command")
+            self._command_run.add_done_callback(lambda _: self._prompt.hint(""))
+            self._prompt.hint("")
+
+    @property
+    def _commanding(self) -> bool:
+        return self._command_run is not None and not self._command_run.done()
 
     async def _run_command(self, command: str) -> None:
-        code, output = await run_as_person(command, self.talk.folder)
+        try:
+            code, output = await run_as_person(command, self.talk.folder)
+        except asyncio.CancelledError:
+            await self._note("(stopped)", "tool")
+            raise
         self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
-        lines = output.splitlines()
-        shown = [self._clip(line) for line in lines[-_COMMAND_LINES:]]
-        if len(lines) > _COMMAND_LINES:
-            shown.insert(0, f"... {how_many(len(lines) - _COMMAND_LINES, 'line')} before")
-        tail = "" if code == 0 else f"\n(exit code {code})"
-        await self._note("\n".join(shown) + tail or "(no output)", "tool")
+        await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn and keep its text; unsent messages go back into the line."""
         if self._prompt.search.active:
             self._prompt.search.leave()
             return
-        if self._command_run is not None and not self._command_run.done():
+        if self._command_run is not None:
             self._command_run.cancel()
         if self._waiting:
-            line = self._prompt
-            line.put_back(self._waiting)
+            self._prompt.put_back(self._waiting)
             self._waiting.clear()
             await self._note("(not sent: it is back in the input line)")
         if self.talk.interrupt(why) and self._asked is not None and not self._asked.done():
@@ -309,7 +291,7 @@ class ChatApp(App[int]):
 
     async def action_stop(self) -> None:
         """Ctrl-C: like Esc; else empty the line, or leave the second time. Up brings the line back."""
-        if self.talk.busy:
+        if self.talk.busy or self._commanding:
             await self.action_interrupt("Ctrl-C")
         elif self._prompt.said:
             self._prompt.past.add(self._prompt.forget_typed())
@@ -337,10 +319,8 @@ class ChatApp(App[int]):
 
     def action_page(self, way: int) -> None:
         """Page up and down in the log."""
-        if way < 0:
-            self._pane.scroll_page_up(animate=False)
-        else:
-            self._pane.scroll_page_down(animate=False)
+        scroll = self._pane.scroll_page_up if way < 0 else self._pane.scroll_page_down
+        scroll(animate=False)
 
     def _terminated(self, number: int) -> None:
         self._goodbye = asyncio.create_task(self._leave(128 + number, signal.Signals(number).name))
@@ -357,6 +337,7 @@ class ChatApp(App[int]):
 
     async def _turn(self, text: str) -> None:
         await self._note(f"> {text}", "you")
+        asides = self.talk.asides
         try:
             message, sent = self.talk.message(text)
             if sent:
@@ -364,6 +345,8 @@ class ChatApp(App[int]):
             result = await self.talk.turn(message, self._show, self._decide)
         except ConfigurationError as error:
             await self._note(str(error))
+            self._prompt.put_back([text])
+            self.talk.asides[:0] = asides
             return
         finally:
             self._end_reply()
@@ -427,7 +410,7 @@ class ChatApp(App[int]):
         change = self.talk.changes.done(event.call_id)
         if change is not None:
             rows = difference(change, self._room, most=_DIFF_LINES)
-            text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(_colored(rows))
+            text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(diff_text(rows))
         else:
             text = Text(self._clip(title), style="bold").append("\n" + "\n".join(shown), style="not bold")
         card.update(text)
@@ -454,18 +437,37 @@ class ChatApp(App[int]):
             if not self.is_running:
                 self.talk.interrupt("left")
                 return decisions
-            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
-            always = self._always.setdefault(self.talk.session.id, set())
-            decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
+            decision = await self._consulted(one)
             if decision is None:
                 return decisions  # Esc: the turn is over
             decisions[waiting.call.id] = decision
         return decisions
 
+    async def _consulted(self, one: ApprovalAsked) -> Decision | None:
+        """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
+        always = self._always.setdefault(self.talk.session.id, set())
+        while True:
+            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
+            with contextlib.suppress(ResizedError):
+                decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
+                if decision is not None and decision.kind == "deny":
+                    await self._note(refusal(decision))
+                return decision
+
+    def on_resize(self) -> None:
+        """Lay an open question out again, once the rest is."""
+        self.set_timer(_TICK, self._ask_again)
+
+    def _ask_again(self) -> None:
+        open_question = self._asked is not None and not self._asked.done() and self._prompt.single
+        if self._asked is not None and open_question and not self._prompt.text and self.size != self._asked_in:
+            self._asked.set_exception(ResizedError())
+
     async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
-        box = [*rows, *([""] if rows else []), prompt.rstrip()]
-        await self._add(LogEntry(_colored(box), classes="ask", markup=False))
+        self._asked_in = self.size
+        box = LogEntry(diff_text([*rows, *([""] if rows else []), prompt.rstrip()]), classes="ask", markup=False)
+        await self._add(box)
         self._pane.anchor()
         self._draw()
         on_screen = asyncio.Event()
@@ -486,6 +488,9 @@ class ChatApp(App[int]):
                 raise  # the turn itself is being stopped
             line.value = ""  # what was being typed answered the question
             return None
+        except ResizedError:
+            await box.remove()
+            raise
         finally:
             self._asked = None
             line.expect(())
@@ -494,14 +499,5 @@ class ChatApp(App[int]):
 
     async def on_key(self, event: keys.Key) -> None:
         """Send typing to the prompt, wherever the focus is."""
-        prompt = self._prompt
-        if self.focused is not prompt and event.is_printable:
-            prompt.focus()
-
-
-def _colored(rows: Sequence[str]) -> Text:
-    """Rows of a diff: added ones green, removed ones red."""
-    text = Text()
-    for number, (row, color) in enumerate(colored(rows)):
-        text.append(("\n" if number else "") + printable(row), style=color)
-    return text
+        if self.focused is not self._prompt and event.is_printable:
+            self._prompt.focus()

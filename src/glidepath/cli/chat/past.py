@@ -5,10 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from rich.text import Text
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
+
+from glidepath.cli.file_changes import colored
+from glidepath.cli.status import printable
 
 
 class LogEntry(Static):
@@ -94,3 +98,29 @@ class Past(Widget):
             for widget in hidden:
                 widget.display = True
         self.call_after_refresh(self.take, hidden)
+
+
+class StatusLine(Widget):
+    """One line. To change it does not lay the log out again, which takes the longer the more is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._text = Text()
+
+    def show(self, text: Text) -> None:
+        """Draw it if it is another one."""
+        if text != self._text:
+            self._text = text
+            self.refresh()
+
+    def render(self) -> Text:
+        """The text of the moment."""
+        return self._text
+
+
+def diff_text(rows: Sequence[str]) -> Text:
+    """Rows of a diff: added ones green, removed ones red."""
+    text = Text()
+    for number, (row, color) in enumerate(colored(rows)):
+        text.append(("\n" if number else "") + printable(row), style=color)
+    return text

@@ -10,8 +10,10 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
+from glidepath.cli.attachments import word_being_typed
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
+from glidepath.sdk_privates import learn_alt_enter
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
@@ -56,6 +58,7 @@ class Prompt(TextArea):
     """Keys that are an answer by themselves, while the line is empty."""
 
     def __init__(self, history: InputHistory, complete: Complete, placeholder: str) -> None:
+        learn_alt_enter()
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._usual, self._choice = placeholder, ""
@@ -139,6 +142,11 @@ class Prompt(TextArea):
             self.past.forget_place()
             self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 
+    def action_delete_to_start_of_line(self) -> None:
+        """Ctrl-U: delete what is before the cursor, however many rows of the screen it takes."""
+        row, column = self.cursor_location
+        self.delete((row, 0), (row, column))
+
     def _done(self, event: keys.Key) -> None:
         event.stop()
         event.prevent_default()
@@ -173,12 +181,13 @@ class Prompt(TextArea):
     def _finish_word(self) -> None:
         row, column = self.cursor_location
         line = self.document[row][:column]
-        word = line if line.startswith("/") and row == 0 else line.rpartition(" ")[2]
+        word = line if line.startswith("/") and row == 0 else word_being_typed(line)
         found = list(self._complete(word)) if word.startswith(("/", "@")) else []
         if not found:
             return
         whole = found[0] + ("" if found[0].endswith("/") else " ") if len(found) == 1 else commonprefix(found)  # noqa: RUF071
         if len(whole) > len(word):
-            self.insert(whole[len(word) :])
+            self.replace(whole, (row, column - len(word)), (row, column))
+            self.move_cursor((row, column - len(word) + len(whole)))
         more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
         self.hint("  ".join(found[:_FEW]) + more if len(found) > 1 else "")

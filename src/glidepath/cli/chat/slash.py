@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,17 +11,21 @@ from typing import TYPE_CHECKING
 from glidepath._wire import encode
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
-from glidepath.cli.shown import call_line
+from glidepath.cli.session_names import session_named
+from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import Message
-from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
+    from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
+_UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
 def _cost(talk: Talk, _: str) -> str:
@@ -65,7 +70,7 @@ def next_message(talk: Talk) -> dict[str, int]:
             shares[_SERVED] = max(0, counted - estimated)
         elif counted:
             shares = {name: round(share * counted / estimated) for name, share in shares.items()}
-    shares[_YOU] += sum(estimator.estimate(aside) for aside in talk.asides)
+    shares[_YOU] += sum(map(estimator.estimate, before_next(talk)))
     return {name: count for name, count in shares.items() if count}
 
 
@@ -87,14 +92,16 @@ def _context(talk: Talk, _: str) -> str:
 def _diff(talk: Talk, _: str) -> str:
     changes = talk.changes.all()
     if not changes:
-        return "No write or edit of this conversation has changed a file."
+        none = "There is nothing to show: no change by write or edit since this chat was opened is left."
+        return none + talk.changes.unseen(talk.session.messages)
     return "\n".join(row for change in changes for row in difference(change, talk.columns))
 
 
 def _undo(talk: Talk, _: str) -> str:
     if talk.busy:
         return "A turn is running: Esc interrupts it."
-    return "\n".join(talk.changes.undo())
+    tail = "" if talk.changes.all() else talk.changes.unseen(talk.session.messages)
+    return "\n".join(talk.changes.undo()) + tail
 
 
 def _export(talk: Talk, path: str) -> str:
@@ -105,7 +112,7 @@ def _export(talk: Talk, path: str) -> str:
     if file.exists():
         return f"{file} already exists: name another file."
     try:
-        file.write_text(transcript(talk.session.messages), encoding="utf-8")
+        file.write_text(transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
     except OSError as error:
         return f"{file} cannot be written: {error.strerror or error}"
     return f"wrote {file}"
@@ -120,8 +127,8 @@ SLASHES: dict[str, Callable[[Talk, str], str]] = {
 }
 
 
-def transcript(messages: list[Message]) -> str:
-    """A conversation as Markdown."""
+def transcript(messages: list[Message], begun: str = "") -> str:
+    """A conversation as Markdown, with the reply that was begun last and interrupted."""
     parts = []
     for message in messages:
         if message.role == "user" and getattr(message, "internal", False):
@@ -134,7 +141,22 @@ def transcript(messages: list[Message]) -> str:
         elif message.role == "tool_result":
             fence = "`" * max(3, 1 + _longest_fence(message.text))
             parts.append(f"{fence}text\n{message.text}\n{fence}")
+    parts += [f"## Model (interrupted)\n\n{begun}"] if begun else []
     return "\n\n".join(parts) + "\n"
+
+
+def cut_off(last: RunResult | None) -> str:
+    """The beginning of a reply that a person interrupted: it is not among the messages. Empty if there is none."""
+    if last is None or last.outcome is not LoopOutcome.CANCELLED or last.text_origin is not TextOrigin.MODEL:
+        return ""
+    text = last.text.strip()
+    return "" if last_answer(list(last.messages)).strip().endswith(text) else text
+
+
+def before_next(talk: Talk) -> list[str]:
+    """What the next message begins with: the reply that was interrupted, and commands run with `!`."""
+    begun = cut_off(talk.session.last)
+    return [*([f"I interrupted your reply, which began:\n\n{begun}"] if begun else []), *talk.asides]
 
 
 def _longest_fence(text: str) -> int:
@@ -156,3 +178,50 @@ def how_it_ended(result: RunResult) -> str:
 def last_answer(messages: list[Message]) -> str:
     """What the model said last; empty when it has said nothing."""
     return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), "")
+
+
+def where_it_stands(folded: Folded) -> str:
+    """The end of a stored conversation: what the person said last, the answer, and calls that were cut off."""
+    from glidepath.sessions.recover import open_calls
+
+    messages = folded.messages
+    asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
+    rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
+    answer = last_answer(messages[asked:]).strip()
+    begun = cut_off(folded.session.last)
+    rows += [_shown(answer)] if answer else []
+    rows += [_shown(begun), "(interrupted)"] if begun else []
+    for call in () if folded.result is None else folded.result.unknown_effects:
+        rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
+    lost = open_calls(folded)
+    for call in lost:
+        intent = folded.intents.get(call.id)
+        used = call.arguments if intent is None or intent.arguments is None else intent.arguments
+        rows.append(f"{'Not run' if intent is None else _UNKNOWN}: {call_line(call.name, used, _CALL)}")
+    if folded.result is None and messages and not lost:
+        rows.append("The turn was cut off here.")
+    return "".join(f"\n{row}" for row in rows)
+
+
+def _shown(text: str, most: int = 0) -> str:
+    """A text of the conversation without what could steer the terminal, cut after `most` characters (0: never)."""
+    return revealed(text if not most or len(text) <= most else f"{text[:most]} ...", keep="\n\t")
+
+
+async def rename_chat(talk: Talk, name: str) -> str:
+    """Give a conversation a name, and tell how to come back to it."""
+    from glidepath.sessions.finding import annotate
+
+    store = talk.agent.config.store
+    if store is None:
+        return "Sessions are not being saved. Restart with --store default."
+    if not name or not talk.session.messages:
+        return "Say something first." if name else "/name TEXT gives this conversation a name."
+    try:
+        await annotate(store, talk.session.id, title=name)
+    except (ConfigurationError, StoreError) as error:
+        return str(error)
+    with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
+        if await session_named(store, name) == talk.session.id:
+            return f"This conversation is now called {name!r}. To come back: {talk.way_back(name)}"
+    return f"This conversation is now called {name!r}, and so is another one. To come back: {talk.way_back()}"

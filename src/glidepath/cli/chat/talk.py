@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
@@ -10,8 +9,8 @@ from textwrap import fill
 
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
-from glidepath.cli.attachments import files_like, with_files
-from glidepath.cli.chat.slash import SLASHES, last_answer, next_message
+from glidepath.cli.attachments import files_to_name, with_files
+from glidepath.cli.chat.slash import SLASHES, before_next, next_message, rename_chat, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -239,7 +238,7 @@ class Talk:
         wide = max(len(tool.name) for tool in tools)
         rows = []
         for tool in tools:
-            asks = " (asks you first)" if tool.requires_approval else ""
+            asks = " (asks you first)" if tool.requires_approval or self.changes.asks(tool.name) else ""
             rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
         return "\n".join([*rows, *servers])
 
@@ -277,27 +276,12 @@ class Talk:
             return str(error)
         self.session = self._conversation(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
-        said = last_answer(list(folded.messages))
-        last = f"\n{said}" if said else ""
-        return f"Continuing {short(wanted)} ({how_many(len(folded.messages), 'message')}).{last}"
+        count = how_many(len(folded.messages), "message")
+        return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
 
     async def rename(self, name: str) -> str:
         """Give the conversation a name to resume it by."""
-        from glidepath.sessions.finding import annotate
-
-        store = self.agent.config.store
-        if store is None:
-            return "Sessions are not being saved. Restart with --store default."
-        if not name or not self.session.messages:
-            return "Say something first." if name else "/name TEXT gives this conversation a name."
-        try:
-            await annotate(store, self.session.id, title=name)
-        except (ConfigurationError, StoreError) as error:
-            return str(error)
-        with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
-            if await session_named(store, name) == self.session.id:
-                return f"This conversation is now called {name!r}. To come back: {self.way_back(name)}"
-        return f"This conversation is now called {name!r}. To come back: {self.way_back()}"
+        return await rename_chat(self, name)
 
     def remember(self) -> None:
         """Make this the conversation that `--continue` continues in this folder."""
@@ -317,7 +301,7 @@ class Talk:
     def completions(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
         if word.startswith("@"):
-            return [f"@{path}" for path in files_like(word[1:], self.folder)]
+            return files_to_name(word, self.folder)
         names = [*COMMANDS, *self.own]
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
@@ -333,8 +317,9 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        asides, self.asides = self.asides, []
-        return with_files("\n\n".join([*asides, text]), self.workspace)
+        message = with_files(text, self.workspace, before_next(self))
+        self.asides = []
+        return message
 
     def clear(self) -> None:
         """Begin a new conversation."""
