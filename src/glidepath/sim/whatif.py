@@ -22,6 +22,7 @@ from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
 from glidepath.outcome import NOT_CARRIED, Carried, LoopOutcome, Snapshot, dollars
 from glidepath.sessions.archive import read_journal
+from glidepath.sessions.cards import is_team
 from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
@@ -112,7 +113,7 @@ async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> 
         if isinstance(agent, str) and isinstance(model, str):
             models.setdefault(agent, model)
     async for entry in each_session(store, query or SessionQuery()):
-        if entry.session_id.startswith("team:"):
+        if is_team(entry):
             continue
         try:
             journal = await read_journal(store, entry.session_id)
