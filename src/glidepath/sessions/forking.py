@@ -107,12 +107,12 @@ async def _copy(
     harmless: Collection[str] = (),
     then: Callable[[], Awaitable[None]] | None = None,
 ) -> Fork:
-    """Write the copy. When all but its last commit is there, `then` is called; until then it is not listed."""
+    """Write the copy. Before its last commit, which lists it, `then` is called (in a rewind)."""
     session_id = journal.entry.session_id
     await _clean_up(store, session_id)
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
-    mark, made = _mark(journal, place, new, session_id, texts, harmless)
+    mark, made = _mark(journal, place, new, session_id, texts, harmless, kept=then is not None)
     commits = renamed(kept, rename, root=True)
     labels = await entry_of(store, session_id) or journal.entry
     root = FamilyMember(
@@ -270,7 +270,14 @@ def _is_reply(record: JournalRecord) -> bool:
 
 
 def _mark(
-    journal: StoredJournal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
+    journal: StoredJournal,
+    place: _Place,
+    new: str,
+    old: str,
+    texts: Texts,
+    harmless: Collection[str],
+    *,
+    kept: bool = False,
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
@@ -278,8 +285,9 @@ def _mark(
     earlier = made.forked.effects if made.forked is not None else ()  # the model has been told about those
     # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
+    effects = (*earlier, *later)
     items: list[tuple[str, Any]] = [
-        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=(*earlier, *later)))
+        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects, kept=kept))
     ]
     if journal.folded.imported and not made.imported:  # what a stranger wrote stays a stranger's
         items.insert(0, ("imported", Imported(session_id=new)))
