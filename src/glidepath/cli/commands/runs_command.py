@@ -136,7 +136,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
         out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
         for one in folded.forked.effects:
             line = call_line(one.name, one.arguments or {})
-            out.write(f"behind it turn {one.turn} {line}: {revealed(one.outcome)}\n")
+            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
     if folded.repaired is not None:
         out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
     if folded.imported:
