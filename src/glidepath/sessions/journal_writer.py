@@ -16,7 +16,7 @@ from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.chain import sealed
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.pulse import Pulse, pulse_of
+from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
@@ -26,7 +26,7 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
-    if getattr(type(store), "let_go", None) is not None:
+    if letting_go(store) is not None:
         lease = await _claimed_promptly(store, session_id, create=create)
     else:
         lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
@@ -137,8 +137,7 @@ class JournalWriter:
 
     def _let_go(self) -> bool:
         """Give it back at once, without a task or a timer, if the store can do that without waiting."""
-        # Of its class: what wraps a store has its own `release`.
-        let_go = getattr(type(self.store), "let_go", None)
+        let_go = letting_go(self.store)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
             return False
         self._pulse = None
