@@ -111,9 +111,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
     if run.hooks.context_transform:
         settled = partial(_no_less, settled, transcript, fixed)
-    before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    guards, circles, errors = run.guards.calls, run.guards.circles, run.guards.errors
     custom, steers, befores, shapes, asks_first, asks_about, step = _sayers(run)
-    seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
+    seen, nested = transcript.call_ids, watch.above is not None
     opens = journal is None and not shapes  # else its start is told before the call is written down, or shaped
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
@@ -240,7 +240,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply
-        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
+        spend.burnt.extend((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
@@ -255,7 +255,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
         # --- the guards first: what they keep back does not run (execute)
         new = circles is not None and not tool.polling and circles.is_new(call)
-        if not new and before and kept_back(run, Step((call,), tools)):
+        if not new and guards and kept_back(run, Step((call,), tools)):
             await _close(run)
             continue
         # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
@@ -338,8 +338,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if new and circles.keep_new(name, content):
             if errors is not None and errors.streaks:
                 errors.new_run()
-        elif after:
-            landing = heeded(run, Step((call,), tools), results, after)
+        elif guards:
+            landing = heeded(run, Step((call,), tools), results, guards)
             if landing is not None:
                 raise landing
         if watch.interrupt is not None:
