@@ -240,10 +240,8 @@ _OTHERS = ("run_id", "descendants", "on_budget", "children_spent", "violations",
 _others_in = attrgetter(*_OTHERS)
 _EMPTY = Snapshot(run_id="")
 _GOING_ON, _NOBODY_SPENT = attrgetter(*_ENDED)(_EMPTY), _EMPTY.children_spent
-_FRESH = dict(
-    [pair for kind in PARTS.values() for pair in zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1])]
-)
-_NO_RARE = tuple([_FRESH[name] for name in _NAMES])  # the very objects that nearly every run has at its first commit
+_DEFAULTS = [zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False) for kind in PARTS.values()]
+_NO_RARE = tuple(map(dict(chain(*_DEFAULTS)).get, _NAMES))  # the very objects that most runs have at their first commit
 
 
 def _counts(run: Run) -> tuple[Any, ...]:

@@ -26,26 +26,19 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
-    if letting_go(store) is not None:
-        lease = await _claimed_promptly(store, session_id, create=create)
-    else:
-        lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
+    claim = called(store.claim, session_id, this_owner(), create=create)
+    if letting_go(store) is None:
+        lease = await heard(claim, undo=store.release)
+    else:  # it always answers, and takes back what is no longer awaited: no task and no timer has to watch it
+        try:
+            lease = await claim
+        except (asyncio.CancelledError, ConfigurationError):
+            raise
+        except BaseException as error:
+            raise as_store_error(error) from error
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
     return lease
-
-
-async def _claimed_promptly(store: SessionStore, session_id: str, *, create: bool) -> Lease:
-    """Like `heard`, for a store that can `let_go`: it always answers, and takes back what is no longer awaited.
-
-    No task and no timer has to watch it, so a thousand runs may begin at once.
-    """
-    try:
-        return await store.claim(session_id, this_owner(), create=create)
-    except (asyncio.CancelledError, ConfigurationError):
-        raise
-    except BaseException as error:
-        raise as_store_error(error) from error
 
 
 class JournalWriter:
