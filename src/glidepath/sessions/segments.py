@@ -36,6 +36,7 @@ from glidepath.sessions.segment_sessions import (
     taken_over,
     write_commit,
 )
+from glidepath.sessions.session_ids import keepable_reason
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -432,7 +433,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         self._must_exist(session_id)
-        await self._patiently(lambda desk: flag_session(desk, session_id, reason, self._clock()))
+        await self._patiently(lambda desk: flag_session(desk, session_id, keepable_reason(reason), self._clock()))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
