@@ -392,19 +392,25 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             desk = self._desk
             if desk is None or desk.own is None:
                 return
-            desk.syncs = True
+            own = desk.own
             # A session may have commits in a segment that a dead process never synced: ours are worth nothing alone.
-            elders = {held.elder for held in desk.held.values()} - {0, desk.own.number}
+            # So may one whose segment became full before anybody waited for it.
             waiting = [held for held in desk.held.values() if held.elder]
+            before = {*desk.unsynced, *(held.elder for held in waiting)} - {own.number}
             # Synced without the lock, or every append would wait for the disk: under a descriptor that stays open.
-            handle = desk.own.duplicate()
+            handle = own.duplicate()
         try:
-            for number in elders:
+            for number in before:
                 with suppress(FileNotFoundError):
                     sync_file(segment_path(self.path, number))
-            handle.sync()
+            handle.sync(listed=own.known and not before)
+        except OSError as error:
+            own.torn = True  # the next sync of this file would not tell what this one has lost: another one is begun
+            raise disk_error(error, self.path) from error
         finally:
             handle.close()
+        own.known = True
+        desk.unsynced -= before
         for held in waiting:
             held.elder = 0
 
