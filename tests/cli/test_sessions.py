@@ -87,6 +87,7 @@ def test_a_session_gets_a_title_and_tags(shell):
         (("list", "--older-than", "soon"), "--older-than: expected a time such as 12h"),
         (("list", "--min-cost", "lots"), "--min-cost: expected an amount in dollars"),
         (("show", "nobody"), "there is no session 'nobody'"),
+        (("show", "a\udcffb"), "there is no session 'a\\udcffb'"),  # a byte that is no UTF-8, on the command line
         (("export", "nobody"), "there is no session 'nobody'"),
         (("export", "one", "--out", "no/such/folder"), "--out: no/such/folder cannot be written"),
         (("import", "nothing.jsonl"), "nothing.jsonl cannot be read"),

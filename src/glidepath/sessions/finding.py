@@ -19,6 +19,7 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 
@@ -92,7 +93,7 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
-    names = [*session_ids]
+    names = [name for name in session_ids if is_keepable(name)]
     for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
         flown = f"{team.removeprefix(TEAM)}/"
         names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
