@@ -89,6 +89,20 @@ def test_the_history_outlives_the_chat_and_only_its_owner_can_read_it(tmp_path):
     assert InputHistory(path).lines == []
 
 
+def test_a_chat_whose_store_redacts_writes_nothing_beside_it(tmp_path):
+    (tmp_path / "vault.py").write_text("def hide(text):\n    return text.replace('hunter2', '[hidden]')\n", "utf-8")
+
+    async def script(app, pilot):
+        await say(app, pilot, "it is hunter2")
+        assert app.query_one("#prompt").past.lines == ["it is hunter2"]
+
+    flags = ("--store", "sqlite:s.db", "--redact", "python:vault:hide")
+    play(tmp_path, script, "echoes", *flags)
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "vault.py"]
+    assert any(file.name == "s.db" for file in files)
+    assert [file for file in files if b"hunter2" in file.read_bytes()] == []
+
+
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])
 def test_a_message_can_have_several_lines(tmp_path, key):
     async def script(app, pilot):

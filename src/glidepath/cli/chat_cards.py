@@ -226,7 +226,7 @@ def chosen_chat(
 
 def _opened(settings: LoadedSettings, world: World) -> Any:
     name = settings.get("store")
-    return redacting(make_store(str(name), world), settings, world) if name else None
+    return redacting(make_store(str(name), world), settings, world, reads=True) if name else None
 
 
 def _model_of(session: str, settings: LoadedSettings, world: World) -> str:

@@ -91,7 +91,7 @@ class ChatApp(App[int]):
         self._past = Past()
         self._pane = VerticalScroll(self._past, id="log")
         self._status = StatusLine("status")
-        kept = data_folder() if talk.kept else None
+        kept = data_folder() if talk.kept and not talk.redacts else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         self._prompt = Prompt(history, talk.completions, "Message, or /help")
 

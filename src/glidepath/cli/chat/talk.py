@@ -114,6 +114,11 @@ class Talk:
         return self.agent.config.store is not None
 
     @property
+    def redacts(self) -> bool:
+        """True when what is saved of it goes through a hook: then nothing of it is written anywhere else."""
+        return getattr(self.agent.config.store, "redact", None) is not None
+
+    @property
     def busy(self) -> bool:
         """True while a turn is running."""
         return self._token is not None
