@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.notes import ways_on
+from glidepath.cli.notes import used_of, ways_on
 from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import ScreenClosed, World
@@ -296,7 +296,7 @@ def resume_line(session: str, settings: LoadedSettings, result: RunResult | None
     It raises the limit that was hit, or the run would end at once.
     """
     hit = _limit_that_was_hit(result)
-    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *_raised(settings, hit)])
+    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *_raised(settings, hit, result)])
 
 
 def _limit_that_was_hit(result: RunResult | None) -> str:
@@ -310,14 +310,15 @@ def _limit_that_was_hit(result: RunResult | None) -> str:
     return "" if field is None else f"limits.{field}"
 
 
-def _raised(settings: LoadedSettings, key: str) -> list[str]:
-    """Twice the limit that ended the run, as a flag."""
+def _raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
+    """Twice the limit that ended the run, or twice what the run has used if that is more, as a flag."""
     from glidepath.cli.setting_rows import ROWS
 
     flag = next((row.flag for row in ROWS if row.key == key), None)
     limit = settings.get(key) if flag else None
     if flag is None or limit is None:
         return []
+    limit = max(limit, used_of(key, result))
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 
 
