@@ -157,7 +157,7 @@ LIMIT = {
     "positional": (lambda: Limits(5), TypeError, r"takes keywords, such as Limits\(max_iterations=...\), not 5"),
     "zero": (lambda: Limits(max_iterations=0), ConfigurationError, "at least 1, or None for no limit; got 0"),
     "half a token": (lambda: Limits(max_tokens="1.5"), ConfigurationError, "max_tokens must be a whole number"),
-    "half a token as a float": (lambda: Limits(max_tokens=2.5), ConfigurationError, "max_tokens must be a whole number"),
+    "2.5 tokens": (lambda: Limits(max_tokens=2.5), ConfigurationError, "max_tokens must be a whole number"),
     "minutes in words": (lambda: Limits(timeout="5 minutes"), ConfigurationError, "such as 30, a time such as '90s'"),
     "a comma": (lambda: Limits(max_cost="1,50"), ConfigurationError, "dollars such as '0.50', not '1,50'"),
     "a currency": (lambda: Limits(max_cost="5 USD"), ConfigurationError, "dollars such as '0.50'"),
@@ -188,7 +188,7 @@ def test_a_wrong_limit_is_refused_with_an_example(mistake):
         (agent(tool_timeout="1m30s").config, "tool_timeout", 90),
         (agent(tool_timeout=timedelta(minutes=1)).config, "tool_timeout", 60),
     ],
-    ids=["float", "dollars", "unit", "text", "delta", "1e4", "10k", "1.5M", "comma", "agent 4k", "agent time", "agent delta"],
+    ids=["0.1", "$5", "30s", "30", "delta", "1e4", "10k", "1.5M", "comma", "agent 4k", "agent time", "agent delta"],
 )
 def test_a_limit_as_people_write_it_is_taken(limits, field, value):
     assert getattr(limits, field) == value

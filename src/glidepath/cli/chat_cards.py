@@ -186,11 +186,29 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
     which = Namespace(go_on=False, last=options.last, resume=options.session)
 
     async def look(store: SessionStore, session: str) -> None:
-        if await how_it_ended(store, session) == "done":
+        ended = await how_it_ended(store, session)
+        if ended == "done":
             more = next_run_line(session, settings)
             world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+        elif ended == "paused":
+            await _check_pending(store, session, settings)
 
     return chosen_chat(which, settings, world, look) or ""
+
+
+async def _check_pending(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+    """Raise `ConfigurationError` when the tool of a call that waits is not passed again: the call would be lost."""
+    from glidepath.sessions.archive import read_journal
+
+    result, had = (await read_journal(store, session)).folded.result, card_of(session).tools
+    given = [name.rpartition(":")[2] for name in settings.get("tools") or ()]
+    before = [name.strip().rpartition(":")[2] for name in had.split(",")]
+    for name in [one.call.name for one in result.pending] if result else []:
+        if name in before and name not in given:
+            raise ConfigurationError(
+                f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "
+                f"{shlex.quote(had)}"
+            )
 
 
 def chosen_chat(
