@@ -527,6 +527,8 @@ COMMAND = {
     "the version": (("version",), "did you mean --version?"),
     "an action without its command": (("replay", "x"), "did you mean runs replay?"),
     "no action": (("runs",), "missing: ACTION, one of list, show"),
+    "no verdict": (("decide", "s", "c"), "missing: verdict, one of approve, deny, answer$"),
+    "a store after the action": (("fleet", "status", "--store", "mine.db"), "postgresql://"),
     "no such action": (("runs", "lst"), "'lst'.*did you mean list?"),
     "no model": (("run", "hi"), "pass --model NAME"),
     "no key": (("run", "hi", "--model", "anthropic:claude-x"), "set the environment variable ANTHROPIC_API_KEY$"),

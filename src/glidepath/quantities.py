@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "whole_number_meant"]
+__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "time_written", "whole_number_meant"]
 
 MOST = 10**15
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -39,6 +39,14 @@ def seconds_meant(value: object) -> object:
         return value
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def time_written(seconds: float) -> str:
+    """Seconds as people write them: `30m`, `1h30m`, `1m30s`, `0.5s`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [(f"{hours}h", hours), (f"{minutes}m", minutes), (f"{rest:g}s", rest)]
+    return "".join([text for text, amount in parts if amount]) or "0s"
 
 
 def _dollars_meant(value: object) -> object:

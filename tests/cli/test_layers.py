@@ -173,6 +173,15 @@ def test_a_wrong_flag_is_refused_by_its_name(tmp_path, argv, said):
     assert said in ran.err
 
 
+@pytest.mark.parametrize("said", ["30m", "1h30m", "1m30s", "0.5s", "24h"])
+def test_a_time_is_shown_as_people_write_it(tmp_path, said):
+    rows = dict(
+        line.split(maxsplit=1)
+        for line in glidepath("config", "show", "--timeout", said, folder=tmp_path).out.splitlines()
+    )
+    assert rows["limits.timeout"] == said
+
+
 def test_a_misspelt_variable_of_a_limit_is_refused(tmp_path):
     ran = glidepath("config", "show", folder=tmp_path, environ={"GLIDEPATH_LIMITS_MAX_TOKEN": "3"})
     assert ran.code == 2
@@ -206,7 +215,7 @@ def test_money_without_a_price_is_refused_before_the_first_call(tmp_path):
 def test_check_says_what_would_fly_and_runs_nothing(tmp_path):
     ran = glidepath("config", "check", "--model", "python:flights:MODEL", "--max-tokens", "2m", folder=tmp_path)
     assert ran.code == 0
-    assert "at most 50 turns, 2000000 tokens, 1800 seconds" in ran.out
+    assert "at most 50 turns, 2000000 tokens, 30m" in ran.out
 
 
 @pytest.mark.parametrize(

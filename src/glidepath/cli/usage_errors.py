@@ -16,6 +16,9 @@ def usage_error(message: str, actions: Iterable[argparse.Action]) -> str:
     said = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
     for old, new in ((": invalid int value:", "a whole number"), (": invalid float value:", "a number")):
         said = said.replace(old, f": expected {new}, got", 1)
+    if said.startswith("missing: "):
+        free = {action.metavar or action.dest for action in actions if action.nargs == "*"}
+        said = ", ".join([name for name in said.split(", ") if name not in free])
     for action in actions:
         if said == f"missing: {action.metavar or action.dest}" and action.choices:
             said = f"{said}, one of {', '.join(map(str, action.choices))}"
