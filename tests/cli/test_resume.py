@@ -89,6 +89,15 @@ def test_another_model_since_the_pause_is_said(tmp_path):
     assert "since the run was interrupted, system_prompt" in again.err
 
 
+def test_a_resume_that_runs_nothing_does_not_repeat_what_had_changed_before(tmp_path):
+    argv = ["--model", "python:flights:endless", "--store", "runs.db", "--max-turns", "2"]
+    session = last_line(glidepath("run", "go", *argv, "--tools", "list", folder=tmp_path))[1]
+    argv[1] = "python:flights:hello"
+    assert "tool read is new" in glidepath("resume", session, *argv[:4], folder=tmp_path).err
+    again = glidepath("resume", session, *argv[:4], folder=tmp_path)
+    assert re.fullmatch(r"nothing ran: this run is already done, and this is its answer; .*\n", again.err), again
+
+
 def test_a_run_that_is_done_says_nothing_about_resuming(tmp_path):
     ran = glidepath("run", "go", "--model", "python:flights:hello", "--store", "runs.db", folder=tmp_path)
     assert (ran.code, ran.err) == (0, "")

@@ -276,8 +276,8 @@ async def _fly_on(
     since: tuple[Any, ...] = ()
     always: set[str] = set()
     while True:
-        result = await _consume(stream, screen, token)
-        since += result.changes
+        result, ran = await _consume(stream, screen, token)
+        since += result.changes if ran else ()
         result = replace(result, changes=since)
         if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
             return result
@@ -286,8 +286,7 @@ async def _fly_on(
         if decisions is None:
             return result
         target = result if agent.config.store is None else result.session_id
-        above = await wallet_of(settings, agent)
-        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
+        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=await wallet_of(settings, agent))
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
@@ -348,7 +347,8 @@ def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
     return words
 
 
-async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> RunResult:
+async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> tuple[RunResult, bool]:
+    event = None  # and none comes from a run that has ended already
     async with stream:
         async for event in stream:
             try:
@@ -356,4 +356,4 @@ async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> Run
             except BrokenPipeError:
                 token.cancel("nothing reads the output any more")
                 raise
-    return stream.result
+    return stream.result, event is not None
