@@ -543,6 +543,8 @@ COMMAND = {
     "--session": ((*RUN, "--session", "x"), "did you mean --resume?"),
     "no value": ((*RUN, "--max-turns"), "--max-turns: expected one argument"),
     "a wrong choice": ((*RUN, "--output-format", "jsn"), "choose from text, json, stream-json.*did you mean json?"),
+    "an empty session": ((*RUN, "-r", ""), "-r/--resume: it is empty"),
+    "an endless name": ((*RUN, "--name", "a" * 300), "--name: has 300 characters; shorten it to 200"),
     "no such choice": ((*RUN, "--approve", "yes"), "choose from ask, all, deny"),
     "zero turns": ((*RUN, "--max-turns", "0"), "--max-turns: expected a whole number of at least 1, got '0'"),
     "a word for a number": ((*RUN, "--max-turns", "abc"), "got 'abc'"),

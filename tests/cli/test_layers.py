@@ -182,6 +182,27 @@ def test_a_time_is_shown_as_people_write_it(tmp_path, said):
     assert rows["limits.timeout"] == said
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TIMEOUT", "LIMITS_TIMEOUT"),
+        ("MAX_TURNS", "LIMITS_MAX_ITERATIONS"),
+        ("MAX_STEPS", "LIMITS_MAX_ITERATIONS"),
+        ("MAX_TOKENS", "LIMITS_MAX_TOKENS"),
+        ("MAX_BUDGET_USD", "LIMITS_MAX_COST"),
+        ("OTEL", "TELEMETRY_OTEL"),
+    ],
+)
+def test_a_variable_with_a_settings_other_name_is_refused_with_the_right_one(tmp_path, name, meant):
+    ran = glidepath("config", "show", folder=tmp_path, environ={f"GLIDEPATH_{name}": "3"})
+    assert ran.code == 2
+    assert f"there is no variable GLIDEPATH_{name}; did you mean GLIDEPATH_{meant}?" in ran.err
+
+
+def test_a_variable_of_somebody_else_is_left_alone(tmp_path):
+    assert glidepath("config", "show", folder=tmp_path, environ={"GLIDEPATH_HOME_OF_MINE": "3"}).code == 0
+
+
 def test_a_misspelt_variable_of_a_limit_is_refused(tmp_path):
     ran = glidepath("config", "show", folder=tmp_path, environ={"GLIDEPATH_LIMITS_MAX_TOKEN": "3"})
     assert ran.code == 2

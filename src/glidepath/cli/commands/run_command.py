@@ -19,6 +19,7 @@ from glidepath.cli.layers import LoadedSettings, gather
 from glidepath.cli.notes import used_of, ways_on
 from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.usage_errors import given, title
 from glidepath.cli.world import ScreenClosed, World
 from glidepath.errors import ConfigurationError, StoreError, install_line
 
@@ -49,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
     which.add_argument(
-        "-r", "--resume", metavar="ID", help="continue this session (its id, the start of it, or its name)"
+        "-r", "--resume", metavar="ID", type=given, help="continue this session (its id, the start of it, or its name)"
     )
     which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
-    parser.add_argument("--name", metavar="TEXT", help="a name for the session")
+    parser.add_argument("--name", metavar="TEXT", type=title, help="a name for the session")
     parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
