@@ -185,39 +185,57 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
     """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
     which = Namespace(go_on=False, last=options.last, resume=options.session)
 
-    async def look(store: SessionStore, session: str) -> None:
-        if await how_it_ended(store, session) == "done":
+    async def look(store: SessionStore, session: str) -> bool:
+        ended = await how_it_ended(store, session)
+        if ended == "done":
             more = next_run_line(session, settings)
             world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+        elif ended == "paused":
+            await _check_pending(store, session, settings)
+        return ended != "done"
 
     return chosen_chat(which, settings, world, look) or ""
+
+
+async def _check_pending(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+    """Raise `ConfigurationError` when the tool of a call that waits is not passed again: the call would be lost."""
+    from glidepath.sessions.archive import read_journal
+
+    result, had = (await read_journal(store, session)).folded.result, card_of(session).tools
+    given = [name.rpartition(":")[2] for name in settings.get("tools") or ()]
+    before = [name.strip().rpartition(":")[2] for name in had.split(",")]
+    for name in [one.call.name for one in result.pending] if result else []:
+        if name in before and name not in given:
+            raise ConfigurationError(
+                f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "
+                f"{shlex.quote(had)}"
+            )
 
 
 def chosen_chat(
     options: Namespace,
     settings: LoadedSettings,
     world: World,
-    look: Callable[[SessionStore, str], Awaitable[None]] | None = None,
+    look: Callable[[SessionStore, str], Awaitable[bool]] | None = None,
 ) -> str | None:
     """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
 
-    Where no model is named, the conversation's own one is taken. `look` looks at it in its store.
+    Where no model is named, the conversation's own one is taken. `look` looks at it in its store: False when no tool
+    will be called.
     """
     if not (options.go_on or options.last or options.resume):
         return None if options.resume is None else ""
     store = _opened(settings, world)
 
-    async def find(kept: Any) -> str:
+    async def find(kept: Any) -> tuple[str, bool]:
         found = await wanted_session(options, kept, world.folder) or ""
-        if look is not None:
-            await look(kept, found)
-        return found
+        return found, look is None or await look(kept, found)
 
-    session = asyncio.run(find(None)) if store is None else on_store(store, find)
+    session, works = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
         settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
     tools = card_of(session).tools
-    if tools and not settings.said("tools"):
+    if works and tools and not settings.said("tools"):
         world.note(
             f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
         )
