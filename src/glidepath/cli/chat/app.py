@@ -25,7 +25,7 @@ from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
-from glidepath.cli.person import last_lines, run_as_person
+from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
 from glidepath.errors import ConfigurationError
@@ -41,7 +41,7 @@ _DIFF_LINES = 30
 _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
 _DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
-_BOX_COLUMNS, _BOX_LINES = 6, 5  # the frame around a question
+_BOX_COLUMNS, _BOX_LINES = 6, 7  # the frame around a question, and the lines below it
 _ALLOW = "y yes, n no, a always allow this tool, e edit, r refuse and say why"
 _STYLE = """
 Screen { layout: vertical; }
@@ -267,12 +267,8 @@ class ChatApp(App[int]):
         return self._command_run is not None and not self._command_run.done()
 
     async def _run_command(self, command: str) -> None:
-        try:
-            code, output = await run_as_person(command, self.talk.folder)
-        except asyncio.CancelledError:
-            await self._note("(stopped)", "tool")
-            raise
-        self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
+        code, output = await run_as_person(command, self.talk.folder)
+        self.talk.asides.append(f"I ran `{command}` ({how_it_went(code)}):\n```text\n{output}\n```")
         await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
@@ -447,7 +443,7 @@ class ChatApp(App[int]):
         """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
         always = self._always.setdefault(self.talk.session.id, set())
         while True:
-            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
+            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self.size.height - _BOX_LINES
             with contextlib.suppress(ResizedError):
                 decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
                 if decision is not None and decision.kind == "deny":

@@ -12,6 +12,7 @@ from textual.timer import Timer
 
 from glidepath.cli.chat.past import LogEntry
 from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
+from glidepath.cli.readable import readable
 
 _SOONEST = 0.05
 _LATEST = 1.0
@@ -50,7 +51,7 @@ class ChatReply(Vertical):
 
     def write(self, text: str) -> None:
         """Add text."""
-        shown = "".join(sign for sign in text if sign.isprintable() or sign in "\n\t")
+        shown = readable(text)
         self.text += shown
         self._finished += self._written.feed(shown)
         self._show_soon()

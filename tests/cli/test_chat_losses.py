@@ -1,0 +1,128 @@
+"""The chat loses nothing on the way: letters, spaces, output, drafts, and what you said."""
+
+import asyncio
+import sys
+
+from textual.events import Key
+from textual.message import Message
+
+from glidepath.cli.chat.reply import ChatReply
+from glidepath.cli.person import how_it_went, last_lines, run_as_person
+from glidepath.cli.status import printable
+
+from .test_chat import play, say, shown, users
+from .test_chat_people import settle
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def test_spaces_that_do_not_break_stay_in_an_answer(tmp_path):
+    """10\u00a0000 is not 10000; what steers a terminal, or cannot be seen, is left out."""
+
+    async def script(app, pilot):
+        await say(app, pilot, "how much?")
+        said = app.query(ChatReply).last().text
+        assert said == "10\u00a0000\u202f\u20ac, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, ab[2J."
+
+    play(tmp_path, script, "spaced")
+
+
+def test_spaces_and_unseen_marks_are_not_shown_as_question_marks():
+    assert printable("10\u00a0000 \u3000 a\u200bb \U0001f469\u200d\U0001f467 x\u2028y\x1b") == (
+        "10\u00a0000 \u3000 ab \U0001f469\U0001f467 x\ny?"
+    )
+
+
+# --- keys after an answer -------------------------------------------------------------------------------------------
+
+
+def type_soon(app, *names):
+    """Keys a tenth of a second apart, however long the machine takes."""
+    now = Message().time + 60
+    for number, name in enumerate(names):
+        key = Key(name, name if len(name) == 1 else None)
+        key.time = now + number / 10
+        app.post_message(key)
+
+
+async def answered(app, pilot, *typed):
+    """Type this at the first question, and wait for the end of the turn."""
+    prompt = app.query_one("#prompt")
+    await say(app, pilot, "go", lambda app: app._asked is not None and prompt.single)
+    type_soon(app, *typed)
+    await settle(pilot, lambda: not app.talk.busy)
+    return prompt
+
+
+def test_a_message_that_begins_like_the_rest_of_the_answer_is_not_cut(tmp_path):
+    async def script(app, pilot):
+        prompt = await answered(app, pilot, "n", "o", "k")
+        await settle(pilot, lambda: prompt.text == "ok")
+
+    play(tmp_path, script, "shell")
+
+
+def test_the_rest_of_the_word_and_its_enter_are_not_a_message(tmp_path):
+    async def script(app, pilot):
+        prompt = await answered(app, pilot, "n", "o", "enter", "h", "i")
+        await settle(pilot, lambda: prompt.text == "hi")
+        assert users(app) == ["go"]
+        assert not app._waiting
+
+    play(tmp_path, script, "shell")
+
+
+def test_the_enter_after_an_answer_does_not_refuse_the_next_call(tmp_path):
+    async def script(app, pilot):
+        prompt = app.query_one("#prompt")
+        await say(app, pilot, "go", lambda app: app._asked is not None and prompt.single)
+        first, later = app._asked, Message().time + 60
+        for number, name in enumerate(("y", "e", "s", "enter")):
+            key = Key(name, name if len(name) == 1 else None)
+            key.time = later + number / 10
+            app.post_message(key)
+            await settle(pilot, lambda: app._asked not in (None, first) and prompt.single)
+        await settle(pilot, lambda: not prompt._rest._held)
+        await pilot.press("y")
+        await settle(pilot, lambda: not app.talk.busy)
+        assert "Refused" not in shown(app)
+        assert (tmp_path / "notes.txt").read_text() == "new line\n"
+
+    (tmp_path / "notes.txt").write_text("old line\n")
+    play(tmp_path, script, "edits", "--tools", "write,edit")
+
+
+# --- commands of the person -----------------------------------------------------------------------------------------
+
+
+def ran(command, folder, *, until=None):
+    """How a command ended; it is cancelled as soon as the file `until` is there."""
+
+    async def run():
+        task = asyncio.create_task(run_as_person(command, folder))
+        while until is not None and not (folder / until).exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        if until is not None:
+            task.cancel()
+        return await task
+
+    return asyncio.run(run())
+
+
+def test_a_command_that_is_stopped_keeps_what_it_has_printed(tmp_path):
+    code, output = ran("echo so far; touch there; exec sleep 60", tmp_path, until="there")
+    assert (how_it_went(code), output) == ("stopped", "so far")
+    assert last_lines(code, output, str) == "so far\n(stopped)"
+
+
+def test_colors_and_progress_of_a_command_are_not_shown_as_garbage(tmp_path):
+    code, output = ran(r"printf '\033[31mred\033[0m\n10%%\r20%%\r100%%\nend\r\n'; false", tmp_path)
+    assert (how_it_went(code), output) == ("exit code 1", "red\n100%\nend")
+
+
+def test_a_command_that_prints_without_end_does_not_fill_the_memory(tmp_path):
+    many = f"{sys.executable} -c \"print('x' * 79 + '\\n' * 1, end='') or [print('y' * 999) for _ in range(900)]\""
+    code, output = ran(many, tmp_path)
+    assert code == 0
+    assert output.startswith("... (the beginning is left out)\n")
+    assert len(output) < 31_000
