@@ -126,3 +126,7 @@ def test_a_command_that_prints_without_end_does_not_fill_the_memory(tmp_path):
     assert code == 0
     assert output.startswith("... (the beginning is left out)\n")
     assert len(output) < 31_000
+
+
+def test_a_command_in_a_folder_that_is_gone_says_so(tmp_path):
+    assert ran("true", tmp_path / "gone") == (1, "cannot be run: No such file or directory")

@@ -26,37 +26,42 @@ async def run_as_person(command: str, folder: Path) -> tuple[int, str]:
 
     After two minutes it is stopped, and when its task is cancelled; what it has printed by then is not lost.
     """
-    process = await asyncio.create_subprocess_shell(
-        command,
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    begun = asyncio.create_task(
+        asyncio.create_subprocess_shell(
+            command,
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
     )
     printed = bytearray()
     ended = 0
     try:
-        await asyncio.wait_for(_listen(process, printed), _SECONDS)
+        await asyncio.wait_for(_listen(begun, printed), _SECONDS)
     except TimeoutError:
         ended = _LATE
+    except OSError as error:
+        return 1, f"cannot be run: {error.strerror or error}"
     except asyncio.CancelledError:
         ended = _STOPPED
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_listen(process, printed), _DRAINED)
-            await process.wait()
+    process = await begun
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_listen(begun, printed), _DRAINED)
+        await process.wait()
     text = _ESCAPES.sub("", printed.decode("utf-8", "replace").replace("\r\n", "\n"))
     text = readable(_OVERWRITTEN.sub("", text)).rstrip("\n")
     cut = "... (the beginning is left out)\n" if len(text) > _MOST else ""
     return ended or process.returncode or 0, cut + text[-_MOST:]
 
 
-async def _listen(process: asyncio.subprocess.Process, printed: bytearray) -> None:
+async def _listen(begun: asyncio.Task[asyncio.subprocess.Process], printed: bytearray) -> None:
     """Keep the end of what a command prints, until it has ended."""
+    process = await asyncio.shield(begun)
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     while data := await process.stdout.read(65_536):
         printed += data
