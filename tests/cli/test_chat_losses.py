@@ -9,9 +9,15 @@ from textual.message import Message
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.status import printable
+from glidepath.outcome import LoopOutcome
 
-from .test_chat import play, say, shown, users
-from .test_chat_people import settle
+from .test_chat import play, say, shown, talk, users
+from .test_chat_people import SAVED, settle
+
+
+async def ignore(*_):
+    return {}
+
 
 # --- text -----------------------------------------------------------------------------------------------------------
 
@@ -130,3 +136,25 @@ def test_a_command_that_prints_without_end_does_not_fill_the_memory(tmp_path):
 
 def test_a_command_in_a_folder_that_is_gone_says_so(tmp_path):
     assert ran("true", tmp_path / "gone") == (1, "cannot be run: No such file or directory")
+
+
+# --- money ----------------------------------------------------------------------------------------------------------
+
+
+def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
+    """With the same limit, the conversation could be opened again, but nothing in it would be answered."""
+
+    async def script(app, pilot):
+        await say(app, pilot, "how much?")
+        assert "the next call would exceed the cost limit" in shown(app)
+        assert f"To continue with more money, leave, and type: {app.talk.way_back()}" in shown(app)
+        assert app.talk.way_back().endswith(" --max-budget-usd 0.004")
+
+    play(tmp_path, script, "chat", *SAVED, "--max-budget-usd", "0.002")
+
+
+def test_a_limit_of_one_message_is_not_raised_for_the_next(tmp_path):
+    here = talk(tmp_path, "endless", *SAVED, "--max-turns", "2")
+    asyncio.run(here.turn("go", ignore, ignore))
+    assert here.last.outcome is LoopOutcome.WRAPPED_UP
+    assert here.way_back().endswith(" --max-turns 2")

@@ -347,7 +347,7 @@ class ChatApp(App[int]):
         finally:
             self._end_reply()
         await self._remark()
-        words = how_it_ended(result)
+        words = how_it_ended(result, self.talk)
         if words:
             await self._note(words)
         await self._note(closing_line(result, max(self.size.width - 4, 8)).replace(" | ", " \u00b7 "))

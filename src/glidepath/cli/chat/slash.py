@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
+_MONEY = "limits.max_cost"
 _UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
@@ -37,7 +38,7 @@ def _cost(talk: Talk, _: str) -> str:
     ]
     if limit is not None:
         most = Decimal(str(limit))
-        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} are left.")
+        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} is left.")
     last = talk.last
     if last is not None and last.cost is not None:
         rows.append(f"The last message cost {money(last.cost)}: {tokens_of(last.usage.total)}.")
@@ -167,10 +168,18 @@ def _longest_fence(text: str) -> int:
     return longest
 
 
-def how_it_ended(result: RunResult) -> str:
-    """How a turn ended, in a few words; empty if it is done."""
+def out_of_money(last: RunResult | None) -> str:
+    """The setting that limits the money of the conversation, if that is what its last turn ended for; else nothing."""
+    from glidepath.cli.commands.run_command import limit_that_was_hit
+
+    return _MONEY if limit_that_was_hit(last) == _MONEY else ""
+
+
+def how_it_ended(result: RunResult, talk: Talk) -> str:
+    """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        return ending(result)
+        more = f"leave, and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
+        return ending(result) + (f"\nTo continue with more money, {more}" if out_of_money(result) else "")
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
     return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 

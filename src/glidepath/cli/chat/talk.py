@@ -10,7 +10,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.slash import SLASHES, before_next, next_message, rename_chat, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, before_next, next_message, out_of_money, rename_chat, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -292,11 +292,13 @@ class Talk:
         """The command that returns to this conversation, by its id unless a name is given; empty if it is not saved."""
         if not self.kept or not self.session.messages:
             return ""
-        from glidepath.cli.commands.run_command import said_flags
+        from glidepath.cli.commands.run_command import raised, said_flags
 
         sign = "=" if name.startswith("-") else " "
         which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
-        return " ".join(["glidepath chat", which, *said_flags(self._settings)])
+        most = out_of_money(self.session.last)  # with the same limit, no message would be answered
+        flags = [*said_flags(self._settings, but=most), *raised(self._settings, most)]
+        return " ".join(["glidepath chat", which, *flags])
 
     def completions(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
