@@ -6,9 +6,14 @@ import sys
 from textual.events import Key
 from textual.message import Message
 
+from glidepath.cli.attachments import named_pictures
 from glidepath.cli.chat.reply import ChatReply
+from glidepath.cli.chat_cards import card_of
+from glidepath.cli.parser import make_parser
 from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.status import printable
+from glidepath.cli.world import World
+from glidepath.messages import ImageBlock, TextBlock
 from glidepath.outcome import LoopOutcome
 
 from .test_chat import play, say, shown, talk, users
@@ -158,3 +163,53 @@ def test_a_limit_of_one_message_is_not_raised_for_the_next(tmp_path):
     asyncio.run(here.turn("go", ignore, ignore))
     assert here.last.outcome is LoopOutcome.WRAPPED_UP
     assert here.way_back().endswith(" --max-turns 2")
+
+
+# --- what is sent with a message ------------------------------------------------------------------------------------
+
+
+def test_a_long_file_that_is_cut_within_a_character_is_text(tmp_path):
+    (tmp_path / "long.txt").write_text("x" + "\u65e5" * 100_000, encoding="utf-8")
+    message, said = talk(tmp_path, "echoes").message("see @long.txt")
+    assert said == ["@long.txt: 1 line (the beginning)"]
+    assert "\u65e5\n</file>" in message
+
+
+def test_a_folder_is_called_a_folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    message, said = talk(tmp_path, "echoes").message("look into @sub, @sub/ and @nobody")
+    assert message == "look into @sub, @sub/ and @nobody"
+    assert said == [f"@{name}: a folder, sent as a word: name a file in it" for name in ("sub,", "sub/")]
+
+
+def test_a_resumed_chat_shows_what_was_typed_and_not_what_was_sent_with_it(tmp_path):
+    (tmp_path / "notes.txt").write_text("in the notes")
+
+    async def script(app, pilot):
+        await say(app, pilot, "!echo " + "x" * 400, lambda app: app.talk.asides)
+        await say(app, pilot, "why @notes.txt?")
+        assert "\n> why @notes.txt?\n" in await app.talk.resume(app.talk.session.id)
+        assert card_of(app.talk.session.id).first == "why @notes.txt?"
+
+    play(tmp_path, script, "echoes", *SAVED)
+
+
+def test_a_picture_named_on_the_command_line_goes_with_the_first_message(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG...")
+    options = make_parser(["chat"]).parse_args(["chat", "-m", "x", "-i", "a.png"])
+    world = World(folder=tmp_path)
+    world.notes = []
+    here = talk(tmp_path, "echoes")
+    here.asides += named_pictures(options.image, world)
+    assert world.notes == ["a.png: a picture of 7 bytes, sent with your first message"]
+    message, _ = here.message("what is it?")
+    assert message.content == (ImageBlock("image/png", data=b"\x89PNG..."), TextBlock("what is it?"))
+    assert here.message("and now?") == ("and now?", [])
+
+
+def test_export_knows_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    here = talk(tmp_path, "echoes")
+    asyncio.run(here.turn("hi", ignore, ignore))
+    assert here.command("/export ~/talk.md") == f"Written to {tmp_path}/home/talk.md"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, decode, encode, replace
+from glidepath.cli.attachments import typed
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
@@ -61,7 +62,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
-    words = first if isinstance(first, str) else first.text
+    words = typed(first if isinstance(first, str) else first.text)
     card = ChatCard(
         model=_without_secret(model),
         folder=str(folder),

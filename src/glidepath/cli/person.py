@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from glidepath.cli.attachments import RAN
 from glidepath.cli.readable import readable
 from glidepath.plurals import how_many
 
@@ -82,3 +83,8 @@ def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
         shown.insert(0, f"... {how_many(len(lines) - _SHOWN, 'line')} before")
     tail = [] if code == 0 else [f"({how_it_went(code)})"]
     return "\n".join([*shown, *tail]) or "(no output)"
+
+
+def sent_along(command: str, code: int, output: str) -> str:
+    """What the model reads about a command."""
+    return f"{RAN}{command}` ({how_it_went(code)}):\n```text\n{output}\n```"

@@ -25,7 +25,7 @@ from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
-from glidepath.cli.person import how_it_went, last_lines, run_as_person
+from glidepath.cli.person import last_lines, run_as_person, sent_along
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
 from glidepath.errors import ConfigurationError
@@ -268,7 +268,7 @@ class ChatApp(App[int]):
 
     async def _run_command(self, command: str) -> None:
         code, output = await run_as_person(command, self.talk.folder)
-        self.talk.asides.append(f"I ran `{command}` ({how_it_went(code)}):\n```text\n{output}\n```")
+        self.talk.asides.append(sent_along(command, code, output))
         await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
+from glidepath.cli.attachments import INTERRUPTED, typed
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import session_named
@@ -16,7 +18,7 @@ from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import Message
+from glidepath.messages import ImageBlock, Message
 from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
 from glidepath.plurals import how_many
 
@@ -71,7 +73,7 @@ def next_message(talk: Talk) -> dict[str, int]:
             shares[_SERVED] = max(0, counted - estimated)
         elif counted:
             shares = {name: round(share * counted / estimated) for name, share in shares.items()}
-    shares[_YOU] += sum(map(estimator.estimate, before_next(talk)))
+    shares[_YOU] += sum(estimator.estimate(one) for one in sent_along(talk) if isinstance(one, str))
     return {name: count for name, count in shares.items() if count}
 
 
@@ -109,14 +111,14 @@ def _export(talk: Talk, path: str) -> str:
     if not talk.session.messages:
         return "There is nothing to export yet."
     stamp = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M")
-    file = talk.folder / (path or f"glidepath-{stamp}.md")
+    file = talk.folder / Path(path or f"glidepath-{stamp}.md").expanduser()
     if file.exists():
         return f"{file} already exists: name another file."
     try:
         file.write_text(transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
     except OSError as error:
         return f"{file} cannot be written: {error.strerror or error}"
-    return f"wrote {file}"
+    return f"Written to {file}"
 
 
 SLASHES: dict[str, Callable[[Talk, str], str]] = {
@@ -154,10 +156,10 @@ def cut_off(last: RunResult | None) -> str:
     return "" if last_answer(list(last.messages)).strip().endswith(text) else text
 
 
-def before_next(talk: Talk) -> list[str]:
-    """What the next message begins with: the reply that was interrupted, and commands run with `!`."""
+def sent_along(talk: Talk) -> list[str | ImageBlock]:
+    """What is sent with the next message: the reply that was interrupted, commands run with `!`, and pictures."""
     begun = cut_off(talk.session.last)
-    return [*([f"I interrupted your reply, which began:\n\n{begun}"] if begun else []), *talk.asides]
+    return [*([f"{INTERRUPTED}\n\n{begun}"] if begun else []), *talk.asides]
 
 
 def _longest_fence(text: str) -> int:
@@ -195,7 +197,7 @@ def where_it_stands(folded: Folded) -> str:
 
     messages = folded.messages
     asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
-    rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
+    rows = [f"> {_shown(typed(messages[asked].text), _CALL)}"] if messages else []
     answer = last_answer(messages[asked:]).strip()
     begun = cut_off(folded.session.last)
     rows += [_shown(answer)] if answer else []

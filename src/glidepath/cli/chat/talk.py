@@ -10,7 +10,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.slash import SLASHES, before_next, next_message, out_of_money, rename_chat, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, rename_chat, sent_along, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -22,7 +22,7 @@ from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event, RunStarted
-from glidepath.messages import Message, UserMessage
+from glidepath.messages import ImageBlock, Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision
@@ -81,8 +81,8 @@ class Talk:
         self.counted = ("", 0, 0)
         """A conversation, its messages so far, and how many tokens the model counted in them."""
         self.last: RunResult | None = None
-        self.asides: list[str] = []
-        """What the person ran with `!`, to be sent with the next message."""
+        self.asides: list[str | ImageBlock] = []
+        """What the person ran with `!`, and pictures: sent with the next message."""
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
@@ -319,7 +319,7 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        message = with_files(text, self.workspace, before_next(self))
+        message = with_files(text, self.workspace, sent_along(self))
         self.asides = []
         return message
 
