@@ -250,7 +250,7 @@ def test_the_list_shows_when_how_long_where_and_what_about(tmp_path):
     here, other = kept(tmp_path, "hello\nthere", "again"), kept(tmp_path)
     other.columns = 200
     head, row, how = asyncio.run(other.resume("")).split("\n")
-    assert head.split() == ["SESSION", "LAST", "ACTIVE", "MESSAGES", "FOLDER", "FIRST", "WORDS"]
+    assert head.split() == ["SESSION", "LAST", "ACTIVE", "MESSAGES", "FOLDER", "NAME", "OR", "FIRST", "WORDS"]
     words = row.split()
     assert words[0] == here.session.id[8:16]
     assert datetime.strptime(" ".join(words[1:3]), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - in local time

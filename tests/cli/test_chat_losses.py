@@ -9,12 +9,15 @@ from textual.message import Message
 from glidepath.cli.attachments import named_pictures
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat_cards import card_of
+from glidepath.cli.file_changes import Changes, difference
+from glidepath.cli.instructions import own_commands
 from glidepath.cli.parser import make_parser
 from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.status import printable
 from glidepath.cli.world import World
 from glidepath.messages import ImageBlock, TextBlock
 from glidepath.outcome import LoopOutcome
+from glidepath.workspace import Workspace, workspace_tools
 
 from .test_chat import play, say, shown, talk, users
 from .test_chat_people import SAVED, settle
@@ -213,3 +216,55 @@ def test_export_knows_the_home_folder(tmp_path, monkeypatch):
     here = talk(tmp_path, "echoes")
     asyncio.run(here.turn("hi", ignore, ignore))
     assert here.command("/export ~/talk.md") == f"Written to {tmp_path}/home/talk.md"
+
+
+def test_a_draft_is_kept_when_you_leave(tmp_path):
+    async def script(app, pilot):
+        app.query_one("#prompt").value = "a draft"
+        await pilot.press("ctrl+d")
+        await settle(pilot, lambda: not app.is_running)
+        assert app.query_one("#prompt").past.lines[-1] == "a draft"
+
+    play(tmp_path, script, "echoes")
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_that_is_cut_off_is_told_in_words(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "go")
+        assert shown(app).count("the reply was cut off by its output limit; the model is asked to continue\n") == 2
+        assert "max_tokens_recovery" not in shown(app)
+
+    play(tmp_path, script, "cut")
+
+
+def test_a_write_that_changes_nothing_says_so(tmp_path):
+    (tmp_path / "a.txt").write_text("same\n")
+    space = Workspace(tmp_path)
+    planned = Changes(space).planned("write", {"path": "a.txt", "content": "same\n"}, workspace_tools(space, ["write"]))
+    assert difference(planned, 80) == ["  a.txt (no change: the file has this text already)"]
+
+
+def test_commands_of_a_folder_that_is_not_trusted_are_not_left_out_in_silence(tmp_path):
+    place = tmp_path / ".glidepath" / "commands"
+    place.mkdir(parents=True)
+    (place / "review.md").write_text("Review it.")
+    world = World(folder=tmp_path)
+    world.notes = []
+    assert "review" not in own_commands(world)
+    assert world.notes == [".glidepath/commands is not used: this folder is not trusted. `glidepath trust` trusts it."]
+
+
+def test_no_row_of_an_answer_to_a_command_is_wider_than_the_log(tmp_path):
+    """A row that is one column too wide is broken again, in the middle of a table."""
+
+    async def script(app, pilot):
+        await pilot.resize_terminal(40, 12)
+        await settle(pilot, lambda: app.talk.columns == 37)
+        for command in ("/help", "/tools"):
+            rows = app.talk.command(command).splitlines()
+            assert 30 < max(map(len, rows)) <= 37
+
+    play(tmp_path, script, "echoes", "--tools", "write,shell")

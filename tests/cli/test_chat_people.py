@@ -112,7 +112,9 @@ def test_ctrl_u_empties_a_line_that_is_longer_than_the_screen_is_wide(tmp_path):
 
 @pytest.mark.parametrize(("edits", "asking"), [("ask", {"write", "edit", "shell"}), ("apply", {"shell"})])
 def test_tools_says_which_of_them_ask(tmp_path, edits, asking):
-    rows = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits).command("/tools").split("\n")
+    here = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits)
+    here.columns = 1000
+    rows = here.command("/tools").split("\n")
     assert {row.split()[0] for row in rows if row.endswith("(asks you first)")} == asking
 
 

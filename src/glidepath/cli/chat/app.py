@@ -25,6 +25,7 @@ from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
+from glidepath.cli.guard_words import guard_line
 from glidepath.cli.person import last_lines, run_as_person, sent_along
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
@@ -135,7 +136,7 @@ class ChatApp(App[int]):
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
         if self._hint:
             line, hint = clip(self._hint, width), ""
-        self.talk.columns = width
+        self.talk.columns = width - 1  # the scroll bar
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
         if self._status.is_attached:
             self._status.show(text)
@@ -310,6 +311,7 @@ class ChatApp(App[int]):
             self._asked.cancel()
         if self._flight is not None and not self._flight.done():
             await asyncio.wait([self._flight], timeout=_LANDING)
+        self._prompt.past.add(self._prompt.said)  # a draft is not lost: Up brings it back
         await self.talk.close()
         self.exit(code)
 
@@ -372,7 +374,7 @@ class ChatApp(App[int]):
         elif isinstance(event, ToolEnded):
             await self._close_card(event)
         elif isinstance(event, GuardTripped):
-            await self._note(f"{event.guard}: {event.reason}")
+            await self._note(guard_line(event))
         self._draw()
 
     async def _write(self, text: str) -> None:

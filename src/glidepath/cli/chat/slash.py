@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
@@ -121,9 +122,23 @@ def _export(talk: Talk, path: str) -> str:
     return f"Written to {file}"
 
 
+def _tools(talk: Talk, _: str) -> str:
+    tools, sources = talk.agent.config.tools, talk.agent.config.tool_sources
+    if not tools and not sources:
+        return "The model has no tools. Restart with --tools read,list,grep."
+    wide = 2 + max([len(tool.name) for tool in tools], default=0)
+    rows = []
+    for tool in tools:
+        asks = " (asks you first)" if tool.requires_approval or talk.changes.asks(tool.name) else ""
+        about = tool.description.splitlines()[0] if tool.description else ""
+        rows.append(fill(f"{tool.name:<{wide}}{about}{asks}", talk.columns, subsequent_indent=" " * wide))
+    return "\n".join([*rows, *(f"and those of the MCP server {source.name}" for source in sources)])
+
+
 SLASHES: dict[str, Callable[[Talk, str], str]] = {
     "cost": _cost,
     "context": _context,
+    "tools": _tools,
     "diff": _diff,
     "undo": _undo,
     "export": _export,
@@ -181,7 +196,10 @@ def how_it_ended(result: RunResult, talk: Talk) -> str:
     """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
     if result.outcome is not LoopOutcome.PAUSED:
         more = f"leave, and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
-        return ending(result) + (f"\nTo continue with more money, {more}" if out_of_money(result) else "")
+        words = ending(result)
+        if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
+            words = f"interrupted ({result.cause.reason})"
+        return words + (f"\nTo continue with more money, {more}" if out_of_money(result) else "")
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
     return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 

@@ -194,7 +194,6 @@ class Talk:
             "help": self._help,
             "status": self._status,
             "model": self._model,
-            "tools": self._tools,
             "compact": self._compact,
         }
         return answers[name](rest.strip()) if name in answers else ""
@@ -227,20 +226,6 @@ class Talk:
         self.model = name
         self._settings.known["model"] = Known(name, "flag --model", name)
         return f"{name} answers from now on."
-
-    def _tools(self, _: str) -> str:
-        tools = self.agent.config.tools
-        servers = [f"and those of the MCP server {source.name}" for source in self.agent.config.tool_sources]
-        if not tools and servers:
-            return "\n".join(servers)
-        if not tools:
-            return "The model has no tools. Restart with --tools read,list,grep."
-        wide = max(len(tool.name) for tool in tools)
-        rows = []
-        for tool in tools:
-            asks = " (asks you first)" if tool.requires_approval or self.changes.asks(tool.name) else ""
-            rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
-        return "\n".join([*rows, *servers])
 
     def _compact(self, _: str) -> str:
         if self.busy:
