@@ -2,11 +2,14 @@
 
 import asyncio
 import sys
+from io import StringIO
 
+from rich.console import Console
 from textual.events import Key
 from textual.message import Message
 
 from glidepath.cli.attachments import named_pictures
+from glidepath.cli.chat.past import answer_entries
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat_cards import card_of
 from glidepath.cli.file_changes import Changes, difference
@@ -268,3 +271,13 @@ def test_no_row_of_an_answer_to_a_command_is_wider_than_the_log(tmp_path):
             assert 30 < max(map(len, rows)) <= 37
 
     play(tmp_path, script, "echoes", "--tools", "write,shell")
+
+
+def test_the_answer_of_a_resumed_chat_is_laid_out_as_markdown(tmp_path):
+    said = "Continuing 1 (2 messages).\n> why?\n# Head\n\nA **bold** `word`.\nNot run: shell()"
+    head, answer, tail = answer_entries("/resume", said, "# Head\n\nA **bold** `word`.")
+    assert (str(head.content), str(tail.content)) == ("Continuing 1 (2 messages).\n> why?", "Not run: shell()")
+    console = Console(width=40, file=StringIO())
+    console.print(answer.content)
+    assert [row.rstrip() for row in console.file.getvalue().splitlines()] == ["Head", "", "A bold word."]
+    assert len(answer_entries("/resume", said, "")) == len(answer_entries("/cost", said, "# Head")) == 1

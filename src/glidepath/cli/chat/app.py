@@ -19,10 +19,10 @@ from textual.widget import Widget
 from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past, StatusLine, diff_text
+from glidepath.cli.chat.past import LogEntry, Past, StatusLine, answer_entries, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import how_it_ended, last_answer
+from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
 from glidepath.cli.guard_words import guard_line
@@ -51,6 +51,7 @@ Screen { layout: vertical; }
 #line { height: 1; color: $text-muted; }
 .you { margin: 1 0 0 0; color: $accent; text-style: bold; }
 .note { color: $text-muted; margin: 0 0 1 0; }
+.answer { margin: 0 0 1 0; }
 .tool { color: $text-muted; border-left: thick $primary; padding: 0 1; margin: 0 0 1 0; }
 .failed { border-left: thick $error; }
 .ask { border: round $warning; padding: 0 1; margin: 0 0 1 0; }
@@ -114,7 +115,7 @@ class ChatApp(App[int]):
         self.set_interval(_TICK, self._draw)
         self._draw()
         if self._begin_with is not None:
-            await self._note(await self.talk.resume(self._begin_with))
+            await self._answered("/resume", await self.talk.resume(self._begin_with))
             self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -219,10 +220,13 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(printable(answer))
-            await self._add(LogEntry(rows, classes="note", markup=False))
+            await self._answered(line, answer)
         await self._remark()
         self._draw()
+
+    async def _answered(self, line: str, answer: str) -> None:
+        for entry in answer_entries(line, answer, answer_shown(self.talk.session.messages)):
+            await self._add(entry)
 
     async def _answer_to(self, line: str) -> str | None:
         """The answer to a command; None if its text goes to the model."""

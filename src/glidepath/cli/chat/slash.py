@@ -214,11 +214,10 @@ def where_it_stands(folded: Folded) -> str:
     from glidepath.sessions.recover import open_calls
 
     messages = folded.messages
-    asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
-    rows = [f"> {_shown(typed(messages[asked].text), _CALL)}"] if messages else []
-    answer = last_answer(messages[asked:]).strip()
+    rows = [f"> {_shown(typed(messages[_asked(messages)].text), _CALL)}"] if messages else []
+    answer = answer_shown(messages)
     begun = cut_off(folded.session.last)
-    rows += [_shown(answer)] if answer else []
+    rows += [answer] if answer else []
     rows += [_shown(begun), "(interrupted)"] if begun else []
     for call in () if folded.result is None else folded.result.unknown_effects:
         rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
@@ -230,6 +229,15 @@ def where_it_stands(folded: Folded) -> str:
     if folded.result is None and messages and not lost:
         rows.append("The turn was cut off here.")
     return "".join(f"\n{row}" for row in rows)
+
+
+def _asked(messages: list[Message]) -> int:
+    return next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
+
+
+def answer_shown(messages: list[Message]) -> str:
+    """The answer to the last message of the person, as a resumed conversation shows it; empty if there is none."""
+    return _shown(last_answer(messages[_asked(messages) :]).strip())
 
 
 def _shown(text: str, most: int = 0) -> str:
