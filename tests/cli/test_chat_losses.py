@@ -18,6 +18,7 @@ from glidepath.cli.parser import make_parser
 from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.status import printable
 from glidepath.cli.world import World
+from glidepath.events import StreamChunk
 from glidepath.messages import ImageBlock, TextBlock
 from glidepath.outcome import LoopOutcome
 from glidepath.workspace import Workspace, workspace_tools
@@ -158,7 +159,7 @@ def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "how much?")
         assert "the next call would exceed the cost limit" in shown(app)
-        assert f"To continue with more money, leave, and type: {app.talk.way_back()}" in shown(app)
+        assert f"To continue with a larger budget, leave and type: {app.talk.way_back()}" in shown(app)
         assert app.talk.way_back().endswith(" --max-budget-usd 0.004")
 
     play(tmp_path, script, "chat", *SAVED, "--max-budget-usd", "0.002")
@@ -281,3 +282,31 @@ def test_the_answer_of_a_resumed_chat_is_laid_out_as_markdown(tmp_path):
     console.print(answer.content)
     assert [row.rstrip() for row in console.file.getvalue().splitlines()] == ["Head", "", "A bold word."]
     assert len(answer_entries("/resume", said, "")) == len(answer_entries("/cost", said, "# Head")) == 1
+
+
+def test_a_message_that_another_process_keeps_from_being_sent_comes_back_into_the_line(tmp_path):
+    """And the conversation is still there: it can be exported, and there is a way back."""
+    first = talk(tmp_path, "waits", *SAVED)
+
+    async def script(app, pilot):
+        writing = asyncio.Event()
+
+        async def look(event):
+            if isinstance(event, StreamChunk):
+                writing.set()
+
+        await say(app, pilot, "hello")
+        first.session = first._conversation(app.talk.session.id)
+        other = asyncio.create_task(first.turn("from there", look, ignore))
+        await writing.wait()
+        app.talk.asides.append("printed")
+        await say(app, pilot, "from here", lambda app: "Not sent: " in shown(app) and not app.talk.busy)
+        assert "has a run in flight" in shown(app)
+        assert app.query_one("#prompt").value == "from here"
+        assert app.talk.asides == ["printed"]
+        assert len(app.talk.session.messages) == 2
+        assert app.talk.way_back()
+        first.interrupt("over")
+        await other
+
+    play(tmp_path, script, "echoes", *SAVED)

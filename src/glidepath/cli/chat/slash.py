@@ -195,11 +195,11 @@ def out_of_money(last: RunResult | None) -> str:
 def how_it_ended(result: RunResult, talk: Talk) -> str:
     """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        more = f"leave, and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
+        more = f"leave and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
         words = ending(result)
         if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
             words = f"interrupted ({result.cause.reason})"
-        return words + (f"\nTo continue with more money, {more}" if out_of_money(result) else "")
+        return words + (f"\nTo continue with a larger budget, {more}" if out_of_money(result) else "")
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
     return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 

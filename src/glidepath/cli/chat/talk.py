@@ -15,6 +15,7 @@ from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.screens import ending
 from glidepath.cli.session_names import remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
 from glidepath.cli.stores import wallet_of
@@ -146,7 +147,10 @@ class Talk:
                             remember_here(self._world.folder, self.session.id)
                             keep_card(self.session, text, self.model, self._settings, self._world.folder)
                         await show(event)
-                result = self.last = stream.result
+                result = stream.result
+                if self.kept and not result.messages:  # such as while another process has the conversation
+                    raise ConfigurationError(f"Not sent: {ending(result)}")
+                self.last = result
                 if self.kept:
                     self.session.messages[:] = result.messages
                     self.session.close_run(result)
