@@ -44,7 +44,7 @@ def ids(ran):
 
 
 def test_sessions_are_listed_by_page_and_searched(shell):
-    page = shell("sessions", "list", "--limit", "2")
+    page = shell("sessions", "list", "-n", "2")
     assert ids(page) == ["three", "two"]
     cursor = page.err.partition("--cursor '")[2].partition("'")[0]
     assert ids(shell("sessions", "list", "--limit", "2", "--cursor", cursor)) == ["one"]
@@ -77,7 +77,7 @@ def test_a_session_gets_a_title_and_tags(shell):
     assert shell("sessions", "tag", "one", "--remove", "vip").err == "one: #june\n"
     assert ids(shell("sessions", "list", "--tag", "june")) == ["one"]
     shown = shell("sessions", "show", "one").out
-    assert "title     First of all\ntags      june\n" in shown
+    assert shown.startswith("session   one\ntitle     First of all\ntags      june\nstate ")
     assert '[assistant, turn 2] calls pay(to="bob")' in shown
     for words, said in (
         (("tag", "one", "--add", "a b"), "tag 'a b' contains ' '"),
@@ -89,6 +89,7 @@ def test_a_session_gets_a_title_and_tags(shell):
         (("list", "--older-than", "soon"), "--older-than: expected a time such as 12h"),
         (("list", "--min-cost", "lots"), "--min-cost: expected an amount in dollars"),
         (("show", "nobody"), "there is no session 'nobody'"),
+        (("show", "a\udcffb"), "there is no session 'a\\udcffb'"),  # a byte that is no UTF-8, on the command line
         (("export", "nobody"), "there is no session 'nobody'"),
         (("export", "one", "--out", "no/such/folder"), "--out: no/such/folder cannot be written"),
         (("import", "nothing.jsonl"), "nothing.jsonl cannot be read"),

@@ -64,6 +64,12 @@ def test_other_prices_change_what_would_have_been_paid_and_not_what_was(folder):
     assert all(abs(float(one["cost_then"]) / float(one["cost"]) - 10) < 0.01 for one in map(json.loads, told))
 
 
+def test_a_price_for_a_model_that_no_run_used_names_the_models_there_are(folder):
+    ran = glidepath("whatif", "s.db", "--prices", "openai:scripted=3/15", folder=folder)
+    assert ran.err == "--prices openai:scripted: no run here used this model; the models are scripted\n"
+    assert glidepath("whatif", "s.db", "--prices", "scripted=3/15", folder=folder).err == ""
+
+
 def test_prices_for_runs_that_had_none_leave_what_was_paid_unknown(tmp_path):
     glidepath("run", "go", "--model", "python:flights:hello", "--store", "s.db", folder=tmp_path)
     (model,) = {one["model"] for one in sessions(tmp_path)}

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
-from glidepath.cli.stores import DEFAULT_STORE, make_store, redacted_store
+from glidepath.cli.stores import DEFAULT_STORE, check_store, make_store, redacted_store
 from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
@@ -183,7 +183,10 @@ def _chosen_store(agents: dict[str, Any], said: str | None, world: World, hook: 
     if said == "none":
         return None
     own = next((agent.config.store for agent in agents.values() if agent.config.store is not None), None)
-    return own if own is not None and not said else redacted_store(said or DEFAULT_STORE, hook, world)
+    if own is not None and not said:
+        return own
+    check_store(said or DEFAULT_STORE, world, new=bool(agents))
+    return redacted_store(said or DEFAULT_STORE, hook, world)
 
 
 def export(options: argparse.Namespace, world: World) -> int:

@@ -83,6 +83,20 @@ def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) ->
     yield f"to continue: {resume_line(session, settings, result)}"
 
 
+def used_of(key: str, result: RunResult | None) -> Any:
+    """What a run has used of a limit, in the limit's own unit; 0 where nobody knows."""
+    if result is None:
+        return 0
+    used = {
+        "limits.max_iterations": result.all_turns,
+        "limits.max_tokens": result.usage.total,
+        "limits.max_cost": result.cost,
+        "limits.timeout": result.elapsed,
+        "limits.max_tool_calls": result.all_tool_calls,
+    }
+    return used.get(key) or 0
+
+
 def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
     from glidepath.cli.commands.run_command import said_flags
     from glidepath.cli.shown import call_line, revealed

@@ -7,11 +7,12 @@ import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.cli.layers import Known, LoadedSettings, gather
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
@@ -51,6 +52,34 @@ def on_store(store: SessionStore, act: Callable[[Any], Awaitable[T]]) -> T:
             await store.close()
 
     return asyncio.run(whole())
+
+
+def check_store(name: str, world: World, *, new: bool) -> None:
+    """Raise `ConfigurationError` or `StoreError` for a store on this machine that cannot be used.
+
+    With `new` it may not be there yet, if it can be made. A database elsewhere may come up later.
+    """
+    path = None if name == DEFAULT_STORE else store_path(name, world)
+    if name != DEFAULT_STORE and path is None:
+        return
+    from glidepath.sessions.finding import find_sessions
+
+    try:
+        on_store(make_store(name, world), lambda store: find_sessions(store, limit=1))
+    except StoreError as error:
+        if error.kind != "missing" or not (new or path is None):
+            raise
+        if path is not None:
+            _must_be_makeable(path)
+
+
+def _must_be_makeable(path: Path) -> None:
+    folder = next(above for above in path.parents if above.exists())
+    try:
+        with TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise ConfigurationError(f"--store: {path} cannot be made: {error.strerror}") from None
 
 
 def store_path(name: str, world: World) -> Path | None:

@@ -20,6 +20,7 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 
@@ -121,8 +122,8 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
-    names = [*session_ids]
-    for name in session_ids:
+    names = [name for name in session_ids if is_keepable(name)]
+    for name in tuple(names):
         names += [entry.session_id for entry in await member_runs(store, name)]
     catalog: Any = getattr(store, "remove_many", None)
     gone: list[str] = await (_remove_one_by_one(store, names) if catalog is None else catalog(names))

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     searched.add_argument("text", help="what to look for, ignoring case")
     for page in (listed, searched):
         add_filters(page)
-        page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
+        page.add_argument("-n", "--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="print one JSON object per line")
     named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
@@ -167,19 +167,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
 
 async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import show_session
-    from glidepath.cli.shown import revealed
-    from glidepath.sessions.finding import each_session
 
-    found = [
-        entry
-        async for entry in each_session(store, prefix=options.session, roots=False)
-        if entry.session_id == options.session
-    ]
-    for entry in found:
-        if entry.title:
-            world.stdout.write(f"title     {revealed(entry.title)}\n")
-        if entry.tags:
-            world.stdout.write(f"tags      {' '.join(entry.tags)}\n")
     return await show_session(options.session, store, world)
 
 

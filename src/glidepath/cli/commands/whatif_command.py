@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: World) -> int:
     """Fold the runs, and print what would have been."""
     from glidepath.cli.shelved import query_of
+    from glidepath.cli.shown import revealed
     from glidepath.cli.stores import make_store, on_store
     from glidepath.errors import ConfigurationError
     from glidepath.sim.whatif import flown_runs, what_if
@@ -70,6 +71,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
     runs, unreadable = on_store(store, lambda kept: flown_runs(kept, query_of(options)))
     for problem in unreadable:
         world.note(f"left out: {problem}")
+    used = {model for run in runs for model, _, _ in run.last.charges if model}
+    for model in prices if runs else ():
+        if model not in used:
+            known = ", ".join(revealed(name) for name in sorted(used))
+            world.note(f"--prices {model}: no run here used this model; the models are {known}")
     fates = what_if(runs, limits, prices=prices, guards=guards)
     if options.json:
         _print_json(fates, world)
