@@ -20,8 +20,7 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
-from glidepath.sessions.session_ids import home_of
-from glidepath.sessions.session_ids import is_keepable
+from glidepath.sessions.session_ids import home_of, is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 

@@ -256,14 +256,11 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
 
 async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent) -> int:
     from glidepath.agent.replay import replay
+    from glidepath.cli.shelved import replay_line
 
     done = await replay(agent, store, options.session)
-    if done.same:
-        until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
-        world.note(f"{options.session}: {how_many(done.commits, 'commit')}, every hash the same{until}")
-        return 0
-    world.note(f"{options.session}: {done.difference}")
-    return 1
+    world.note(replay_line(options.session, done))
+    return 0 if done.same else 1
 
 
 _ACTIONS = {
