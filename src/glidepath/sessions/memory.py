@@ -12,7 +12,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
-from glidepath.sessions.session_ids import keepable
+from glidepath.sessions.session_ids import keepable, keepable_reason
 from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -136,7 +136,7 @@ class MemoryStore(CanFork, MemoryWallets):
         """Ask the run in this session to stop."""
         with self._lock:
             shelf = self._shelf(session_id)
-            shelf.entry = replace(shelf.entry, flag=reason)
+            shelf.entry = replace(shelf.entry, flag=keepable_reason(reason))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
