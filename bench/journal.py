@@ -1,18 +1,18 @@
 """What a journal costs: bytes written a turn, CPU beside a run without a store, turns a second and loop lag.
 
-    python bench/journal.py [--rounds 3] [--turns 1000] [--agents 1000] [--durability sync] [--out FILE]
+    python bench/journal.py [--rounds 5] [--turns 1000] [--agents 1000] [--durability sync] [--out FILE]
 
 Every cell runs in a process of its own, the cells of a round one after the other, so that all of them meet the same
 machine. A turn is a model call with a tool call; the model answers at once. Bytes are what the process handed to
 write(2) and its like (wchar in /proc/self/io), CPU is that of the whole process while the runs flew. On a machine that
-has other things to do, trust bytes and CPU ratios before turns a second.
+has other things to do, trust bytes and CPU ratios before turns a second. Of the rounds the best counts, as in the
+other benchmarks: what is slower than that is the machine's other work.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +21,7 @@ from pathlib import Path
 
 STORES = ("none", "memory", "sqlite", "segments")
 TURNS_OF_MANY = 11
+BEST = {"turns_per_second": max, "written": max}  # of several rounds; of every other figure the lowest
 MOST, TIMES = 2_000, 3.0  # the bars: bytes a turn; CPU beside a bare turn, and turns a second beside SQLite
 
 
@@ -157,7 +158,7 @@ def bars(table: dict, many: int) -> list[tuple[str, bool]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turns", type=int, default=1000, help="of the run that flies alone")
     parser.add_argument("--agents", type=int, default=1000, help=f"that fly together, {TURNS_OF_MANY} turns each")
     parser.add_argument("--durability", default="sync")
@@ -175,7 +176,7 @@ def main() -> None:
             for name in STORES:
                 found.setdefault(f"{name} {agents}", []).append(cell(name, agents, turns, options.durability))
     table = {
-        key: {figure: round(statistics.median(one[figure] for one in cells), 1) for figure in cells[0]}
+        key: {figure: round(BEST.get(figure, min)(one[figure] for one in cells), 1) for figure in cells[0]}
         for key, cells in found.items()
     }
     for agents, _ in shapes:

@@ -179,7 +179,7 @@ def smaller(figures: Figures) -> list[str]:
     if not less or mine is None:
         return []
     words = ", ".join(f"{figures.names[key]} {bytes_words(size)}" for size, key in sorted(less))
-    return [f"- **Room on disk**: {words}; glidepath {bytes_words(mine['disk_bytes'])}, most of it SQLite's log."]
+    return [f"- **Room on disk**: {words}; glidepath {bytes_words(mine['disk_bytes'])}."]
 
 
 def cheaper(figures: Figures) -> str:

@@ -157,7 +157,7 @@ LIMIT = {
     "positional": (lambda: Limits(5), TypeError, r"takes keywords, such as Limits\(max_iterations=...\), not 5"),
     "zero": (lambda: Limits(max_iterations=0), ConfigurationError, "at least 1, or None for no limit; got 0"),
     "half a token": (lambda: Limits(max_tokens="1.5"), ConfigurationError, "max_tokens must be a whole number"),
-    "a float": (lambda: Limits(max_tokens=2e4), ConfigurationError, "max_tokens must be a whole number"),
+    "2.5 tokens": (lambda: Limits(max_tokens=2.5), ConfigurationError, "max_tokens must be a whole number"),
     "minutes in words": (lambda: Limits(timeout="5 minutes"), ConfigurationError, "such as 30, a time such as '90s'"),
     "a comma": (lambda: Limits(max_cost="1,50"), ConfigurationError, "dollars such as '0.50', not '1,50'"),
     "a currency": (lambda: Limits(max_cost="5 USD"), ConfigurationError, "dollars such as '0.50'"),
@@ -180,6 +180,7 @@ def test_a_wrong_limit_is_refused_with_an_example(mistake):
         (Limits(timeout="30s"), "timeout", 30),
         (Limits(timeout="30"), "timeout", 30),
         (Limits(timeout=timedelta(minutes=2)), "timeout", 120),
+        (Limits(max_tokens=1e4), "max_tokens", 10_000),
         (Limits(max_tokens="10k"), "max_tokens", 10_000),
         (Limits(max_tokens="1.5M"), "max_tokens", 1_500_000),
         (Limits(max_tool_calls="1,000"), "max_tool_calls", 1_000),
@@ -187,7 +188,7 @@ def test_a_wrong_limit_is_refused_with_an_example(mistake):
         (agent(tool_timeout="1m30s").config, "tool_timeout", 90),
         (agent(tool_timeout=timedelta(minutes=1)).config, "tool_timeout", 60),
     ],
-    ids=["float", "dollars", "unit", "text", "delta", "10k", "1.5M", "comma", "agent 4k", "agent time", "agent delta"],
+    ids=["0.1", "$5", "30s", "30", "delta", "1e4", "10k", "1.5M", "comma", "agent 4k", "agent time", "agent delta"],
 )
 def test_a_limit_as_people_write_it_is_taken(limits, field, value):
     assert getattr(limits, field) == value
@@ -217,6 +218,7 @@ async def enter_async(stream):
 
 RUNNING = {
     "no limit": (lambda: Agent(model=ScriptedModel()).run_sync("x"), r"pass limits=Limits\(max_iterations=...\)"),
+    "a model without its keyword": (lambda: Agent("openai:gpt-5", limits=LIMITS), "keywords such as model=..., not 'o"),
     "an empty prompt": (lambda: agent().run_sync(""), "prompt is empty: say what"),
     "no prompt": (lambda: agent().run_sync(None), "prompt must be a str or a non-empty sequence of messages"),
     "a dict as a prompt": (lambda: agent().run_sync({"role": "user"}), "prompt must be a str"),
@@ -525,6 +527,8 @@ COMMAND = {
     "the version": (("version",), "did you mean --version?"),
     "an action without its command": (("replay", "x"), "did you mean runs replay?"),
     "no action": (("runs",), "missing: ACTION, one of list, show"),
+    "no verdict": (("decide", "s", "c"), "missing: verdict, one of approve, deny, answer$"),
+    "a store after the action": (("fleet", "status", "--store", "mine.db"), "postgresql://"),
     "no such action": (("runs", "lst"), "'lst'.*did you mean list?"),
     "no model": (("run", "hi"), "pass --model NAME"),
     "no key": (("run", "hi", "--model", "anthropic:claude-x"), "set the environment variable ANTHROPIC_API_KEY$"),
@@ -539,6 +543,8 @@ COMMAND = {
     "--session": ((*RUN, "--session", "x"), "did you mean --resume?"),
     "no value": ((*RUN, "--max-turns"), "--max-turns: expected one argument"),
     "a wrong choice": ((*RUN, "--output-format", "jsn"), "choose from text, json, stream-json.*did you mean json?"),
+    "an empty session": ((*RUN, "-r", ""), "-r/--resume: it is empty"),
+    "an endless name": ((*RUN, "--name", "a" * 300), "--name: has 300 characters; shorten it to 200"),
     "no such choice": ((*RUN, "--approve", "yes"), "choose from ask, all, deny"),
     "zero turns": ((*RUN, "--max-turns", "0"), "--max-turns: expected a whole number of at least 1, got '0'"),
     "a word for a number": ((*RUN, "--max-turns", "abc"), "got 'abc'"),

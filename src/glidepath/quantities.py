@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "whole_number_meant"]
+__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "time_written", "whole_number_meant"]
 
 MOST = 10**15
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -16,7 +16,9 @@ _SCALE = {"k": 1_000, "m": 1_000_000}
 
 
 def whole_number_meant(value: object) -> object:
-    """The number that a text such as `10k`, `1.5m` or `10_000` means; anything else as it is."""
+    """The number that `10k`, `1.5m`, `10_000` as text, or a float such as 1e4, means; anything else as it is."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < MOST:
+        return int(value)
     if not isinstance(value, str):
         return value
     text = value.strip().lower().replace("_", "").replace(",", "")
@@ -37,6 +39,14 @@ def seconds_meant(value: object) -> object:
         return value
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def time_written(seconds: float) -> str:
+    """Seconds as people write them: `30m`, `1h30m`, `1m30s`, `0.5s`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [(f"{hours}h", hours), (f"{minutes}m", minutes), (f"{rest:g}s", rest)]
+    return "".join([text for text, amount in parts if amount]) or "0s"
 
 
 def _dollars_meant(value: object) -> object:

@@ -63,6 +63,12 @@ def _look() -> str:
     return "nothing new"
 
 
+def test_the_traceback_of_a_mistake_in_run_sync_begins_with_the_mistake():
+    with pytest.raises(ConfigurationError) as refused:
+        agent().run_sync("")
+    assert refused.value.__context__ is None
+
+
 def test_ok_tells_an_answer_from_a_failure():
     assert agent().run_sync("hi").ok
     failed = agent(fail(RejectedError("no"))).run_sync("hi")

@@ -173,6 +173,36 @@ def test_a_wrong_flag_is_refused_by_its_name(tmp_path, argv, said):
     assert said in ran.err
 
 
+@pytest.mark.parametrize("said", ["30m", "1h30m", "1m30s", "0.5s", "24h"])
+def test_a_time_is_shown_as_people_write_it(tmp_path, said):
+    rows = dict(
+        line.split(maxsplit=1)
+        for line in glidepath("config", "show", "--timeout", said, folder=tmp_path).out.splitlines()
+    )
+    assert rows["limits.timeout"] == said
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TIMEOUT", "LIMITS_TIMEOUT"),
+        ("MAX_TURNS", "LIMITS_MAX_ITERATIONS"),
+        ("MAX_STEPS", "LIMITS_MAX_ITERATIONS"),
+        ("MAX_TOKENS", "LIMITS_MAX_TOKENS"),
+        ("MAX_BUDGET_USD", "LIMITS_MAX_COST"),
+        ("OTEL", "TELEMETRY_OTEL"),
+    ],
+)
+def test_a_variable_with_a_settings_other_name_is_refused_with_the_right_one(tmp_path, name, meant):
+    ran = glidepath("config", "show", folder=tmp_path, environ={f"GLIDEPATH_{name}": "3"})
+    assert ran.code == 2
+    assert f"there is no variable GLIDEPATH_{name}; did you mean GLIDEPATH_{meant}?" in ran.err
+
+
+def test_a_variable_of_somebody_else_is_left_alone(tmp_path):
+    assert glidepath("config", "show", folder=tmp_path, environ={"GLIDEPATH_HOME_OF_MINE": "3"}).code == 0
+
+
 def test_a_misspelt_variable_of_a_limit_is_refused(tmp_path):
     ran = glidepath("config", "show", folder=tmp_path, environ={"GLIDEPATH_LIMITS_MAX_TOKEN": "3"})
     assert ran.code == 2
@@ -206,7 +236,7 @@ def test_money_without_a_price_is_refused_before_the_first_call(tmp_path):
 def test_check_says_what_would_fly_and_runs_nothing(tmp_path):
     ran = glidepath("config", "check", "--model", "python:flights:MODEL", "--max-tokens", "2m", folder=tmp_path)
     assert ran.code == 0
-    assert "at most 50 turns, 2000000 tokens, 1800 seconds" in ran.out
+    assert "at most 50 turns, 2000000 tokens, 30m" in ran.out
 
 
 @pytest.mark.parametrize(

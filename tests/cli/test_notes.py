@@ -38,6 +38,17 @@ def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
     assert not (tmp_path / "made.txt").exists()
 
 
+def test_a_call_that_waits_is_not_lost_when_its_tool_is_forgotten(tmp_path, paused):
+    session, call = paused
+    assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0
+    forgot = glidepath("resume", session, "--model", "python:flights:shell", *STORE, folder=tmp_path)
+    assert forgot.code == 2
+    assert "a call of shell waits in this run" in forgot.err
+    assert "pass --tools shell" in forgot.err
+    glidepath("resume", session, *FLIGHT, "--sandbox", "off", folder=tmp_path)
+    assert (tmp_path / "made.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

@@ -38,6 +38,13 @@ def test_a_run_that_met_a_limit_goes_on_with_a_higher_one(tmp_path):
     assert [m["content"] for m in result["messages"] if m["role"] == "user" and not m["internal"]] == ["go"]
 
 
+def test_the_command_to_continue_raises_the_limit_above_what_the_run_has_used_already(tmp_path):
+    argv = ["--model", "python:flights:endless", "--store", "runs.db", "--tools", "list", "--landing", "force"]
+    ran = glidepath("run", "go", *argv, "--max-turns", "6", folder=tmp_path)
+    lower = glidepath(*last_line(ran)[:2], *argv, "--max-turns", "2", folder=tmp_path)
+    assert last_line(lower)[-2:] == ["--max-turns", "10"]  # it has had five
+
+
 def test_a_paused_run_goes_on_with_a_decision(tmp_path):
     argv = ["--model", "python:flights:shell", "--tools", "shell", "--store", "runs.db"]
     ran = glidepath("run", "go", *argv, folder=tmp_path)
@@ -80,6 +87,15 @@ def test_another_model_since_the_pause_is_said(tmp_path):
     words = last_line(ran)
     again = glidepath(*words, "--approve", "deny", "--system-prompt", "Be brief.", folder=tmp_path)
     assert "since the run was interrupted, system_prompt" in again.err
+
+
+def test_a_resume_that_runs_nothing_does_not_repeat_what_had_changed_before(tmp_path):
+    argv = ["--model", "python:flights:endless", "--store", "runs.db", "--max-turns", "2"]
+    session = last_line(glidepath("run", "go", *argv, "--tools", "list", folder=tmp_path))[1]
+    argv[1] = "python:flights:hello"
+    assert "tool read is new" in glidepath("resume", session, *argv[:4], folder=tmp_path).err
+    again = glidepath("resume", session, *argv[:4], folder=tmp_path)
+    assert re.fullmatch(r"nothing ran: this run is already done, and this is its answer; .*\n", again.err), again
 
 
 def test_a_run_that_is_done_says_nothing_about_resuming(tmp_path):
@@ -128,6 +144,22 @@ def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
     )
     assert ran.code == 2
     assert "to continue" not in ran.err
+
+
+def _later_layout(file):
+    glidepath("run", "go", "--model", "python:flights:hello", "--store", "runs.db", folder=file.parent)
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda file: file.write_text("not a database at all"), _later_layout], ids=["another file", "newer"]
+)
+def test_nothing_is_run_in_a_store_that_is_none_or_that_a_later_release_made(tmp_path, spoil):
+    spoil(tmp_path / "runs.db")
+    ran = glidepath("run", "go", "--model", "python:flights:hello", "--store", "runs.db", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "runs.db" in ran.err
 
 
 def test_a_run_whose_store_failed_on_the_way_can_be_gone_on_with(tmp_path):
@@ -267,4 +299,6 @@ def test_a_name_that_another_session_has_is_reported_with_the_id_to_use(tmp_path
     assert glidepath("run", "-r", told[1], "hi", folder=tmp_path).out == "You said: hi\n"
     unclear = glidepath("run", "-r", "bob", "hi", folder=tmp_path)
     assert unclear.code == 2
-    assert re.search(r"2 sessions are called 'bob': session_\w+, session_\w+; give the id of one", unclear.err)
+    assert re.search(
+        r"2 sessions are called 'bob': session_\w+ \(.*\), session_\w+ \(.*\); give the id of one", unclear.err
+    )

@@ -107,9 +107,8 @@ def test_every_flag_in_the_documentation_exists():
         if page.is_dir():
             continue
         for line in page.read_text(encoding="utf-8").splitlines():
-            if "glidepath " in line:
-                told = line[line.index("glidepath ") :]
-                unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told)) - known - {"--config"}
+            if command := re.search(r"(?<!--frameworks )glidepath .*", line):  # what a benchmark is told is not ours
+                unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command[0])) - known - {"--config"}
                 assert not unknown, f"{page.name}: {line}"
 
 

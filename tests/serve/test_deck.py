@@ -13,7 +13,7 @@ import pytest
 from glidepath.cli import main as command
 from glidepath.cli.deck_server import _chosen_store, named_agents
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve import app, demo, static_files
 from glidepath.serve.deck_export import exported_page, exported_run
 from glidepath.sessions import MemoryStore, SegmentStore
@@ -289,3 +289,19 @@ def test_a_server_keeps_runs_in_the_default_store_unless_told_otherwise(tmp_path
     world = World(environ={"HOME": str(tmp_path), "GLIDEPATH_STORE": variable}, folder=tmp_path)
     agents = {"helper": agent(store=MemoryStore()) if own else agent()}
     assert type(_chosen_store(agents, said, world)).__name__ == kind
+
+
+@pytest.mark.parametrize(
+    ("agents", "said", "told"),
+    [
+        ({"helper": agent()}, "sqlite:other.txt", "other.txt is not an SQLite database"),
+        ({"helper": agent()}, "segments:other.txt/runs", "other.txt/runs"),
+        ({}, "segments:typo", "there is no session store at .*typo"),
+    ],
+    ids=["another file", "below a file", "a deck over nothing"],
+)
+def test_a_store_that_cannot_be_used_is_reported_before_anything_is_served(tmp_path, agents, said, told):
+    (tmp_path / "other.txt").write_text("not a database at all")
+    world = World(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+    with pytest.raises((ConfigurationError, StoreError), match=told):
+        _chosen_store(agents, said, world)

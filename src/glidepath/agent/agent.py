@@ -62,10 +62,10 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         self, /, *, output_type: type[OutputT], deps_type: type[DepsT], **fields: Unpack[AgentKeywords]
     ) -> None: ...
     def __init__(self, config: LoopConfig | None = None, /, **fields: object) -> None:
-        if config is not None and fields:
-            raise ConfigurationError("pass a LoopConfig or keywords, not both")
         if config is not None and not isinstance(config, LoopConfig):
             raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
+        if config is not None and fields:
+            raise ConfigurationError("pass a LoopConfig or keywords, not both")
         self.config = make_config(**fields) if config is None else config
         self._plan = assemble(self.config)
         warn_about_ineffective(self.config)

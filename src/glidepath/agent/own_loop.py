@@ -60,9 +60,8 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
     blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.
     """
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
+    running = asyncio._get_running_loop()  # noqa: SLF001 - documented; the error of the other would head every traceback
+    if running is None:
         if token is None or not can_be_interrupted():
             return asyncio.run(work())
         return asyncio.run(_interruptible(work, token))

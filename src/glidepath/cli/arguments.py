@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Collection
 
 from glidepath.cli.settings import SETTINGS
-from glidepath.quantities import whole_number_meant
+from glidepath.quantities import time_written, whole_number_meant
 
 
 def whole_number(text: str) -> int:
@@ -50,4 +50,4 @@ def _shown(default: object) -> str:
         return ",".join(default)
     if isinstance(default, bool):
         return "yes" if default else "no"
-    return f"{default / 60:g}m" if isinstance(default, float) else str(default)
+    return time_written(default) if isinstance(default, float) else str(default)

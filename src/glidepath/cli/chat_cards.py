@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, decode, encode, replace
+from glidepath.cli.attachments import typed
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
 _LISTED, _WORDS = 10, 200
-_NARROW, _LEAST, _MOST = 70, 10, 40  # columns: where the year is left out, and those of the folder
+_NARROW, _NARROWEST, _LEAST, _MOST = 70, 55, 10, 40  # columns: without a year, without a folder, those of the folder
 _HOW = "(its id, the start of it, or its name)"
 
 
@@ -61,7 +62,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
-    words = first if isinstance(first, str) else first.text
+    words = typed(first if isinstance(first, str) else first.text)
     card = ChatCard(
         model=_without_secret(model),
         folder=str(folder),
@@ -135,14 +136,15 @@ async def chat_rows(store: SessionStore, width: int, but: str = "") -> list[str]
     entries = [entry for entry in found if entry.session_id != but][:_LISTED]
     if not entries:
         return []
-    table = [("SESSION", "LAST ACTIVE", "MESSAGES", "FOLDER", "FIRST WORDS")]
+    table = [("SESSION", "LAST ACTIVE", "MESSAGES", "FOLDER" if width >= _NARROWEST else "", "NAME OR FIRST WORDS")]
     date = "%m-%d %H:%M" if width < _NARROW else "%Y-%m-%d %H:%M"
     room = min(_MOST, max(_LEAST, (width - 40) // 3))
     for entry in entries:
         card, known = card_of(entry.session_id), entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime(date)
         words = entry.title or card.first or str(known.get("task", ""))
-        row = (short(entry.session_id), when, str(known.get("messages", "-")), _at_home(card.folder, room), words)
+        folder = _at_home(card.folder, room) if width >= _NARROWEST else ""
+        row = (short(entry.session_id), when, str(known.get("messages", "-")), folder, words)
         table.append(tuple(revealed(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
     return [clip(row, width) for row in _aligned(table)]
 
@@ -185,39 +187,57 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
     """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
     which = Namespace(go_on=False, last=options.last, resume=options.session)
 
-    async def look(store: SessionStore, session: str) -> None:
-        if await how_it_ended(store, session) == "done":
+    async def look(store: SessionStore, session: str) -> bool:
+        ended = await how_it_ended(store, session)
+        if ended == "done":
             more = next_run_line(session, settings)
             world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+        elif ended == "paused":
+            await _check_pending(store, session, settings)
+        return ended != "done"
 
     return chosen_chat(which, settings, world, look) or ""
+
+
+async def _check_pending(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+    """Raise `ConfigurationError` when the tool of a call that waits is not passed again: the call would be lost."""
+    from glidepath.sessions.archive import read_journal
+
+    result, had = (await read_journal(store, session)).folded.result, card_of(session).tools
+    given = [name.rpartition(":")[2] for name in settings.get("tools") or ()]
+    before = [name.strip().rpartition(":")[2] for name in had.split(",")]
+    for name in [one.call.name for one in result.pending] if result else []:
+        if name in before and name not in given:
+            raise ConfigurationError(
+                f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "
+                f"{shlex.quote(had)}"
+            )
 
 
 def chosen_chat(
     options: Namespace,
     settings: LoadedSettings,
     world: World,
-    look: Callable[[SessionStore, str], Awaitable[None]] | None = None,
+    look: Callable[[SessionStore, str], Awaitable[bool]] | None = None,
 ) -> str | None:
     """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
 
-    Where no model is named, the conversation's own one is taken. `look` looks at it in its store.
+    Where no model is named, the conversation's own one is taken. `look` looks at it in its store: False when no tool
+    will be called.
     """
     if not (options.go_on or options.last or options.resume):
         return None if options.resume is None else ""
     store = _opened(settings, world)
 
-    async def find(kept: Any) -> str:
+    async def find(kept: Any) -> tuple[str, bool]:
         found = await wanted_session(options, kept, world.folder) or ""
-        if look is not None:
-            await look(kept, found)
-        return found
+        return found, look is None or await look(kept, found)
 
-    session = asyncio.run(find(None)) if store is None else on_store(store, find)
+    session, works = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
         settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
     tools = card_of(session).tools
-    if tools and not settings.said("tools"):
+    if works and tools and not settings.said("tools"):
         world.note(
             f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
         )
@@ -226,7 +246,7 @@ def chosen_chat(
 
 def _opened(settings: LoadedSettings, world: World) -> Any:
     name = settings.get("store")
-    return redacting(make_store(str(name), world), settings, world) if name else None
+    return redacting(make_store(str(name), world), settings, world, reads=True) if name else None
 
 
 def _model_of(session: str, settings: LoadedSettings, world: World) -> str:

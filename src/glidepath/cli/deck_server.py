@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
-from glidepath.cli.stores import DEFAULT_STORE, make_store
+from glidepath.cli.stores import DEFAULT_STORE, check_store, make_store, redacted_store
 from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
@@ -78,7 +78,7 @@ def serve(
 
     token = checked_address(options, world)
     if store is None:
-        store = _chosen_store(agents, options.store, world)
+        store = _chosen_store(agents, options.store, world, options.redact)
     application = app(
         agents,
         store=store,
@@ -177,13 +177,16 @@ def deck(options: argparse.Namespace, world: World) -> int:
     return serve(named_agents(options.agent, world), options, world)
 
 
-def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
+def _chosen_store(agents: dict[str, Any], said: str | None, world: World, hook: str | None = None) -> Any:
     """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else the default; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
         return None
     own = next((agent.config.store for agent in agents.values() if agent.config.store is not None), None)
-    return own if own is not None and not said else make_store(said or DEFAULT_STORE, world)
+    if own is not None and not said:
+        return own
+    check_store(said or DEFAULT_STORE, world, new=bool(agents))
+    return redacted_store(said or DEFAULT_STORE, hook, world)
 
 
 def export(options: argparse.Namespace, world: World) -> int:

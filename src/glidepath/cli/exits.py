@@ -6,6 +6,7 @@ from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
 _LANDED = (AgentState.MAX_STEPS, AgentState.BUDGET_EXCEEDED, AgentState.TIMED_OUT, AgentState.CANCELLED)
+_CLOSED = ("unavailable", "read_only", "damaged", "newer", "schema")  # kinds of a store that cannot be used at all
 STUCK = 4
 
 
@@ -28,9 +29,5 @@ def exit_code(result: RunResult, signal: int | None = None) -> int:
 def _never_began(result: RunResult) -> bool:
     """True when the store could not be opened: nothing was run, and another --store is the remedy."""
     cause = result.cause
-    return (
-        cause is not None
-        and cause.source == "store"
-        and cause.metrics.get("kind") == "unavailable"
-        and not result.new_messages
-    )
+    unusable = cause is not None and cause.source == "store" and cause.metrics.get("kind") in _CLOSED
+    return unusable and not result.new_messages

@@ -8,11 +8,10 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 
 
-def add_store_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for the fleet's database."""
-    parser.add_argument(
-        "--store", metavar="ADDRESS", help="the fleet's PostgreSQL, postgresql://...; default: GLIDEPATH_STORE"
-    )
+def add_store_flag(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """Add the flag for the fleet's database; `again` after an action, where it leaves what was said before it."""
+    text = "the fleet's PostgreSQL, postgresql://...; default: GLIDEPATH_STORE"
+    parser.add_argument("--store", metavar="ADDRESS", default=argparse.SUPPRESS if again else None, help=text)
 
 
 def fleet_address(options: argparse.Namespace, world: World) -> str:

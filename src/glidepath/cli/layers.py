@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
 from glidepath.cli.setting_values import OFF, read_text, read_value
 from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
+from glidepath.cli.usage_errors import wrong_variable
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
 from glidepath.setting import Setting
@@ -259,11 +260,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Known]:
     for name, text in environ.items():
         if name in names:
             found[names[name].key] = Known(read_text(names[name], text, name), f"env {name}")
-        elif name.startswith(("GLIDEPATH_LIMITS_", "GLIDEPATH_GUARDRAILS_")):
-            from glidepath.tools.advice import closest
-
-            meant = closest(name, names)
-            raise ConfigurationError(f"there is no variable {name}" + (f"; did you mean {meant}?" if meant else ""))
+        elif name.startswith("GLIDEPATH_") and (wrong := wrong_variable(name)):
+            raise ConfigurationError(wrong)
     return found
 
 

@@ -22,7 +22,7 @@ _SHOWN = 1_000
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the store."""
-    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store"})
+    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store", "redact"})
     add_config_flags(parser)
 
 
@@ -57,10 +57,10 @@ def with_store(
     """Do something with the named store, then close it; returns the settings."""
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store, on_store
+    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
-    settings = gather(options, world, only=("store",))
-    store = make_store(assume_store(settings, what), world)
+    settings = gather(options, world, only=("store", "redact"))
+    store = redacting(make_store(assume_store(settings, what), world), settings, world)
 
     async def found(kept: Any) -> None:
         options.session = await session_named(kept, options.session)
@@ -81,6 +81,20 @@ def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) ->
     if result is not None:
         yield from _ways_to_decide(session, settings, result)
     yield f"to continue: {resume_line(session, settings, result)}"
+
+
+def used_of(key: str, result: RunResult | None) -> Any:
+    """What a run has used of a limit, in the limit's own unit; 0 where nobody knows."""
+    if result is None:
+        return 0
+    used = {
+        "limits.max_iterations": result.all_turns,
+        "limits.max_tokens": result.usage.total,
+        "limits.max_cost": result.cost,
+        "limits.timeout": result.elapsed,
+        "limits.max_tool_calls": result.all_tool_calls,
+    }
+    return used.get(key) or 0
 
 
 def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:

@@ -192,15 +192,16 @@ def as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-async def title_of(store: SessionStore, session: str) -> str:
-    """The title that a person gave it, or nothing."""
+async def label_lines(store: SessionStore, session: str) -> list[str]:
+    """The title and the tags that a person gave it, a line each."""
+    from glidepath.cli.shown import revealed
     from glidepath.sessions.finding import each_session
-    from glidepath.spi.session_catalog import SessionQuery
 
-    async for entry in each_session(store, SessionQuery(prefix=session)):
+    async for entry in each_session(store, prefix=session, roots=False):
         if entry.session_id == session:
-            return entry.title
-    return ""
+            named = (("title", entry.title), ("tags", " ".join(entry.tags)))
+            return [f"{name:<9} {revealed(text)}" for name, text in named if text]
+    return []
 
 
 def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:

@@ -363,7 +363,14 @@ class ServerOwner:
                 why = f"{why}; {noise}"
             held = self._loop.time() - began > SETTLED and up is not None and up.done()
             self.retreat.failed(why, self._loop.time(), fresh=held)
-            _log.warning("MCP server %r (%s): %s", self.link.name, self.link.where, why)
+            waited = up is not None and not up.done()  # whoever waits for it reports it
+            _log.log(
+                logging.INFO if waited else logging.WARNING,
+                "MCP server %r (%s): %s",
+                self.link.name,
+                self.link.where,
+                why,
+            )
         if up is not None and not up.done():
             if why is None:
                 up.set_exception(SourceError(f"MCP server {self.link.name!r} is being closed"))

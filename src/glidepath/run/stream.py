@@ -28,7 +28,7 @@ _HOW = (
     "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
     "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
 )
-HIGH_WATER = 1024  # events not yet consumed at which the run waits for its consumer
+HIGH_WATER = 1024  # events made and not yet consumed at which a run waits for its consumer; unmade ones come on top
 
 
 class SpokenText:

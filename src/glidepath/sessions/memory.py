@@ -102,12 +102,17 @@ class MemoryStore(CanFork, MemoryWallets):
                     signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag, mail=len(shelf.notes)))
         return signs
 
-    async def release(self, lease: Lease) -> None:
-        """Give the lease back."""
+    def let_go(self, lease: Lease) -> bool:
+        """Give the lease back at once."""
         with self._lock:
             shelf = self._shelves.get(lease.session_id)
             if shelf is not None and shelf.entry.token == lease.token:
                 shelf.entry = replace(shelf.entry, owner=None, expires=GONE)
+        return True
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back."""
+        self.let_go(lease)
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""

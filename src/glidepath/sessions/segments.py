@@ -68,11 +68,6 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     for another process that changes the index. On a network file system use `SqliteStore` or `PostgresStore`.
     """
 
-    def __init_subclass__(cls) -> None:
-        """A store that claims or releases in its own way is never asked to `let_go`."""
-        if not cls.__dict__.keys().isdisjoint(("claim", "release")) and "let_go" not in cls.__dict__:
-            cls.let_go = None  # type: ignore[assignment]
-
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,

@@ -14,6 +14,7 @@ from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import revealed
 from glidepath.cli.world import World
 from glidepath.plurals import how_many
+from glidepath.quantities import time_written
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,10 +61,12 @@ def _show(options: argparse.Namespace, world: World) -> int:
         why = "ignored: the folder is not trusted"
         rows += [(key, vain.value, f"{vain.origin}, {why}") for key, vain in settings.ignored.items()]
     wide = max(len(key) for key, _, _ in rows)
-    middle = max(len(_text(value)) for _, value, _ in rows)
-    for key, value, origin in rows:
+    times = {setting.key for setting in SETTINGS if setting.kind.startswith("seconds")}
+    texts = [time_written(value) if key in times and value else _text(value) for key, value, _ in rows]
+    middle = max(map(len, texts))
+    for (key, _, origin), text in zip(rows, texts, strict=True):
         tail = f"  {origin}" if options.origin else ""
-        world.write(f"{key:<{wide}}  {_text(value):<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
+        world.write(f"{key:<{wide}}  {text:<{min(middle, 40) if tail else 0}}{tail}".rstrip() + "\n")
     return 0
 
 
@@ -81,7 +84,7 @@ def _limits(settings: LoadedSettings) -> str:
         "max_iterations": lambda most: how_many(most, "turn"),
         "max_tokens": lambda most: how_many(most, "token"),
         "max_cost": "${}".format,
-        "timeout": lambda most: how_many(most, "second", f"{most:g}"),
+        "timeout": time_written,
     }
     given = {name: settings.get(f"limits.{name}") for name in words}
     said = [words[name](most) for name, most in given.items() if most is not None]

@@ -53,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rate.add_argument("--tokens", type=whole_number, help="tokens in a period")
     rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
     rate.add_argument("--burst", type=int, default=1, help="calls that may come in one burst (default: 1)")
+    for action in actions.choices.values():
+        add_store_flag(action, again=True)
 
 
 def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:

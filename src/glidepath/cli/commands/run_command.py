@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.notes import ways_on
+from glidepath.cli.notes import used_of, ways_on
 from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.usage_errors import given, title
 from glidepath.cli.world import ScreenClosed, World
 from glidepath.errors import ConfigurationError, StoreError, install_line
 
@@ -49,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
     which.add_argument(
-        "-r", "--resume", metavar="ID", help="continue this session (its id, the start of it, or its name)"
+        "-r", "--resume", metavar="ID", type=given, help="continue this session (its id, the start of it, or its name)"
     )
     which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
-    parser.add_argument("--name", metavar="TEXT", help="a name for the session")
+    parser.add_argument("--name", metavar="TEXT", type=title, help="a name for the session")
     parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
@@ -276,8 +277,8 @@ async def _fly_on(
     since: tuple[Any, ...] = ()
     always: set[str] = set()
     while True:
-        result = await _consume(stream, screen, token)
-        since += result.changes
+        result, ran = await _consume(stream, screen, token)
+        since += result.changes if ran else ()
         result = replace(result, changes=since)
         if result.outcome is not LoopOutcome.PAUSED or caught.number is not None:
             return result
@@ -286,8 +287,7 @@ async def _fly_on(
         if decisions is None:
             return result
         target = result if agent.config.store is None else result.session_id
-        above = await wallet_of(settings, agent)
-        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=above)
+        stream = agent.stream(resume=target, decisions=decisions, cancel=token, parent=await wallet_of(settings, agent))
 
 
 def resume_line(session: str, settings: LoadedSettings, result: RunResult | None = None) -> str:
@@ -295,11 +295,11 @@ def resume_line(session: str, settings: LoadedSettings, result: RunResult | None
 
     It raises the limit that was hit, or the run would end at once.
     """
-    hit = _limit_that_was_hit(result)
-    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *_raised(settings, hit)])
+    hit = limit_that_was_hit(result)
+    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *raised(settings, hit, result)])
 
 
-def _limit_that_was_hit(result: RunResult | None) -> str:
+def limit_that_was_hit(result: RunResult | None) -> str:
     """The key of the limit that ended a run; "" for another end."""
     if result is None or result.cause is None:
         return ""
@@ -310,14 +310,15 @@ def _limit_that_was_hit(result: RunResult | None) -> str:
     return "" if field is None else f"limits.{field}"
 
 
-def _raised(settings: LoadedSettings, key: str) -> list[str]:
-    """Twice the limit that ended the run, as a flag."""
+def raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
+    """Twice the limit that ended the run, or twice what the run has used if that is more, as a flag."""
     from glidepath.cli.setting_rows import ROWS
 
     flag = next((row.flag for row in ROWS if row.key == key), None)
     limit = settings.get(key) if flag else None
     if flag is None or limit is None:
         return []
+    limit = max(limit, used_of(key, result))
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 
 
@@ -347,7 +348,8 @@ def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
     return words
 
 
-async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> RunResult:
+async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> tuple[RunResult, bool]:
+    event = None  # and none comes from a run that has ended already
     async with stream:
         async for event in stream:
             try:
@@ -355,4 +357,4 @@ async def _consume(stream: RunStream, screen: Screen, token: CancelToken) -> Run
             except BrokenPipeError:
                 token.cancel("nothing reads the output any more")
                 raise
-    return stream.result
+    return stream.result, event is not None

@@ -119,7 +119,7 @@ async def _show(options: argparse.Namespace, store: SessionStore, world: World) 
 
 async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.shelved import title_of, used_lines
+    from glidepath.cli.shelved import label_lines, used_lines
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import read_journal
 
@@ -130,8 +130,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
     result = folded.result
     out = world.stdout
     out.write(f"session   {revealed(session)}\n")
-    title = await title_of(store, session)
-    out.write(f"title     {revealed(title)}\n" if title else "")
+    out.writelines([f"{line}\n" for line in await label_lines(store, session)])
     if folded.forked is not None:
         out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
         for one in folded.forked.effects:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
 _OF_STORE = ("store", "redact")
+_WRITING = frozenset({"tag", "import", "stop"})  # what is new in the store; a fork copies what is there
 _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     searched.add_argument("text", help="what to look for, ignoring case")
     for page in (listed, searched):
         add_filters(page)
-        page.add_argument("--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
+        page.add_argument("-n", "--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="print one JSON object per line")
     named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
@@ -132,7 +133,8 @@ def act_on_store(
 
     check_named(options)
     settings = settings or gather(options, world, only=_OF_STORE)
-    store = redacting(make_store(assume_store(settings, command), world), settings, world)
+    reads = getattr(options, "action", "") not in _WRITING
+    store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
 
     async def found(kept: Any) -> int:
         if getattr(options, "last", False):
@@ -165,19 +167,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
 
 async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.commands.runs_command import show_session
-    from glidepath.cli.shown import revealed
-    from glidepath.sessions.finding import each_session
 
-    found = [
-        entry
-        async for entry in each_session(store, prefix=options.session, roots=False)
-        if entry.session_id == options.session
-    ]
-    for entry in found:
-        if entry.title:
-            world.stdout.write(f"title     {revealed(entry.title)}\n")
-        if entry.tags:
-            world.stdout.write(f"tags      {' '.join(entry.tags)}\n")
     return await show_session(options.session, store, world)
 
 
