@@ -98,7 +98,7 @@ def is_child(entry: Entry) -> bool:
 
 
 def is_team(entry: Entry) -> bool:
-    """True for the journal of a team, whose members fly in sessions of their own."""
+    """True for the journal of a team, whose members run in sessions of their own."""
     return entry.summary.get("kind") == "team"
 
 

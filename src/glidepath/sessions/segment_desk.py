@@ -72,7 +72,7 @@ class SegmentDesk:
         """Segments that are being emptied: nothing more is written to them."""
         self.flushed = 0
         self.unsynced: set[int] = set()
-        """Our earlier segments: whoever waits for the disk waits for them, too."""
+        """Our earlier segments: who waits for the disk waits for them, too."""
         try:
             self.index: SegmentIndex = self.folder.index(PATIENCE)
             with closed_on_failure(self.index):

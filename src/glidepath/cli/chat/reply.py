@@ -18,7 +18,7 @@ from glidepath.cli.readable import readable
 _SOONEST = 0.05
 _LATEST = 1.0
 _SHARE = 5  # drawing takes at most a fifth of the time
-_AT_ONCE, _LETTERS = 2, 600  # blocks laid out in one go, or small ones of so many characters: keys come in between
+_AT_ONCE, _LETTERS = 2, 600  # blocks laid out in one go, or small ones of this many characters: keys come in between
 _LEAST = 20  # what a block counts, however short
 _PASSAGE = 6_000  # characters of one widget: every widget of the log costs time whenever something is drawn
 
