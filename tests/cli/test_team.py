@@ -377,3 +377,19 @@ def test_a_board_counts_columns_and_not_signs():
     board.rows = {"\u8702\u871c": {"state": "working", "tokens": 1}, "bees": {"state": "working", "tokens": 1}}
     heading, wide, plain = board.lines(79)
     assert plain.index("working") == wide.index("working") + 2 == heading.index("state")
+
+
+def test_the_runs_of_a_request_are_replayed(tmp_path):
+    text = 'model = "python:crews:worker"\n[[members]]\nname = "ann"\ncapabilities = ["write"]\n'
+    (tmp_path / "team.toml").write_text(text, "utf-8")
+    ran = glidepath("team", "run", "team.toml", "a note", "--store", "t.db", folder=tmp_path)
+    request = re.findall(r"request_\w+", ran.err)[0]
+    again = glidepath("team", "replay", "team.toml", request, "--store", "t.db", folder=tmp_path)
+    assert (again.code, "every hash the same" in again.err, "ann" in again.err) == (0, True, True), again
+    changed = text.replace("name =", 'system_prompt = "Be brief."\nname =')
+    (tmp_path / "team.toml").write_text(changed, "utf-8")
+    other = glidepath("team", "replay", "team.toml", request, "--store", "t.db", folder=tmp_path)
+    assert (other.code, "system_prompt" in other.err) == (1, True), other
+    for words, said in (((request,), "replay needs --store"), (("nobody", "--store", "t.db"), "no run for request")):
+        ran = glidepath("team", "replay", "team.toml", *words, folder=tmp_path)
+        assert (ran.code, said in ran.err) == (2, True), ran

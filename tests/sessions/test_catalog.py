@@ -12,7 +12,7 @@ from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import StoreError
 from glidepath.serve.event_log import LogHead, log_for
 from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions.archive import export_journal, import_journal, read_journal
 from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.spi import SessionQuery
@@ -298,5 +298,22 @@ def test_children_of_a_session_stay_when_a_team_of_the_same_name_is_deleted(kind
         gone = await remove_sessions(store, ["team:s"])
         assert gone == (["team:s", "s/goal/1/bee"] if kind == "a team" else ["team:s"])
         assert sorted(one.session_id for one in await store.entries()) == ["s", "s/call_1.1"]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("request_id", ["r", "2026/june", "r" * 150], ids=["plain", "with a slash", "long"])
+def test_the_runs_of_the_members_go_with_a_team_and_are_exported_with_it(request_id):
+    async def scene():
+        store, limits = MemoryStore(), Limits(max_iterations=5)
+        bee = Agent(model=ScriptedModel().forever(say("done")), limits=limits)
+        team = Team(members=[Member(name="bee", agent=bee)], store=store)
+        await team.run(TeamExecutionRequest(goal="g", id=request_id))
+        other = MemoryStore()
+        await import_journal(other, await export_journal(store, f"team:{request_id}"))
+        for kept in (store, other):
+            assert len(await kept.entries()) == 2
+            assert len(await remove_sessions(kept, [f"team:{request_id}"])) == 2
+            assert await kept.entries() == []
 
     asyncio.run(scene())

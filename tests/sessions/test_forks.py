@@ -178,6 +178,49 @@ def test_a_copy_has_the_tags_however_many_sessions_begin_with_the_same_name():
     asyncio.run(scene())
 
 
+def test_what_children_did_behind_the_fork_is_listed_with_their_names():
+    async def scene():
+        bench = Bench()
+        inner = ScriptedModel([call("look", at="cyd"), call("pay", to="cyd"), say("paid")])
+        kid = Agent(model=inner, tools=bench.tools, limits=LIMITS, agent_name="kid")
+        outer = ScriptedModel([call("pay", to="ann"), call("kid", task="x"), call("pay", to="bob"), say("end")])
+        tools = [*bench.tools, kid.as_tool("kid", "Delegate.")]
+        agent = Agent(model=outer, tools=tools, store=bench.store, limits=LIMITS)
+        await agent.run("go", session="s")
+        made = await agent.fork("s", at=1, name="f")
+        told = [(one.turn, one.name, one.arguments, one.by, one.outcome) for one in made.effects]
+        assert told == [
+            (2, "kid", {"task": "x"}, "", "done"),
+            (2, "pay", {"to": "cyd"}, " by kid", "done"),
+            (3, "pay", {"to": "bob"}, "", "done"),
+        ]
+        text = (await read_journal(bench.store, "f")).folded.messages[-1].text
+        assert 'pay({"to":"cyd"}) by kid, turn 2: done' in text
+        assert [one.name for one in (await agent.fork("f", name="g")).effects] == ["kid", "pay", "pay"]
+        assert "look" in [one.name for one in (await bench.store.fork("s", at=1)).effects], "a store knows no tools"
+        await agent.fork("s", name="h")
+        assert [one.turn for one in (await agent.rewind("h", at=1)).effects] == [2, 2, 3]
+        bench.store._shelves["s/call_2.1"].commits.pop()
+        assert [one.name for one in (await agent.fork("s", at=1)).effects] == ["kid", "pay"], "its journal is damaged"
+
+    asyncio.run(scene())
+
+
+def test_calls_behind_an_earlier_fork_are_listed_beside_those_with_the_same_ids():
+    async def scene():
+        bench = Bench()
+        await bench.agent(call("pay", to="ann"), call("pay", to="bob"), say("end")).run("go", session="s")
+        await bench.store.fork("s", at=1, name="f")
+        await bench.agent(call("pay", to="cyd"), call("pay", to="dan"), say("end")).resume("f")
+        for at, wanted in ((0, ["ann", "bob", "cyd", "dan"]), (1, ["bob", "cyd", "dan"]), (2, ["bob", "dan"])):
+            found = [one.arguments["to"] for one in (await bench.store.fork("f", at=at)).effects]
+            assert sorted(found) == wanted
+        await bench.store.rewind("f", at=2)
+        assert len((await bench.store.fork("f", at=1)).effects) == 3, "none is listed twice"
+
+    asyncio.run(scene())
+
+
 def test_a_fork_takes_the_children_of_its_turns_and_no_others():
     async def scene():
         store = MemoryStore()

@@ -1,7 +1,9 @@
-"""Forking for an agent: from its store, with its texts; calls of its read-only tools do not count as effects."""
+"""Forking for an agent: from its store, with its texts; calls of read-only tools do not count as effects."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ConfigurationError
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from glidepath.agent.resuming import Target
     from glidepath.run import Plan
     from glidepath.sessions.forking import Fork
+    from glidepath.tools import Tool
 
 
 class ForkingAgent:
@@ -46,5 +49,21 @@ def _store(agent: ForkingAgent, what: str) -> Any:
 
 
 def _views(agent: ForkingAgent) -> dict[str, Any]:
-    tools = agent._plan.tools.values()  # noqa: SLF001 - a part of the agent, in its own file
-    return {"texts": agent.config.texts, "harmless": frozenset(one.name for one in tools if one.read_only)}
+    tools = list(_all_tools(agent, []))
+    acting = {one.name for one in tools if not one.read_only}
+    harmless = frozenset(one.name for one in tools if one.read_only) - acting
+    return {"texts": agent.config.texts, "harmless": harmless}
+
+
+def _all_tools(agent: ForkingAgent, seen: list[object]) -> Iterator[Tool]:
+    """The tools of an agent, and of the agents among them."""
+    from glidepath.agent.inner_run import DELEGATES
+
+    seen.append(agent)
+    for tool in agent._plan.tools.values():  # noqa: SLF001 - a part of the agent, in its own file
+        yield tool
+        inner = None
+        with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
+            inner, _ = DELEGATES.get(tool.fn, (None, None))
+        if inner is not None and inner not in seen:
+            yield from _all_tools(inner, seen)

@@ -1,4 +1,4 @@
-"""Lists sessions: the filters that commands share, and one line for each session."""
+"""Lists sessions: the filters that commands share, and one line for each session; and what came of replays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from glidepath.plurals import how_many
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from glidepath.agent.replay import Replayed
     from glidepath.cli.layers import LoadedSettings
+    from glidepath.cli.teamfile import TeamFile
+    from glidepath.cli.world import World
     from glidepath.outcome import Snapshot
     from glidepath.sessions.fold import Folded
     from glidepath.spi.session_catalog import SessionQuery
@@ -49,6 +52,26 @@ def to_replay(settings: LoadedSettings, session: str) -> LoadedSettings:
             f"{session}"
         )
     return settings
+
+
+def replay_line(name: str, done: Replayed) -> str:
+    """What came of a replay, in words."""
+    if not done.same:
+        return f"{name}: {done.difference}"
+    until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
+    return f"{name}: {how_many(done.commits, 'commit')}, every hash the same{until}"
+
+
+def replay_request(file: TeamFile, options: argparse.Namespace, world: World) -> int:
+    """Replay the runs that the members of a team made for a request, and compare."""
+    from glidepath.cli.stores import on_store, redacted_store
+    from glidepath.teams.replaying import replay_team
+
+    store = redacted_store(options.store, options.redact, world)
+    found = on_store(store, lambda kept: replay_team(file.team(store=kept), options.goal))
+    for name, done in found.items():
+        world.note(replay_line(name, done))
+    return 0 if all(done.same for done in found.values()) else 1
 
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:

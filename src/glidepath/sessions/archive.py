@@ -29,6 +29,7 @@ from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.redaction import redacted_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
 from glidepath.sessions.session import checked_id
+from glidepath.sessions.session_ids import home_of
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
 __all__ = [
@@ -196,7 +197,7 @@ def _check_family(headers: Sequence[_Header]) -> None:
     if root.family != len(headers) or len(names) != len(headers):
         what = f"the file has {len(headers)} journals and says that it has {root.family}: it was cut, or put together"
         raise StoreError(what, kind="damaged")
-    flown = (f"{root.session_id}/", f"{root.session_id.removeprefix(TEAM)}/")
+    flown = (f"{root.session_id}/", f"{home_of(root.session_id.removeprefix(TEAM))}/")
     for header in headers[1:]:
         if not header.session_id.startswith(flown):
             what = f"session {header.session_id!r:.80} in this file is not a child of {root.session_id!r:.80}"

@@ -27,6 +27,7 @@ def effects_in(commits: Iterable[Commit], at: int, *, whole: bool = True) -> lis
     """
     calls: dict[str, tuple[ToolCall, int]] = {}
     found: dict[str, Effect] = {}
+    elsewhere: list[Effect] = []  # call ids are unique in one session only
     for commit in commits:
         for record in read(commit):
             data = bytes(record.payload)
@@ -36,7 +37,9 @@ def effects_in(commits: Iterable[Commit], at: int, *, whole: bool = True) -> lis
                 calls = {call.id: (call, at) for call in message.tool_calls}
             elif type(message) is ToolResultMessage:
                 _conclude(found, message, at, whole=whole)
-            elif record.kind in ("forked", "quarantine"):  # what was behind an earlier fork, or was lost
+            elif record.kind == "forked":  # what was behind an earlier fork
+                elsewhere += [one for one in _wire.decode(data, _Listing).effects if one not in elsewhere]
+            elif record.kind == "quarantine":  # what was lost
                 found |= {one.call_id: one for one in _wire.decode(data, _Listing).effects}
             elif record.kind == "intent":
                 told = _wire.decode(data, dict[str, Any])
@@ -44,7 +47,7 @@ def effects_in(commits: Iterable[Commit], at: int, *, whole: bool = True) -> lis
                 call, turn = calls.get(call_id, (ToolCall(call_id, "", {}), at))
                 arguments = told.get("arguments") or call.arguments
                 found[call_id] = Effect(call_id=call_id, name=call.name, arguments=arguments, turn=turn)
-    return list(found.values())
+    return [*elsewhere, *found.values()]
 
 
 def _conclude(found: dict[str, Effect], message: ToolResultMessage, at: int, *, whole: bool) -> None:
@@ -61,7 +64,8 @@ def _conclude(found: dict[str, Effect], message: ToolResultMessage, at: int, *, 
 def told_effects(effects: Sequence[Effect]) -> str:
     """What a model is told about them."""
     lines = [
-        f"{one.name}({_wire.encode(one.arguments or {}).decode()[:_SHOWN_ARGUMENTS]}), turn {one.turn}: {one.outcome}"
+        f"{one.name}({_wire.encode(one.arguments or {}).decode()[:_SHOWN_ARGUMENTS]}){one.by}, "
+        f"turn {one.turn}: {one.outcome}"
         for one in effects[:_SHOWN_CALLS]
     ]
     more = len(effects) - len(lines)

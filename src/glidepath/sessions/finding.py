@@ -20,7 +20,7 @@ from glidepath.sessions.cards import (
 )
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
-from glidepath.sessions.session_ids import is_keepable
+from glidepath.sessions.session_ids import home_of, is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 
@@ -87,7 +87,7 @@ async def member_runs(store: SessionStore, session_id: str) -> list[Entry]:
     journal = await entry_of(store, session_id)
     if journal is not None and journal.head and not is_team(journal) and not is_half_copy(journal):
         return []  # a session that somebody gave such a name
-    request = session_id.removeprefix(TEAM)
+    request = home_of(session_id.removeprefix(TEAM))
     found = [entry async for entry in each_session(store, prefix=f"{request}/", roots=False)]
     # A session may have the name of the request, and children of its own.
     others = [entry.session_id for entry in found if _parent_of(entry) == request]

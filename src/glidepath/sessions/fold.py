@@ -88,6 +88,13 @@ class Effect(Value, frozen=True, kw_only=True, omit_defaults=True):
     arguments: dict[str, Any] | None = None
     turn: int = 0
     outcome: str = "unknown"
+    agent: str = ""
+    """The child that made it; empty if it was the session's own agent."""
+
+    @property
+    def by(self) -> str:
+        """Who made it, to put after the call: ` by helper`; empty if it was the session's own agent."""
+        return f" by {self.agent}" if self.agent else ""
 
 
 class Forked(Value, frozen=True, kw_only=True):

@@ -46,8 +46,8 @@ REWINDING = "rewinding"
 class Fork(Value, frozen=True, kw_only=True):
     """A session made from a turn of another: `run(..., session=fork.session_id)` or `resume(fork.session_id)`.
 
-    `effects` are the calls that the original made after that turn, and those behind a fork that it is itself: the model
-    is told about them, and no fork undoes them. `pending` waits for a person, as it does in the original.
+    `effects` are the calls that the original and its children made after that turn, and those behind a fork that it is
+    itself: the model is told about them, and no fork undoes them. `pending` waits for a person, as in the original.
     """
 
     session_id: str
@@ -112,7 +112,8 @@ async def _copy(
     await _clean_up(store, session_id)
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
-    mark, made = _mark(journal, place, new, session_id, texts, harmless, kept=then is not None)
+    later = await _effects_behind(store, journal, place, harmless)
+    mark, made = _mark(journal, place, new, session_id, texts, later, kept=then is not None)
     commits = renamed(kept, rename, root=True)
     labels = await entry_of(store, session_id) or journal.entry
     root = FamilyMember(
@@ -172,7 +173,8 @@ async def rewind(
 
             # All of it, also a turn that a crash has cut short: nobody is in it, since we have the lease.
             await _copy(store, journal, _find(journal, turns(journal.folded)), old, texts or Texts(), then=note)
-        mark, made = _mark(journal, place, session_id, old, texts or Texts(), harmless)
+        later = await _effects_behind(store, journal, place, harmless)
+        mark, made = _mark(journal, place, session_id, old, texts or Texts(), later)
         kept = tuple(verified(commits))[: place.kept]
         keep = set(await _started(store, session_id, kept))
         later_children = [one.session_id for one in await family_of(store, session_id) if one.session_id not in keep]
@@ -275,14 +277,14 @@ def _mark(
     new: str,
     old: str,
     texts: Texts,
-    harmless: Collection[str],
+    behind: Iterable[Effect],
     *,
     kept: bool = False,
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
-    later = tuple(one for one in effects_in(journal.commits[place.kept :], place.at) if one.name not in harmless)
     earlier = made.forked.effects if made.forked is not None else ()  # the model has been told about those
+    later = tuple(one for one in behind if one not in earlier)
     # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
     effects = (*earlier, *later)
@@ -365,6 +367,26 @@ def _internal(message: object) -> bool:
 
 
 # --- children ------------------------------------------------------------------------------------------------------
+
+
+async def _effects_behind(
+    store: SessionStore, journal: StoredJournal, place: _Place, harmless: Collection[str]
+) -> list[Effect]:
+    """The calls that were made after the turn: in the session, and in the children that it started there."""
+    session_id, commits = journal.entry.session_id, journal.commits[place.kept :]
+    found = effects_in(commits, place.at)
+    turn_of = {one.call_id: one.turn for one in found}
+    for child in await _started(store, session_id, commits):
+        path = child.removeprefix(f"{session_id}/")
+        turn = turn_of.get(path.partition("/")[0].rpartition(".")[0], place.at + 1)
+        with suppress(StoreError):  # one that cannot be read: the call that started it is listed
+            entry, whole = await store.load(child)
+            made = effects_in(verified(whole, head=entry.head, hash_=entry.hash), 0)
+            agent = str(entry.summary.get("agent") or "a child")
+            found += [
+                replace(one, call_id=f"{path}/{one.call_id}", turn=turn, agent=one.agent or agent) for one in made
+            ]
+    return sorted([one for one in found if one.name not in harmless], key=lambda one: one.turn)
 
 
 async def _started(store: SessionStore, session_id: str, commits: Iterable[Commit]) -> list[str]:

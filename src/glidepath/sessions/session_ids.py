@@ -1,9 +1,13 @@
-"""What every store can keep as text: ids of sessions, and reasons."""
+"""What every store can keep as text: ids of sessions, and reasons. Where the runs of a team's request are."""
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from glidepath.errors import StoreError
 from glidepath.tools.text import clean
+
+_LONGEST_HOME = 120
 
 
 def keepable(name: str) -> str:
@@ -22,3 +26,14 @@ def is_keepable(name: str) -> bool:
 def keepable_reason(reason: str | None) -> str | None:
     """The reason of a stop as every store can keep it: a stop must not fail because of its words."""
     return None if reason is None else clean(reason).replace("\0", " ")
+
+
+def home_of(request_id: str) -> str:
+    """The prefix that all sessions of a team's request share."""
+    plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
+    return request_id if plain else f"request_{digest_of(request_id)}"
+
+
+def digest_of(text: str) -> str:
+    """What stands for a text that is too long for an id."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()

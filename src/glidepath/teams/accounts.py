@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.agent.kin import used_in
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
+from glidepath.sessions.session_ids import digest_of, home_of
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.team_history import History, StepAccount
@@ -18,23 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_ID = 200  # of a session
-_LONGEST_HOME = 120
 
 
 def session_id(request_id: str, *parts: object) -> str:
     """The session id of one run of a request. It is the same after a crash, so that the run can continue."""
     home, name = home_of(request_id), "/".join(map(str, parts))
-    return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else _digest(name)}"
-
-
-def home_of(request_id: str) -> str:
-    """The prefix that all sessions of a request share, and no other session has."""
-    plain = len(request_id) <= _LONGEST_HOME and "/" not in request_id
-    return request_id if plain else f"request_{_digest(request_id)}"
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else digest_of(name)}"
 
 
 async def audited(history: History, store: SessionStore) -> History:

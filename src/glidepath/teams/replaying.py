@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from glidepath.agent.replay import Replayed, replay
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.archive import read_journal
-from glidepath.teams.accounts import home_of
+from glidepath.sessions.session_ids import home_of
 from glidepath.teams.mailbox import Mailboxes, TeamMailbox
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
         out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
         for one in folded.forked.effects:
             line = call_line(one.name, one.arguments or {})
-            out.write(f"behind it turn {one.turn} {line}: {revealed(one.outcome)}\n")
+            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
     if folded.repaired is not None:
         out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
     if folded.imported:
@@ -256,14 +256,11 @@ async def _repair(options: argparse.Namespace, store: SessionStore, world: World
 
 async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent) -> int:
     from glidepath.agent.replay import replay
+    from glidepath.cli.shelved import replay_line
 
     done = await replay(agent, store, options.session)
-    if done.same:
-        until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
-        world.note(f"{options.session}: {how_many(done.commits, 'commit')}, every hash the same{until}")
-        return 0
-    world.note(f"{options.session}: {done.difference}")
-    return 1
+    world.note(replay_line(options.session, done))
+    return 0 if done.same else 1
 
 
 _ACTIONS = {

@@ -200,7 +200,7 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
         made = await fork(store, options.session, at=options.at, name=options.name)
     for one in made.effects:
         line = call_line(one.name, one.arguments or {})
-        world.note(f"made after turn {made.at}, and not undone: turn {one.turn} {line}: {one.outcome}")
+        world.note(f"made after turn {made.at}, and not undone: turn {one.turn} {line}{one.by}: {one.outcome}")
     for waiting in made.pending:
         world.note(f"waiting for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
     if options.rewind:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from glidepath.cli.shelved import replay_request
 from glidepath.cli.shown import call_line
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError, install_line
@@ -37,9 +38,10 @@ exit codes: 0 completed, 1 failed, 2 usage, 3 degraded, timed out or cancelled, 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
-    parser.add_argument("action", choices=("run", "resume"), help="work toward a goal, or continue a request")
+    what = "work toward a goal, continue a request, or replay its runs and compare, without a model"
+    parser.add_argument("action", choices=("run", "resume", "replay"), help=what)
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
-    parser.add_argument("goal", help="the goal; for resume: the id of the request")
+    parser.add_argument("goal", help="the goal; for resume and replay: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
     parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
     parser.add_argument("--wallet", metavar="NAME", help="spend from this wallet in the store")
@@ -58,11 +60,13 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.teamfile import TeamFile
 
     file = TeamFile(world.folder / options.file, world, approve=options.approve, store=options.store)
-    if options.action == "resume" and not options.store:
-        raise ConfigurationError("resume needs --store FILE, the store of the first run")
+    if options.action != "run" and not options.store:
+        raise ConfigurationError(f"{options.action} needs --store FILE, the store of the first run")
     if options.wallet and not options.store:
         raise ConfigurationError(f"wallet {options.wallet!r:.80} needs a store: pass --store FILE")
     try:
+        if options.action == "replay":
+            return replay_request(file, options, world)
         return asyncio.run(_fly(file, options, world))
     except StoreError as error:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
