@@ -38,6 +38,7 @@ export interface Card {
   task: string;
   title: string;
   state: RunState;
+  agent_state: string | null;
   outcome: string | null;
   cause: { source: string; reason: string } | null;
   phase: Phase;
@@ -118,6 +119,7 @@ export interface Moment {
   usage: Card["usage"];
   cost: string | null;
   state: RunState;
+  agent_state: string | null;
   outcome: string | null;
   messages: number;
 }

@@ -11,8 +11,6 @@ random flights with `Run.cruises` on and off must have the same events, results 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
@@ -60,7 +58,6 @@ from glidepath.tools.density import result_tokens
 if TYPE_CHECKING:
     from glidepath.messages import Usage
     from glidepath.run import Plan, Run
-    from glidepath.run.run_transcript import Transcript
 
 DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run, or wait for a person."""
@@ -108,12 +105,10 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
     health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
     run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
-    settled = partial(settle_ordinary, run, price, health, spend, transcript, run_id, parent_id, number, tell)
-    if run.hooks.context_transform:
-        settled = partial(_no_less, settled, transcript, fixed)
-    before, after, circles, errors = run.guards.before, run.guards.after, run.guards.circles, run.guards.errors
+    settled = _settle_no_less if run.hooks.context_transform else settle_ordinary
+    guards, circles, errors = run.guards.calls, run.guards.circles, run.guards.errors
     custom, steers, befores, shapes, asks_first, asks_about, step = _sayers(run)
-    seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
+    seen, nested = transcript.call_ids, watch.above is not None
     opens = journal is None and not shapes  # else its start is told before the call is written down, or shaped
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
@@ -227,7 +222,9 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
             if chunks is not None:
                 chunks(StreamChunk(run_id, parent_id, number(), at, "", True))
-        usage = settled(attempt, booking, held, view, estimate, weight, at)
+        usage = settled(
+            run, attempt, booking, held, estimate, weight, price, health, run_id, parent_id, number, tell, at
+        )
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
             answered_well(run)
@@ -240,7 +237,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply
-        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
+        spend.burnt.extend((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)
@@ -255,7 +252,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             at = now()
         # --- the guards first: what they keep back does not run (execute)
         new = circles is not None and not tool.polling and circles.is_new(call)
-        if not new and before and kept_back(run, Step((call,), tools)):
+        if not new and guards and kept_back(run, Step((call,), tools)):
             await _close(run)
             continue
         # --- its arguments, and whether it may begin (execute.calls.prepare, clear, admitted)
@@ -338,8 +335,8 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         if new and circles.keep_new(name, content):
             if errors is not None and errors.streaks:
                 errors.new_run()
-        elif after:
-            landing = heeded(run, Step((call,), tools), results, after)
+        elif guards:
+            landing = heeded(run, Step((call,), tools), results, guards)
             if landing is not None:
                 raise landing
         if watch.interrupt is not None:
@@ -358,11 +355,11 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     return await _judged(run) if custom else None
 
 
-def _no_less(settled: Callable[..., Usage], transcript: Transcript, fixed: int, *call: Any) -> Usage:
+def _settle_no_less(run: Run, *call: Any) -> Usage:
     """Settle a call that a transform may have made smaller: the next one may be larger again (`learn`)."""
-    usage = settled(*call)
-    if transcript.anchor < fixed:
-        transcript.learn(fixed)
+    usage = settle_ordinary(run, *call)
+    if run.transcript.anchor < run.plan.fixed_tokens:
+        run.transcript.learn(run.plan.fixed_tokens)
     return usage
 
 

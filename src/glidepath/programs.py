@@ -23,7 +23,7 @@ from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
-from glidepath.spi import Step
+from glidepath.spi import CallGuard, Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
 from glidepath.tools.results import trim_result
 
@@ -191,7 +191,7 @@ class _Program:
     def _judged(self, step: Step) -> list[Job]:
         """Jobs for new calls; those that may not run have their results."""
         run = self.run
-        found = objection(run, step, self.guards[0])
+        found = objection(run, step, self.guards)
         if found is None:
             jobs = prepare(run, step.calls)
             for job in jobs:
@@ -234,7 +234,7 @@ class _Program:
                 )
             found.append(self._told(job))
         if found and len(found) == len(step.calls):
-            touchdown = heeded(run, step, tuple(found), self.guards[1])
+            touchdown = heeded(run, step, tuple(found), self.guards)
             if touchdown is not None:
                 run.descent.condemn_first(touchdown.verdict)
                 self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
@@ -314,19 +314,18 @@ class _Program:
         put_off(run, [job])
 
 
-def _guards(run: Run) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Guards of the steps of this run's programs, who look before and after: the run's own see the program as one call.
+def _guards(run: Run) -> Sequence[CallGuard]:
+    """Guards of the steps of this run's programs: the run's own see the program as one call.
 
     Both kinds of steps in one row would hide each other's circles.
     """
     home: Any = run.guards.home.get("guardrails")
     if type(home) is not dict:
-        return (), ()
+        return ()
     kept = home.get("programs")
     if type(kept) is not dict or kept.get("run") != run.run_id:
         kept = home["programs"] = {"run": run.run_id}
-    guards = run.plan.make_guards({"guardrails": kept}, resumed=True)
-    return [one for one in guards if one.before is not None], [one for one in guards if one.after is not None]
+    return run.plan.make_guards({"guardrails": kept}, resumed=True)
 
 
 def _callable(run: Run) -> dict[str, Tool]:

@@ -131,3 +131,10 @@ def echoes():
 def instructed():
     """Answers with what it was instructed."""
     return ScriptedModel().forever(lambda request: say("I was told: " + request.system_prompt))
+
+
+def spaced():
+    """Answers with spaces that are not the usual one, and with marks that cannot be seen."""
+    return ScriptedModel(
+        [say("10\u00a0000\u202f\u20ac, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, a\u200bb\u202e\x1b[2J.")]
+    )

@@ -87,7 +87,7 @@ def test_escape_interrupts_the_turn_and_the_text_stays(tmp_path):
             await pilot.pause(0.01)
             if not app.talk.busy:
                 break
-        assert "cancelled: Esc" in shown(app)
+        assert "interrupted (Esc)" in shown(app)
         assert app.is_running
 
     play(tmp_path, script, "waits")

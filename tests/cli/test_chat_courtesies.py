@@ -184,7 +184,7 @@ def test_a_name_that_two_conversations_have_is_not_printed_as_the_way_back(tmp_p
     said = asyncio.run(second.rename(name))
     assert f"--resume {second.session.id[8:16]} " in said
     assert f"This conversation is now called {name!r}, and so is another one." in said
-    with pytest.raises(ConfigurationError, match="matches 2 sessions") as caught:
+    with pytest.raises(ConfigurationError, match="2 sessions are called") as caught:
         chosen(tmp_path, f"--resume={name}")
     for one in (first, second):
         when = r"\d{4}-\d\d-\d\d \d\d:\d\d"
@@ -250,7 +250,7 @@ def test_the_list_shows_when_how_long_where_and_what_about(tmp_path):
     here, other = kept(tmp_path, "hello\nthere", "again"), kept(tmp_path)
     other.columns = 200
     head, row, how = asyncio.run(other.resume("")).split("\n")
-    assert head.split() == ["SESSION", "LAST", "ACTIVE", "MESSAGES", "FOLDER", "FIRST", "WORDS"]
+    assert head.split() == ["SESSION", "LAST", "ACTIVE", "MESSAGES", "FOLDER", "NAME", "OR", "FIRST", "WORDS"]
     words = row.split()
     assert words[0] == here.session.id[8:16]
     assert datetime.strptime(" ".join(words[1:3]), "%Y-%m-%d %H:%M")  # noqa: DTZ007 - in local time

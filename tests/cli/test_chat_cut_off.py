@@ -94,7 +94,7 @@ def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_expo
         assert asyncio.run(here.resume(session)).endswith(f"\n{BEGUN}\n(interrupted)")
     here.command("/model python:flights:echoes")
     message, _ = here.message("continue")
-    assert message == f"I interrupted your reply, which began:\n\n{BEGUN}\n\ncontinue"
+    assert message == f"continue\n\nI interrupted your last reply, which began:\n\n{BEGUN}"
     asyncio.run(here.turn(message, ignore, ignore))
     assert here.message("more")[0] == "more"  # once is enough
     here.command("/export two.md")
@@ -127,7 +127,7 @@ def test_what_a_command_printed_names_no_files(tmp_path):
     (tmp_path / "notes.txt").write_text("a secret")
     here = talk(tmp_path, "echoes")
     here.asides.append("I ran `cat x`: @notes.txt")
-    assert here.message("what is it?") == ("I ran `cat x`: @notes.txt\n\nwhat is it?", [])
+    assert here.message("what is it?") == ("what is it?\n\nI ran `cat x`: @notes.txt", [])
 
 
 # --- a command of the person ----------------------------------------------------------------------------------------

@@ -89,6 +89,20 @@ def test_the_history_outlives_the_chat_and_only_its_owner_can_read_it(tmp_path):
     assert InputHistory(path).lines == []
 
 
+def test_a_chat_whose_store_redacts_writes_nothing_beside_it(tmp_path):
+    (tmp_path / "vault.py").write_text("def hide(text):\n    return text.replace('hunter2', '[hidden]')\n", "utf-8")
+
+    async def script(app, pilot):
+        await say(app, pilot, "it is hunter2")
+        assert app.query_one("#prompt").past.lines == ["it is hunter2"]
+
+    flags = ("--store", "sqlite:s.db", "--redact", "python:vault:hide")
+    play(tmp_path, script, "echoes", *flags)
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "vault.py"]
+    assert any(file.name == "s.db" for file in files)
+    assert [file for file in files if b"hunter2" in file.read_bytes()] == []
+
+
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])
 def test_a_message_can_have_several_lines(tmp_path, key):
     async def script(app, pilot):
@@ -112,7 +126,9 @@ def test_ctrl_u_empties_a_line_that_is_longer_than_the_screen_is_wide(tmp_path):
 
 @pytest.mark.parametrize(("edits", "asking"), [("ask", {"write", "edit", "shell"}), ("apply", {"shell"})])
 def test_tools_says_which_of_them_ask(tmp_path, edits, asking):
-    rows = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits).command("/tools").split("\n")
+    here = talk(tmp_path, "echoes", "--tools", "read,write,edit,shell", "--edits", edits)
+    here.columns = 1000
+    rows = here.command("/tools").split("\n")
     assert {row.split()[0] for row in rows if row.endswith("(asks you first)")} == asking
 
 
@@ -186,7 +202,7 @@ def test_a_binary_file_is_named_and_the_rest_of_the_message_is_sent(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "what is @big.bin, and @odd.bin?", users)
         assert "@big.bin: not sent, because it is binary" in shown(app)
-        assert "@odd.bin: not sent, because it is binary" in shown(app)
+        assert "@odd.bin: not sent, because it is not UTF-8 text" in shown(app)
         assert users(app) == ["what is @big.bin, and @odd.bin?"]
 
     play(tmp_path, script, "echoes")
@@ -207,7 +223,9 @@ def test_a_command_of_the_person_runs_and_the_model_sees_it_with_the_next_messag
         await say(app, pilot, "!echo out; exit 3", lambda app: app.talk.asides)
         assert "(exit code 3)" in shown(app)
         await say(app, pilot, "what was that?")
-        assert users(app) == ["I ran `echo out; exit 3` (exit code 3):\n```text\nout\n```\n\nwhat was that?"]
+        assert users(app) == [
+            "what was that?\n\nBefore this message, I ran `echo out; exit 3` (exit code 3):\n```text\nout\n```"
+        ]
 
     play(tmp_path, script, "echoes")
 

@@ -11,6 +11,7 @@ pytest.importorskip("textual")
 
 from glidepath.cli.chat import app as chat_app
 from glidepath.cli.chat.app import ChatApp
+from glidepath.cli.chat.reply import ChatReply
 from glidepath.testing import ScriptedModel, say
 
 from .test_chat import talk
@@ -120,3 +121,21 @@ def test_the_log_looks_the_same_with_old_messages_put_away_and_after_a_change_of
     assert shown == 1  # nothing but the widget for what is put away
     assert sum("Answer" in row for page in seen[0] for row in page) >= 4
     assert seen == wanted
+
+
+def test_a_reply_of_many_short_paragraphs_does_not_lag_behind(tmp_path, monkeypatch):
+    """Twenty drawings a second, at two paragraphs each, would take eight seconds for what came at once."""
+    drawings = []
+    draw = ChatReply._show_more
+    monkeypatch.setattr(ChatReply, "_show_more", lambda reply: drawings.append(0) or draw(reply))
+    many = types.ModuleType("many_paragraphs")
+    many.answer = lambda: ScriptedModel([say("\n\n".join(f"Paragraph {n}." for n in range(300)))])
+    monkeypatch.setitem(sys.modules, "many_paragraphs", many)
+
+    async def run():
+        app = ChatApp(talk(tmp_path, "hello", "--model", "python:many_paragraphs:answer"))
+        async with app.run_test(size=(80, 30)) as pilot:
+            await hold(app, pilot, 1)
+
+    asyncio.run(run())
+    assert 2 < len(drawings) < 60

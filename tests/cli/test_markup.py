@@ -170,7 +170,7 @@ def test_paragraphs_share_widgets_and_look_as_they_did(tmp_path):
         async with app.run_test(size=(80, 30)) as pilot:
             await send(app, pilot, "go", lambda app: number_of(app) == 1 and not app.talk.busy)
             reply = app.query("ChatReply").last()
-            while not reply.complete:
+            while not reply.complete or not all(child.size for child in reply.children):  # all laid out
                 await pilot.pause(0.02)
             return [child.size.height for child in reply.children]
 

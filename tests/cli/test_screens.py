@@ -115,7 +115,7 @@ def test_chat(tmp_path, width):
         terminal.type("go on", "Enter")
         compare(f"chat-flying-{width}", settled(terminal.until("This will take", "writing")))
         terminal.type("Escape")
-        terminal.until("cancelled: Esc", "ready")
+        terminal.until("interrupted (Esc)", "ready")
         terminal.type("C-d")
         assert terminal.code() == 0
 

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from glidepath import Agent, Limits, tool
+from glidepath.cli.deck_server import _chosen_store
+from glidepath.cli.world import World
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
@@ -87,6 +89,7 @@ def test_a_session_gets_a_title_and_tags(shell):
         (("list", "--older-than", "soon"), "--older-than: expected a time such as 12h"),
         (("list", "--min-cost", "lots"), "--min-cost: expected an amount in dollars"),
         (("show", "nobody"), "there is no session 'nobody'"),
+        (("show", "a\udcffb"), "there is no session 'a\\udcffb'"),  # a byte that is no UTF-8, on the command line
         (("export", "nobody"), "there is no session 'nobody'"),
         (("export", "one", "--out", "no/such/folder"), "--out: no/such/folder cannot be written"),
         (("import", "nothing.jsonl"), "nothing.jsonl cannot be read"),
@@ -200,3 +203,55 @@ def test_sessions_are_deleted_by_their_titles_and_by_the_start_of_their_ids_all_
     gone = shell("sessions", "delete", "First of all", "tw", "two")
     assert gone.err == "'First of all' is one\n'tw' is two\ndeleted 2 sessions\n"
     assert ids(shell("sessions", "list")) == ["three"]
+
+
+@pytest.fixture
+def vault(tmp_path):
+    (tmp_path / "vault.py").write_text("def hide(text):\n    return text.replace('hunter2', '[hidden]')\n", "utf-8")
+    return tmp_path
+
+
+def kept(folder):
+    return [file.name for file in folder.glob("s.db*") if b"hunter2" in file.read_bytes()]
+
+
+HOOK = {"GLIDEPATH_REDACT": "python:vault:hide"}
+
+
+def test_a_message_that_is_sent_is_redacted_before_it_is_stored(vault):
+    asyncio.run(fill(vault, "one"))
+    ran = glidepath("send", "one", "it is hunter2", "--store", "s.db", folder=vault, environ=HOOK)
+    assert (ran.code, kept(vault)) == (0, []), ran
+    flag = glidepath("send", "one", "it is hunter2", "--store", "s.db", "--redact", "python:vault:hide", folder=vault)
+    assert (flag.code, kept(vault)) == (0, []), flag
+
+
+@pytest.mark.parametrize("how", ["flag", "environment"])
+def test_the_journal_of_a_team_is_redacted_in_a_shell_too(vault, how):
+    (vault / "team.toml").write_text(
+        'model = "python:crews:worker"\n[[members]]\nname = "ann"\ncapabilities = ["write"]\n', "utf-8"
+    )
+    flags = ("--redact", "python:vault:hide") if how == "flag" else ()
+    environ = None if how == "flag" else HOOK
+    ran = glidepath(
+        "team", "run", "team.toml", "find hunter2", "--store", "s.db", *flags, folder=vault, environ=environ
+    )
+    assert (kept(vault), (vault / "s.db").exists()) == ([], True), ran
+
+
+def test_a_server_redacts_what_it_stores(vault):
+    store = _chosen_store({}, "s.db", World(environ=HOOK, folder=vault))
+    assert store.redact("hunter2") == "[hidden]"
+
+
+def test_a_hook_in_a_file_that_is_not_trusted_keeps_everything_out_of_the_store(vault):
+    (vault / "glidepath.toml").write_text('redact = "python:vault:hide"\n', "utf-8")
+    asyncio.run(fill(vault, "one"))
+    for words in (
+        ("run", "it is hunter2", "--model", "python:flights:hello"),
+        ("send", "one", "it is hunter2"),
+        ("sessions", "tag", "one", "--title", "it is hunter2"),
+    ):
+        ran = glidepath(*words, "--store", "s.db", folder=vault)
+        assert (ran.code, "is not trusted, so nothing is stored" in ran.err, kept(vault)) == (2, True, []), ran
+    assert glidepath("sessions", "show", "one", "--store", "s.db", folder=vault).code == 0

@@ -145,3 +145,19 @@ def test_runs_without_a_price_cost_an_unknown_amount_not_nothing(tmp_path):
     assert "$0" not in ran.out
     told = glidepath("whatif", "s.db", "--limits", "max_tokens=1k", "--json", folder=tmp_path)
     assert json.loads(told.out)["cost"] is None
+
+
+def test_limits_are_tried_on_whole_sessions_too_and_copies_are_not_counted(folder):
+    async def more():
+        store = SqliteStore(folder / "s.db")
+        limits = Limits(max_iterations=20)
+        await Agent(model=ScriptedModel([say("more")]), limits=limits, store=store).run("go on", session="s1")
+        await store.fork("s6", name="copy")
+        await store.close()
+
+    asyncio.run(more())
+    ran = glidepath("whatif", "s.db", "--limits", "max_turns=2,scope=session", folder=folder)
+    assert [line.split()[0] for line in ran.out.splitlines()[1:-1]] == ["s1", "s6", "s3"], ran
+    assert ran.out.splitlines()[-1].startswith("4 runs: 3 would have been stopped; 3 of 4 answers lost")
+    wrong = glidepath("whatif", "s.db", "--limits", "scope=both", folder=folder)
+    assert (wrong.code, "scope" in wrong.err, "session" in wrong.err) == (2, True, True), wrong

@@ -216,7 +216,7 @@ async def test_a_child_that_would_do_something_else_today_is_a_difference():
     )
     found = await replay(agent, store, "s")
     assert not found.same
-    assert "s/pilot-0-0-0.1: record" in found.difference
+    assert found.difference == "s/pilot-0-0-0.1: the run had other settings: system_prompt is new"
 
 
 def test_a_replay_that_waits_for_what_never_comes_ends_and_does_not_spin():

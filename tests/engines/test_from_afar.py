@@ -49,10 +49,15 @@ def test_g12_a_paused_run_goes_on_in_the_fleet_inside_its_tenant(crew):
         await fleet.set_tenant("acme", day=Quota(tokens=1_000_000))
         session = await fleet.submit("careful", "go", tenant="acme")
         assert await fleet.wait(session) == "paused"
-        paused = await fleet.result(session)
+        paused, status = await fleet.result(session), await fleet.status()
+        assert [(run.session, run.tenant, run.state, run.worker) for run in status.runs] == [
+            (session, "acme", "paused", None)
+        ]
+        assert (status.queued, status.running, status.waiting, status.failed, status.oldest) == (0, 0, 1, 0, None)
         await fleet.resume(session, {paused.pending[0].call.id: approve()})
         await fleet.resume(session)  # a second time is the same time
         await until(lambda: ended(fleet, session))
+        assert (await fleet.status()).waiting == 0
         accounts = [account for account in await fleet.accounts() if "day" in account.name]
         return await fleet.result(session), accounts
 

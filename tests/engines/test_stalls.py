@@ -237,11 +237,11 @@ def test_a_run_that_paused_and_was_gone_on_with_says_how_it_ended(address):
 DRAW = {"spent": Amount(), "landing": Amount(), "flight": Amount(), "least": Amount(1), "spare": Amount()}
 
 
-async def hold(one, session, tokens):
+async def hold(one, session, tokens, verdict="granted"):
     """A run that has drawn, and whose worker is no more."""
     await admit(one, session)
     await one.ledger.open(session, 1, "dead")
-    assert (await one.ledger.draw(session, 1, asked=Amount(tokens), **DRAW)).verdict == "granted"
+    assert (await one.ledger.draw(session, 1, asked=Amount(tokens), **DRAW)).verdict == verdict
     await fetch(one.ledger.dsn, "UPDATE glidepath_sessions SET updated = 1 WHERE id = $1", session)
 
 
@@ -304,6 +304,31 @@ def test_what_a_failed_run_holds_counts_as_spent_and_is_not_waited_for(address):
         return outcome
 
     assert asyncio.run(go()) in ("cut_off", "wrapped_up")
+
+
+def test_a_run_that_fails_while_it_waits_for_a_budget_waits_no_more(address):
+    """Its last worker died there; each budget that is given back would ring for it for ever."""
+
+    async def go():
+        one = await worker(address)
+        fleet = Fleet(address, ledger=one.ledger)
+        await one.ledger.set_budget(Quota(tokens=8000))
+        await hold(one, "holder", 7900)
+        await hold(one, "starved", 5000, verdict="wait")
+        before = await fleet.status()
+        shorts = [before.short]
+        await fetch(address, "UPDATE glidepath_sessions SET expires = 1e12, owner = 'w' WHERE id = 'starved'")
+        shorts.append((await fleet.status()).short)
+        await one.ledger.fail("starved", "no worker survives it")
+        after = await fleet.status()
+        shorts.append(after.short)
+        assert (after.failed, after.running) == (before.failed + 1, before.running)
+        left = await fetch(address, "SELECT * FROM glidepath_waiting")
+        await one.ledger.set_budget(None)
+        await leave(one)
+        return shorts, left
+
+    assert asyncio.run(go()) == ([0, 1, 0], [])
 
 
 def test_a_rate_that_was_far_too_low_holds_nobody_up_once_it_is_changed(address):

@@ -5,11 +5,15 @@ import json
 
 import pytest
 
+from glidepath import Agent, AgentState, Limits, tool
+from glidepath.errors import TransientError
+from glidepath.events import RetryScheduled, StreamStarted, ToolStarted
 from glidepath.serve import event_streams
 from glidepath.serve.event_log import FolderLog, LogHead, MemoryLog, kind_of
+from glidepath.serve.flight_card import FlightCard
 from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
-from glidepath.testing import call, say
+from glidepath.testing import ScriptedModel, call, fail, say, virtual
 
 from .deck import Doors, agent, code, events, messages, pay, search, serving, start
 
@@ -390,5 +394,48 @@ def test_the_list_is_fed_with_changed_cards_only():
             assert {card["run_id"] for card in cards} == {run_id}
             assert cards[-1]["state"] == "paused"
             assert len(cards) == len({json.dumps(card) for card in cards})
+
+    asyncio.run(main())
+
+
+@virtual
+async def test_a_card_shows_the_state_that_a_stream_shows():
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(5)
+        return "waited"
+
+    card, shown = FlightCard("r", "s"), {}
+    model = ScriptedModel([fail(TransientError("busy")), call("wait"), call("pay", amount=3), say("done")])
+    flying = Agent(model=model, tools=[wait, pay], limits=Limits(max_iterations=9))
+    async with flying.stream("go") as stream:
+        async for event in stream:
+            card.hear(event)
+            if isinstance(event, StreamStarted | RetryScheduled | ToolStarted):
+                await asyncio.sleep(0.01)  # the run goes on as far as it can
+                shown[type(event).__name__] = (card.agent_state, stream.state)
+    recovering, waiting = AgentState.RECOVERING, AgentState.WAITING_FOR_TOOL
+    assert shown["RetryScheduled"] == (recovering, recovering)
+    assert shown["ToolStarted"] == (waiting, waiting)
+    assert card.agent_state is AgentState.WAITING_FOR_INPUT
+    assert card.card(0.0).agent_state == "waiting_for_input"
+
+
+def test_the_state_of_an_agent_is_in_the_answers_of_a_server(tmp_path):
+    async def main():
+        doors, store = Doors(), SegmentStore(tmp_path / "store")
+        async with serving(agent(call("wait"), say("ok"), tools=doors.tools()), store=store) as client:
+            run_id = await start(client)
+            await doors.entered.wait()
+            assert (await client.get(f"/api/runs/{run_id}")).json()["agent_state"] == "waiting_for_tool"
+            doors.open.set()
+            await events(client, run_id)
+            (card,) = (await client.get("/api/runs")).json()["runs"]
+            assert (card["state"], card["agent_state"]) == ("ended", "completed")
+        await agent(store=store).run("hi", session="flown by another program")
+        async with serving(agent(), store=store) as client:
+            cards = (await client.get("/api/runs")).json()["runs"]
+            assert [(one["state"], one["agent_state"]) for one in cards] == [("ended", "completed")] * 2
 
     asyncio.run(main())

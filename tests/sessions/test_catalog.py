@@ -16,7 +16,8 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.spi import SessionQuery
-from glidepath.testing import ScriptedModel, say
+from glidepath.teams import Member, Team, TeamExecutionRequest
+from glidepath.testing import ScriptedModel, call, say
 
 
 def agent(store, **fields):
@@ -247,5 +248,55 @@ def test_the_events_that_a_server_kept_go_with_their_session(kind, tmp_path):
         assert [await log.head(run) is not None for run in ("r1", "r2", "r3")] == [True, False, False]
         await log.close()
         await store.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+def test_a_page_is_read_along_an_index_and_nothing_is_sorted(kind, tmp_path):
+    """So a page of 100,000 sessions costs what a page of 100 costs, whichever page it is."""
+
+    async def whole():
+        store = SqliteStore(tmp_path / "s.db") if kind == "sqlite" else SegmentStore(tmp_path / "s")
+        await flown(store, "a", "b", "c")
+        cursor = (await find_sessions(store, limit=1)).cursor
+        file = store._connection() if kind == "sqlite" else store._desk.index.db
+        asked = []
+        file.set_trace_callback(asked.append)
+        for fields in ({}, {"cursor": cursor}, {"before": 1e12, "state": "completed"}):  # the last as a prune asks
+            assert names(await find_sessions(store, limit=1, **fields)) in (["c"], ["b"])
+        file.set_trace_callback(None)
+        plans = [
+            [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {one}")]
+            for one in asked
+            if "ORDER BY c.updated" in one
+        ]
+        await store.close()
+        return plans
+
+    plans = asyncio.run(whole())
+    assert len(plans) == 3
+    for steps in plans:
+        assert "_by_time" in steps[0]
+        assert not any("TEMP B-TREE" in step for step in steps)
+        assert not any(step.startswith("SCAN") for step in steps[1:])
+
+
+@pytest.mark.parametrize("kind", ["a team", "a session"])
+def test_children_of_a_session_stay_when_a_team_of_the_same_name_is_deleted(kind):
+    async def scene():
+        store, limits = MemoryStore(), Limits(max_iterations=5)
+        helper = Agent(model=ScriptedModel().forever(say("done")), limits=limits, agent_name="helper")
+        parent = ScriptedModel([call("helper", task="x"), say("end")])
+        tools = [helper.as_tool("helper", "Help")]
+        await Agent(model=parent, tools=tools, limits=limits, store=store).run("go", session="s")
+        if kind == "a team":
+            team = Team(members=[Member(name="bee", agent=helper)], store=store)
+            await team.run(TeamExecutionRequest(goal="g", id="s"))
+        else:
+            await store.fork("s", at=0, name="team:s")
+        gone = await remove_sessions(store, ["team:s"])
+        assert gone == (["team:s", "s/goal/1/bee"] if kind == "a team" else ["team:s"])
+        assert sorted(one.session_id for one in await store.entries()) == ["s", "s/call_1.1"]
 
     asyncio.run(scene())

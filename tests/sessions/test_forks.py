@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, ToolContext, _wire, approve, tool
+from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Session, ToolContext, _wire, approve, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
@@ -161,6 +161,19 @@ def test_a_copy_has_the_tags_and_the_original_keeps_its_title():
         page = await find_sessions(bench.store, tag="june")
         titles = {entry.session_id: entry.title for entry in page.sessions}
         assert titles == {"s": "Payments", "one": "", back.origin: ""}
+
+    asyncio.run(scene())
+
+
+def test_a_copy_has_the_tags_however_many_sessions_begin_with_the_same_name():
+    async def scene():
+        bench = Bench()
+        await bench.agent(say("ok")).run("go", session="june")
+        await annotate(bench.store, "june", tags=["keep"])
+        for number in range(101):
+            await bench.store.release(await bench.store.claim(f"june-{number}", this_owner()))
+        await bench.store.fork("june", name="copy")
+        assert [one.session_id for one in (await find_sessions(bench.store, tag="keep")).sessions] == ["copy", "june"]
 
     asyncio.run(scene())
 
@@ -420,6 +433,30 @@ def test_the_journal_of_a_team_is_not_forked():
         await Team(members=[Member(name="bee", agent=worker)], store=store).run(TeamExecutionRequest(goal="g", id="r"))
         with pytest.raises(ConfigurationError, match="'team:r' is the journal of a team"):
             await store.fork("team:r", at=1)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("session", [None, "", 7, b"s", Session("s")], ids=["None", "empty", "int", "bytes", "object"])
+def test_what_no_session_can_be_called_is_not_forked(session, tmp_path):
+    async def scene():
+        store = SqliteStore(tmp_path / "s.db")
+        with pytest.raises(ConfigurationError, match="session id must be"):
+            await store.fork(session)
+        with pytest.raises(ConfigurationError, match="session id must be"):
+            await store.rewind(session, at=1)
+        await store.close()
+
+    asyncio.run(scene())
+
+
+def test_a_session_that_is_only_called_like_a_team_is_one_like_any_other():
+    async def scene():
+        bench = Bench()
+        await bench.four_turns()
+        made = await bench.store.fork("s", at=2, name="team:s")
+        again = await bench.store.fork(made.session_id, at=1)
+        assert (again.origin, again.at) == ("team:s", 1)
 
     asyncio.run(scene())
 

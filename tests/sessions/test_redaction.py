@@ -11,8 +11,8 @@ from glidepath.errors import StoreError
 from glidepath.messages import codec
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.snapshot import take_snapshot
-from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal, stop
+from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore, bases
+from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair, stop
 from glidepath.sessions.chain import plain_payload, verified
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.fold import fold
@@ -257,6 +257,46 @@ def test_what_is_imported_is_redacted_as_well():
         assert [one.name for one in result.unknown_effects] == ["send"]
 
     asyncio.run(fly())
+
+
+@pytest.mark.parametrize("name", [None, "other"])
+def test_what_an_imported_journal_repeats_of_itself_is_redacted_as_well(name, monkeypatch):
+    """Bases hold the messages once more, and a repair keeps the commits behind the damage."""
+    monkeypatch.setattr(bases, "SPAN", 5)
+
+    async def fly():
+        @tool
+        async def mail(to: str) -> str:
+            """Mail."""
+            return f"mailed {to}"
+
+        source = MemoryStore()
+        for _ in range(4):
+            model = ScriptedModel([call("mail", to="sk-9"), say("sent to sk-9")])
+            await Agent(model=model, tools=[mail], limits=LIMITS, store=source).run("hunter2", session="s")
+        commits = source._shelves["s"].commits
+        commits[-4] = _wire.replace(commits[-4], body=b"[]")
+        await repair(source, "s")
+        kinds = {record.kind for record in (await read_journal(source, "s")).records()}
+        assert {"base", "quarantine"} <= kinds
+        inner = MemoryStore()
+        new = await import_journal(RedactingStore(inner, hide), await export_journal(source, "s"), session_id=name)
+        _, commits = await inner.load(new)
+        assert not [commit.number for commit in commits if SECRET.search(commit.body.decode())]
+        folded = fold(commits)
+        assert [one.arguments for one in folded.repaired.effects] == [{"to": "[hidden]"}]
+        assert folded.repaired.kept
+
+    asyncio.run(fly())
+
+
+@pytest.mark.parametrize(
+    "records", [None, 7, "hunter2", {"a": "hunter2"}, [7], [[1, 2.0, "message"]], [[1, 2, 3, "sk-1"]]], ids=str
+)
+def test_what_no_commit_can_be_is_left_out_of_what_a_repair_kept(records):
+    kept = {"reason": "torn", "first": 1, "kept": [{"commit": 1, "hash": "", "records": records}]}
+    (_, told), *_ = Redactor(hide).items([("quarantine", kept)])
+    assert told == {**kept, "kept": [{"commit": 1, "hash": "", "records": []}]}
 
 
 def test_the_journal_of_a_team_is_redacted_too():

@@ -192,6 +192,109 @@ def test_a_fork_has_as_many_turns_as_replies():
     assert [one.turns for one in runs["s"].moments] == [1, 2, 3, 4]
 
 
+def talk(*, messages, **limits):
+    """A conversation of so many messages, each with a call, and what it cost."""
+
+    async def scene():
+        store, paid = MemoryStore(), Decimal(0)
+        for number in range(messages):
+            model = ScriptedModel([call("same"), say(f"answer {number}")])
+            agent = Agent(model=model, tools=[same], limits=Limits(**limits), store=store, prices=PRICES)
+            paid += (await agent.run("go", session="s")).cost
+        return paid, (await flown_runs(store))[0]
+
+    return VirtualClock().run(scene())
+
+
+def test_a_run_of_a_limited_conversation_costs_what_it_has_used_itself():
+    paid, runs = talk(messages=3, max_cost="5", max_tokens=90_000, max_iterations=50, scope="session")
+    assert sum(run.paid for run in runs) == paid * 10**12
+    assert sum(fate.cost for fate in what_if(runs, Limits())) == paid
+    dear = what_if(runs, Limits(), prices={"scripted": ("2", "20")})
+    assert sum(fate.cost for fate in dear) == 2 * paid
+
+
+@pytest.mark.parametrize("then", ["run", "session"])
+@pytest.mark.parametrize(
+    ("scope", "trips"), [("run", [None] * 3), ("session", [None, 1, 0])], ids=["of a run", "of a session"]
+)
+def test_limits_of_a_run_or_a_session_are_tried_whatever_they_were_limits_of_then(then, scope, trips):
+    _, runs = talk(messages=3, max_iterations=50, scope=then)
+    fates = what_if(runs, Limits(max_iterations=3, scope=scope))
+    assert [None if fate.trip is None else fate.trip.reply for fate in fates] == trips
+
+
+def test_what_a_conversation_has_used_is_counted_up_to_where_it_would_have_been_stopped():
+    _, runs = talk(messages=6, max_iterations=50)
+    used, room = [run.last.tokens for run in runs], 100  # for what a landing is taken to need
+    lasts = Limits(max_tokens=sum(used) + room, landing_tokens=1, scope="session")
+    assert [fate.trip for fate in what_if(runs, lasts)] == [None] * 6
+    half = Limits(max_tokens=sum(used[:3]) + room, landing_tokens=1, scope="session")
+    assert [fate.lost for fate in what_if(runs, half)] == [False] * 3 + [True] * 3
+    most = spread(runs, "max_tokens", scope="session")[-1]
+    kept = kept_at(runs, "max_tokens", [used[0] // 2, most], scope="session")
+    assert (most >= sum(used), [number for _, number in kept]) == (True, [0, 6])
+
+
+def test_what_a_fork_or_a_rewind_copied_is_not_counted_twice():
+    async def scene():
+        store = MemoryStore()
+        paid = (await fly(*steps(3), store=store, session="s")).cost
+        made = await store.fork("s", at=2, name="f")
+        back = await store.rewind("s", at=1)
+        runs, _ = await flown_runs(store)
+        found = what_if(runs, Limits())
+        assert [(one.run.session_id, one.cost) for one in found] == [(back.origin, paid)], "the others are copies"
+        for name in (made.session_id, "s"):
+            paid += (await fly(*steps(1), store=store, session=name)).cost
+            runs, _ = await flown_runs(store)
+            assert sum(run.paid for run in runs) == paid * 10**12
+            assert sum(one.cost for one in what_if(runs, Limits())) == paid
+        again = await store.rewind("s", at=2)
+        runs, _ = await flown_runs(store)
+        assert sum(run.paid for run in runs) == paid * 10**12, again
+
+    VirtualClock().run(scene())
+
+
+def test_a_fork_that_was_resumed_costs_what_came_after_the_copy():
+    async def scene():
+        store = MemoryStore()
+        whole = await fly(*steps(3), store=store, session="s")
+        await store.fork("s", at=2, name="f")
+        model = ScriptedModel([call("look", n=9), say("another end")])
+        limits = Limits(max_iterations=50, timeout=10_000)
+        ended = await Agent(model=model, tools=[look, same], limits=limits, store=store, prices=PRICES).resume("f")
+        runs = {run.session_id: run for run in (await flown_runs(store))[0]}
+        copied = runs["s"].moments[1].money
+        assert runs["f"].paid == ended.cost * 10**12 - copied > 0
+        assert runs["s"].paid == whole.cost * 10**12
+        (early,) = what_if([runs["f"]], Limits(max_iterations=2))
+        assert (early.trip.reply, early.lost) == (2, True)
+        (first,) = what_if([runs["f"]], Limits(max_iterations=1))
+        assert (first.trip.reply, first.trip.cost) == (1, 0), "nothing was spent on its own turns"
+
+    VirtualClock().run(scene())
+
+
+@pytest.mark.parametrize(
+    ("limits", "more", "said"),
+    [
+        (None, {}, "limits must be Limits"),
+        (Limits(), {"guards": {"max_error_streak": 0}}, "guards: max_error_streak must be a whole number"),
+        (Limits(), {"guards": {"max_error_streak": "3"}}, "guards: max_error_streak must be a whole number"),
+        (Limits(), {"guards": {"max_error_streak": True}}, "guards: max_error_streak must be a whole number"),
+        (Limits(), {"prices": {"scripted": 3}}, "prices"),
+        (Limits(), {"prices": ["scripted"]}, "prices must map"),
+    ],
+    ids=["limits", "zero", "text", "bool", "price", "prices"],
+)
+def test_what_cannot_be_a_limit_a_guard_or_a_price_is_named(limits, more, said):
+    _, (run,) = stored(steps(1))
+    with pytest.raises(ConfigurationError, match=said):
+        what_if([run], limits, **more)
+
+
 def test_what_cannot_be_tried_is_named():
     _, (run,) = stored(steps(1))
     with pytest.raises(ConfigurationError, match="'max_luck' cannot be tried here"):

@@ -41,6 +41,7 @@ export function Icon({ name, size = 16 }: { name: IconName; size?: number }): VN
 }
 
 const STATE_WORDS: Record<RunState, string> = { queued: "queued", running: "running", paused: "waiting for you", ended: "ended", lost: "lost" };
+const BUSY_WORDS: Record<string, string> = { waiting_for_tool: "in a tool", recovering: "retrying" };
 const OUTCOME_WORDS: Record<string, string> = { done: "done", wrapped_up: "wrapped up", cut_off: "cut off", failed: "failed", cancelled: "cancelled", paused: "paused" };
 const OUTCOME_TONES: Record<string, string> = { done: "good", wrapped_up: "good", cut_off: "warn", failed: "bad", cancelled: "plain" };
 
@@ -53,12 +54,13 @@ export function tone(card: Pick<Card, "state" | "outcome" | "phase">): string {
   return "plain";
 }
 
-export function stateWord(card: Pick<Card, "state" | "outcome">): string {
+export function stateWord(card: Pick<Card, "state" | "agent_state" | "outcome">): string {
+  if (card.state === "running") return BUSY_WORDS[card.agent_state ?? ""] ?? STATE_WORDS.running;
   return card.state === "ended" && card.outcome ? (OUTCOME_WORDS[card.outcome] ?? word(card.outcome)) : STATE_WORDS[card.state];
 }
 
-export function StatePill({ card }: { card: Pick<Card, "state" | "outcome" | "phase"> }): VNode {
-  return <span class={`pill tone-${tone(card)}`} data-state={card.state}><i class="dot" aria-hidden="true" />{stateWord(card)}</span>;
+export function StatePill({ card }: { card: Pick<Card, "state" | "agent_state" | "outcome" | "phase"> }): VNode {
+  return <span class={`pill tone-${tone(card)}`} data-state={card.state} data-agent-state={card.agent_state}><i class="dot" aria-hidden="true" />{stateWord(card)}</span>;
 }
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }): VNode {

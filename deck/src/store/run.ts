@@ -53,7 +53,7 @@ export class RunStore {
     if (then) return asOf(detail, then, this.#landing.value);
     const live = card(detail.run_id)?.value;
     return live && live.sequence > detail.sequence
-      ? { ...detail, state: live.state, phase: live.phase, turn: live.turn, gauges: live.gauges, usage: live.usage, cost: live.cost, last: live.last, outcome: live.outcome, cause: live.cause, ended: live.ended, resumable: live.resumable, guard: live.guard, updated: live.updated }
+      ? { ...detail, state: live.state, agent_state: live.agent_state, phase: live.phase, turn: live.turn, gauges: live.gauges, usage: live.usage, cost: live.cost, last: live.last, outcome: live.outcome, cause: live.cause, ended: live.ended, resumable: live.resumable, guard: live.guard, updated: live.updated }
       : detail;
   });
 
@@ -274,7 +274,7 @@ function asOf(detail: Detail, then: Moment, turns: readonly RunEvent[]): Detail 
   const passed = (kind: string): boolean => turns.some((event) => event.event === kind && event.time <= then.at);
   const phase: Phase = ended ? "ground" : passed("LandingStarted") ? "landing" : passed("NoticeSent") ? "notice" : "cruise";
   return {
-    ...detail, state: then.state, outcome: then.outcome, cause: ended ? detail.cause : null, phase, turn: then.turn, usage: then.usage, cost: then.cost,
+    ...detail, state: then.state, agent_state: then.agent_state, outcome: then.outcome, cause: ended ? detail.cause : null, phase, turn: then.turn, usage: then.usage, cost: then.cost,
     gauges: detail.gauges.map((gauge) => ({ ...gauge, used: Math.min(used[gauge.kind] ?? gauge.used, gauge.used), reserved: 0 })),
     ended: ended ? detail.ended : null, updated: then.at, pending: then.state === "paused" ? detail.pending : [], last: "",
   };

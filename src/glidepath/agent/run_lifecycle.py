@@ -213,7 +213,9 @@ async def finish_run(
                 if cancel is not None:
                     cancel.subscribe(run.hear)
                 if ending is None:
-                    ending = await fly(run, asked.prompt)
+                    flight = fly(run, asked.prompt)
+                    del asked  # nor this
+                    ending = await flight
             except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
                 raise
             except BaseException as defect:

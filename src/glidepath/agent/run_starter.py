@@ -61,8 +61,7 @@ class RunStarter(Equipped):
 
     def _begin(self, asked: RunRequest) -> tuple[Run, Session]:
         """A run on its own limits that nobody keeps, ready to start."""
-        home = self._home_of(asked)
-        return self._open(asked, home), home
+        return self._ready(asked, self._home_of(asked))
 
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""

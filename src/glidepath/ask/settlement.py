@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from glidepath.ledger import Price, Reservation
     from glidepath.resilience import Health
     from glidepath.run import Run
-    from glidepath.run.account import Spending
-    from glidepath.run.run_transcript import Transcript
 
 _NONE = 0  # compared by identity: unlike False, 0.0 and None it is an int, and a journal keeps only ints
 
@@ -76,22 +74,19 @@ def learn(run: Run, usage: Usage, booking: Booking) -> None:
         run.transcript.learn(learnt)
 
 
-def settle_ordinary(  # noqa: PLR0917 - `cruise` binds most of them once, and calls it with the rest in every turn
+def settle_ordinary(  # noqa: PLR0917 - what `cruise` has at hand
     run: Run,
+    attempt: Attempt,
+    booking: Booking,
+    held: Reservation,
+    estimate: int,
+    weight: int,
     price: Price | None,
     health: Health,
-    spend: Spending,
-    transcript: Transcript,
     run_id: str,
     parent_id: str | None,
     number: Callable[[], int],
     tell: Any,
-    attempt: Attempt,
-    booking: Booking,
-    held: Reservation,
-    view: Sequence[Message],
-    estimate: int,
-    weight: int,
     at: float,
 ) -> Usage:
     """`settle` and `learn` for what most calls of `cruise` are.
@@ -106,8 +101,10 @@ def settle_ordinary(  # noqa: PLR0917 - `cruise` binds most of them once, and ca
         if (
             given.__class__ is int
             and written.__class__ is int
-            and estimate * 0.375 <= given <= 16 * estimate + 100_000  # `settled` has names for these figures
-            and attempt.size // 8 - 4 < written <= 16 * attempt.size + 100_000
+            and given >= estimate * 0.375  # `settled` has names for these figures
+            and given <= 16 * estimate + 100_000
+            and written > attempt.size // 8 - 4
+            and written <= 16 * attempt.size + 100_000
             and written > 0  # as the input is, which is more than a share of a view that is never empty
             and usage.cache_read is _NONE
             and usage.cache_write is _NONE
@@ -123,14 +120,15 @@ def settle_ordinary(  # noqa: PLR0917 - `cruise` binds most of them once, and ca
                 if price.web_search:
                     money += fees(price, attempt)
             held.settle(spent, money)
-            spend.pay_plain(given, written, money)
-            transcript.learn(given - weight)
+            run.spend.pay_plain(given, written, money)
+            run.transcript.learn(given - weight)
             if tell is not None:
                 refunded = held.tokens - spent
                 if refunded < 0:  # noqa: PLR1730 - quicker
                     refunded = 0
                 tell(BudgetSettled(run_id, parent_id, number(), at, usage, None if price is None else money, refunded))
             return usage
-    usage = settle(run, booking, attempt, view, spend.pay)
+    sent: Any = run.turn.request
+    usage = settle(run, booking, attempt, sent.messages, run.spend.pay)
     learn(run, usage, booking)
     return usage

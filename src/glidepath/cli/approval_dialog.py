@@ -70,7 +70,7 @@ async def consult(
     while len(rows) - shown > room:
         page, shown = rows[shown : shown + room], shown + room
         said = await ask(
-            page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ", ("s", "n")
+            page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ", ("Enter", "s", "n")
         )
         word = None if said is None else said.strip().lower()
         if word is None:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.plurals import how_many
 from glidepath.workspace import Workspace
 
+if TYPE_CHECKING:
+    from glidepath.cli.world import World
+
 _NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TYPED = re.compile(r'(?:(?<!\S)@"[^"]*|\S*)$')
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _MOST, _MOST_PICTURE = 256_000, 20_000_000
 _MOST_FOUND = 50
+_STOPS = ".,;:!?)'\""
+RAN, INTERRUPTED = "Before this message, I ran `", "I interrupted your last reply, which began:"
+_SENT_ALONG = ('<file path="', RAN, INTERRUPTED)
 
 
 def picture(path: Path) -> ImageBlock:
@@ -38,19 +46,36 @@ def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
     return UserMessage((*pictures, TextBlock(text))) if pictures else text
 
 
-def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> tuple[str | UserMessage, list[str]]:
+def named_pictures(names: Sequence[str], world: World) -> list[ImageBlock]:
+    """The pictures that `-i` names, for the first message of a chat; a note says so. Raises `ConfigurationError`."""
+    found = [picture(world.folder / name) for name in names]
+    for name, one in zip(names, found, strict=True):
+        world.note(f"{name}: a picture of {len(one.data or b''):,} bytes, sent with your first message")
+    return found
+
+
+def typed(text: str) -> str:
+    """What a person typed of a message: it comes first, before files and whatever else was sent with it."""
+    return text[: min([at for mark in _SENT_ALONG if (at := text.find(f"\n\n{mark}")) >= 0], default=len(text))]
+
+
+def with_files(
+    text: str, workspace: Workspace, along: Sequence[str | ImageBlock] = ()
+) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
 
-    Only files in the workspace are sent. A word such as @someone that is not a file stays a word. Texts that come
-    `before` it name no files: the person did not type them.
+    Only files in the workspace are sent. A word such as @someone that is not a file stays a word. Texts that are sent
+    `along` name no files: the person did not type them.
     """
     pieces: list[str] = []
-    pictures: list[ImageBlock] = []
+    pictures = [one for one in along if isinstance(one, ImageBlock)]
     said: list[str] = []
     for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer(text)):
         path = _existing(name, workspace)
         if path is None:
-            if "/" in name or "." in name.strip("."):
+            if _is_folder(name, workspace):
+                said.append(f"@{name}: a folder, sent as a word: name a file in it")
+            elif "/" in name or "." in name.strip("."):
                 said.append(f"@{name}: there is no such file in the workspace; sent as a word")
             continue
         try:
@@ -62,31 +87,40 @@ def with_files(text: str, workspace: Workspace, before: Sequence[str] = ()) -> t
                 continue
             with workspace.file(path) as found:
                 data = os.pread(found, _MOST + 1, 0)
-            content = data[:_MOST].decode()
+            content = getincrementaldecoder("utf-8")().decode(data[:_MOST], final=len(data) <= _MOST)
         except (ToolError, OSError) as error:
             said.append(f"@{path}: {error}")
             continue
         except UnicodeDecodeError:
             content = "\0"
         if "\0" in content:
-            said.append(f"@{path}: not sent, because it is binary")
+            said.append(f"@{path}: not sent, because it is {'binary' if 0 in data else 'not UTF-8 text'}")
             continue
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(f'<file path="{path}">\n{content}\n</file>')
         lines = len(content.splitlines())
         said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
-    return with_pictures("\n\n".join([*before, text, *pieces]), pictures), said
+    pieces += [one for one in along if isinstance(one, str)]
+    return with_pictures("\n\n".join([text, *pieces]), pictures), said
 
 
 def _existing(name: str, workspace: Workspace) -> str | None:
     """The path that was meant: punctuation after it in a sentence is not part of it."""
-    for path in (name, name.rstrip(".,;:!?)'\"")):
+    for path in (name, name.rstrip(_STOPS)):
         try:
             with workspace.file(path):
                 return path
         except (ToolError, OSError, ValueError):
             continue
     return None
+
+
+def _is_folder(name: str, workspace: Workspace) -> bool:
+    folder = workspace.root / name.rstrip(_STOPS)
+    try:
+        return folder.is_dir() and folder.resolve().is_relative_to(workspace.root.resolve())
+    except (OSError, ValueError):
+        return False
 
 
 def word_being_typed(line: str) -> str:

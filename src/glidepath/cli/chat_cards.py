@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, decode, encode, replace
+from glidepath.cli.attachments import typed
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
 _LISTED, _WORDS = 10, 200
-_NARROW, _LEAST, _MOST = 70, 10, 40  # columns: where the year is left out, and those of the folder
+_NARROW, _NARROWEST, _LEAST, _MOST = 70, 55, 10, 40  # columns: without a year, without a folder, those of the folder
 _HOW = "(its id, the start of it, or its name)"
 
 
@@ -62,7 +63,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
-    words = first if isinstance(first, str) else first.text
+    words = typed(first if isinstance(first, str) else first.text)
     card = ChatCard(
         model=_without_secret(model),
         folder=str(folder),
@@ -136,14 +137,15 @@ async def chat_rows(store: SessionStore, width: int, but: str = "") -> list[str]
     entries = [entry for entry in found if entry.session_id != but][:_LISTED]
     if not entries:
         return []
-    table = [("SESSION", "LAST ACTIVE", "MESSAGES", "FOLDER", "FIRST WORDS")]
+    table = [("SESSION", "LAST ACTIVE", "MESSAGES", "FOLDER" if width >= _NARROWEST else "", "NAME OR FIRST WORDS")]
     date = "%m-%d %H:%M" if width < _NARROW else "%Y-%m-%d %H:%M"
     room = min(_MOST, max(_LEAST, (width - 40) // 3))
     for entry in entries:
         card, known = card_of(entry.session_id), entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime(date)
         words = entry.title or card.first or str(known.get("task", ""))
-        row = (short(entry.session_id), when, str(known.get("messages", "-")), _at_home(card.folder, room), words)
+        folder = _at_home(card.folder, room) if width >= _NARROWEST else ""
+        row = (short(entry.session_id), when, str(known.get("messages", "-")), folder, words)
         table.append(tuple(revealed(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
     return [clip(row, width) for row in _aligned(table)]
 
@@ -263,7 +265,7 @@ def chosen_chat(
 
 def _opened(settings: LoadedSettings, world: World) -> Any:
     name = settings.get("store")
-    return redacting(make_store(str(name), world), settings, world) if name else None
+    return redacting(make_store(str(name), world), settings, world, reads=True) if name else None
 
 
 def _model_of(session: str, settings: LoadedSettings, world: World) -> str:

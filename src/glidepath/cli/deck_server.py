@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
-from glidepath.cli.stores import DEFAULT_STORE, check_store, make_store
+from glidepath.cli.stores import DEFAULT_STORE, check_store, make_store, redacted_store
 from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
@@ -79,7 +79,7 @@ def serve(
 
     token = checked_address(options, world)
     if store is None:
-        store = _chosen_store(agents, options.store, world)
+        store = _chosen_store(agents, options.store, world, options.redact)
     application = app(
         agents,
         store=store,
@@ -178,7 +178,7 @@ def deck(options: argparse.Namespace, world: World) -> int:
     return serve(named_agents(options.agent, world), options, world)
 
 
-def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any:
+def _chosen_store(agents: dict[str, Any], said: str | None, world: World, hook: str | None = None) -> Any:
     """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else the default; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
@@ -187,7 +187,7 @@ def _chosen_store(agents: dict[str, Any], said: str | None, world: World) -> Any
     if own is not None and not said:
         return own
     check_store(said or DEFAULT_STORE, world, new=bool(agents))
-    return make_store(said or DEFAULT_STORE, world)
+    return redacted_store(said or DEFAULT_STORE, hook, world)
 
 
 def export(options: argparse.Namespace, world: World) -> int:

@@ -198,6 +198,8 @@ def difference(change: Change, width: int, *, context: int = 3, most: int = 0) -
             rows += [_GUTTER + ".."] if rows else []
             continue
         rows += _folded(line[0], line[1:], width)
+    if change.before == change.after:
+        return [f"  {revealed(change.path)} (no change: the file has this text already)"]
     added = sum(row.startswith(f"{_GUTTER}+") for row in rows)
     removed = sum(row.startswith(f"{_GUTTER}-") for row in rows)
     if most and len(rows) > most:

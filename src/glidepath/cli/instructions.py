@@ -51,6 +51,8 @@ def own_commands(world: World) -> Mapping[str, str]:
         from glidepath.cli.trust import trusted_files
 
         trusted, files = trusted_files(world.folder)
+        if not trusted and any(name.startswith(f"{COMMANDS}/") for name in files):
+            world.note_once(f"{COMMANDS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
         for name, data in files.items() if trusted else ():
             inner = name.removeprefix(f"{COMMANDS}/")
             if inner != name and inner.endswith(".md"):

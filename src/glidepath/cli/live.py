@@ -12,6 +12,7 @@ from rich.text import Text
 
 from glidepath import events
 from glidepath.cli.file_changes import Changes, colored, difference
+from glidepath.cli.guard_words import guard_line
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, console_on, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
@@ -89,7 +90,7 @@ class LiveScreen:
         elif isinstance(event, events.RetryScheduled):
             self._print(clip(f"  {event.error}", self._width()), "yellow")
         elif isinstance(event, events.GuardTripped):
-            self._print(clip(f"{self._signs['note']} {event.guard}: {event.reason}", self._width()), "yellow")
+            self._print(clip(f"{self._signs['note']} {guard_line(event)}", self._width()), "yellow")
         elif isinstance(event, events.ApprovalRequested):
             self._flush()
         elif isinstance(event, events.MessageAdded) and event.message.role == "assistant":

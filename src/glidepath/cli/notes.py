@@ -22,7 +22,7 @@ _SHOWN = 1_000
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the store."""
-    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store"})
+    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store", "redact"})
     add_config_flags(parser)
 
 
@@ -57,10 +57,10 @@ def with_store(
     """Do something with the named store, then close it; returns the settings."""
     from glidepath.cli.layers import gather
     from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store, on_store
+    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
-    settings = gather(options, world, only=("store",))
-    store = make_store(assume_store(settings, what), world)
+    settings = gather(options, world, only=("store", "redact"))
+    store = redacting(make_store(assume_store(settings, what), world), settings, world)
 
     async def found(kept: Any) -> None:
         options.session = await session_named(kept, options.session)

@@ -5,39 +5,74 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from glidepath.cli.attachments import RAN
+from glidepath.cli.readable import readable
 from glidepath.plurals import how_many
 
 _SECONDS, _MOST, _SHOWN = 120.0, 30_000, 20
+_DRAINED = 1.0  # seconds for what is left in the pipe
+_STOPPED, _LATE = -1_000, -1_001  # no exit code, and no signal
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[^\[\]])")
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
+"""A line that a command has drawn again, such as its progress."""
 
 
 async def run_as_person(command: str, folder: Path) -> tuple[int, str]:
-    """The exit code and the output of a command in this folder; it is stopped after two minutes, or with its task."""
-    process = await asyncio.create_subprocess_shell(
-        command,
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    """How a command in this folder ended, and the end of what it printed.
+
+    After two minutes it is stopped, and when its task is cancelled; what it has printed by then is not lost.
+    """
+    begun = asyncio.create_task(
+        asyncio.create_subprocess_shell(
+            command,
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
     )
+    printed = bytearray()
+    ended = 0
     try:
-        data, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+        await asyncio.wait_for(_listen(begun, printed), _SECONDS)
     except TimeoutError:
-        return 124, f"(stopped after {_SECONDS:g} seconds)"
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    text = "".join(
-        sign for sign in data.decode("utf-8", "replace").replace("\r\n", "\n") if sign.isprintable() or sign in "\n\t"
-    ).rstrip("\n")
-    cut = f"... ({len(text) - _MOST:,} characters before)\n" if len(text) > _MOST else ""
-    return process.returncode or 0, cut + text[-_MOST:]
+        ended = _LATE
+    except OSError as error:
+        return 1, f"cannot be run: {error.strerror or error}"
+    except asyncio.CancelledError:
+        ended = _STOPPED
+    process = await begun
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_listen(begun, printed), _DRAINED)
+        await process.wait()
+    text = _ESCAPES.sub("", printed.decode("utf-8", "replace").replace("\r\n", "\n"))
+    text = readable(_OVERWRITTEN.sub("", text)).rstrip("\n")
+    cut = "... (the beginning is left out)\n" if len(text) > _MOST else ""
+    return ended or process.returncode or 0, cut + text[-_MOST:]
+
+
+async def _listen(begun: asyncio.Task[asyncio.subprocess.Process], printed: bytearray) -> None:
+    """Keep the end of what a command prints, until it has ended."""
+    process = await asyncio.shield(begun)
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    while data := await process.stdout.read(65_536):
+        printed += data
+        del printed[: -8 * _MOST]
+    await process.wait()
+
+
+def how_it_went(code: int) -> str:
+    """How a command ended."""
+    return {_STOPPED: "stopped", _LATE: f"stopped after {_SECONDS:g} seconds"}.get(code, f"exit code {code}")
 
 
 def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
@@ -46,5 +81,10 @@ def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
     shown = [clip(line) for line in lines[-_SHOWN:]]
     if len(lines) > _SHOWN:
         shown.insert(0, f"... {how_many(len(lines) - _SHOWN, 'line')} before")
-    tail = "" if code == 0 else f"\n(exit code {code})"
-    return "\n".join(shown) + tail or "(no output)"
+    tail = [] if code == 0 else [f"({how_it_went(code)})"]
+    return "\n".join([*shown, *tail]) or "(no output)"
+
+
+def sent_along(command: str, code: int, output: str) -> str:
+    """What the model reads about a command."""
+    return f"{RAN}{command}` ({how_it_went(code)}):\n```text\n{output}\n```"

@@ -33,11 +33,13 @@ async def session_named(store: SessionStore, wanted: str) -> str:
     Raises `ConfigurationError` when there is none, or several.
     """
     from glidepath.sessions.finding import each_session
+    from glidepath.sessions.session_ids import is_keepable
 
     if wanted.startswith("team:") or not wanted:
         return wanted
     found: list[Entry] = []
-    for prefix in (wanted, _START + wanted):
+    possible = is_keepable(wanted)  # else no session can have it as its id or in its name
+    for prefix in (wanted, _START + wanted) if possible else ():
         async for entry in each_session(store, prefix=prefix, roots=False):
             if entry.session_id == wanted:
                 return wanted
@@ -46,7 +48,7 @@ async def session_named(store: SessionStore, wanted: str) -> str:
         if found:
             break
     by_name = not found
-    if by_name:
+    if by_name and possible:
         found = await _called(store, wanted)
     if len(found) == 1:
         return found[0].session_id

@@ -9,6 +9,7 @@ from typing import Any
 from glidepath import events
 from glidepath.agent import Limits, LoopConfig
 from glidepath.agent.route import known_output
+from glidepath.cli.readable import readable
 from glidepath.cli.shown import width_of
 from glidepath.outcome import RunResult
 from glidepath.plurals import how_many
@@ -153,7 +154,7 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
 
 def printable(text: str) -> str:
     """The text without control characters, which could steer the terminal."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text.replace("\r\n", "\n"))
+    return readable(text.replace("\r\n", "\n"), "?")
 
 
 def clip(text: str, width: int) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.layers import Known, LoadedSettings, gather
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plurals import how_many
@@ -205,9 +206,23 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     return await Budget.find(name, agent.config.store)
 
 
-def redacting(store: SessionStore, settings: LoadedSettings, world: World) -> Any:
-    """The store with the redaction hook that the settings name, if any."""
+def redacted_store(named: str, hook: str | None, world: World) -> Any:
+    """The named store with this redaction hook, or that of the settings: for a command that has no other settings."""
+    settings = gather(Namespace(redact=hook), world, only=("redact",))
+    return redacting(make_store(named, world), settings, world)
+
+
+def redacting(store: SessionStore, settings: LoadedSettings, world: World, *, reads: bool = False) -> Any:
+    """The store with the redaction hook that the settings name, if any.
+
+    Raises `ConfigurationError` when a file that is not trusted names one, unless the store is only read.
+    """
     name = settings.get("redact")
+    if not name and "redact" in settings.ignored and not reads:
+        raise ConfigurationError(
+            f"redact: {settings.ignored['redact'].origin} names a function that hides what is stored, and is not "
+            "trusted, so nothing is stored: trust it with `glidepath trust`, or name the function with --redact"
+        )
     if not name:
         return store
     from glidepath.cli.agent_maker import find_object

@@ -230,7 +230,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
 
 def kept_back(run: Run, step: Step) -> bool:
     """Ask the guards before anything runs; True when they keep the batch from running."""
-    found = objection(run, step, run.guards.before)
+    found = objection(run, step, run.guards.calls)
     if found is None:
         return False
     name, verdict = found
@@ -255,7 +255,7 @@ def _learn(run: Run, step: Step) -> None:
             run.turn.mark_error(True)
         elif run.answer.rescued:
             run.forget_rescues()
-    landing = heeded(run, step, results, run.guards.after)
+    landing = heeded(run, step, results, run.guards.calls)
     if landing is not None:
         raise landing
 

@@ -22,7 +22,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
         tools = frozenset(call.name for call in step.calls)
         verdict = GuardVerdict(action="land", reason="it keeps calling tools that were withdrawn", tools=tools)
         return "withdrawn" if run.descent.withdrawal is None else run.descent.withdrawal.source, verdict
-    for guard in guards:
+    for guard in [one for one in guards if one.before is not None]:
         try:
             found = guard.before(step)
         except KeyboardInterrupt:
@@ -37,7 +37,7 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
 def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[Any]) -> Touchdown | None:
     """Show these guards the results of a batch, and do what they say; returns the verdict if the run must land."""
     landing = None
-    for guard in guards:
+    for guard in [one for one in guards if one.after is not None]:
         try:
             verdict = guard.after(step, results)
         except KeyboardInterrupt:

@@ -24,7 +24,8 @@ WINDOW = 10  # steps in which equal calls with equal results are counted, in a c
 _LEAST = 3  # equal pairs in a window before anybody is told
 _PAIRS = 8  # pairs of a batch that are kept: the smallest hashes, so that equal pairs are kept every time
 _ALONE: list[str] = []  # the pairs of a batch of one, which has its signature and its outcome; never changed
-_NOBODY: list[str] = []  # what nobody was told; never changed, as the next two
+_NOBODY: list[str] = []  # what nobody was told; never changed, as the next three
+_NO_BATCH: list[list[str]] = []
 _NO_RUNS = [0] * len(PERIODS)
 _NONE_SAME: list[Any] = ["", 0]
 _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
@@ -289,7 +290,7 @@ class RepetitionGuard:
         parts = self._parts
         if self._pairs:
             if not parts:
-                parts += [_ALONE] * len(self._calls)
+                self._parts = self._state["parts"] = parts = [_ALONE] * len(self._calls)
             self._batches += 1
         elif not self._batches:
             return
@@ -430,7 +431,7 @@ def _first_word(text: str) -> str:
 
 def _fresh() -> dict[str, list[Any]]:
     """The state of a new run."""
-    return {"calls": [], "results": [], "tools": [], "parts": []}
+    return {"calls": [], "results": [], "tools": [], "parts": _NO_BATCH}
 
 
 def _fill_in(state: dict[str, Any], span: int) -> None:

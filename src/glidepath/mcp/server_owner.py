@@ -363,7 +363,7 @@ class ServerOwner:
                 why = f"{why}; {noise}"
             held = self._loop.time() - began > SETTLED and up is not None and up.done()
             self.retreat.failed(why, self._loop.time(), fresh=held)
-            waited = up is not None and not up.done()  # the caller who waits reports it
+            waited = up is not None and not up.done()  # the caller that waits for it reports it
             _log.log(
                 logging.INFO if waited else logging.WARNING,
                 "MCP server %r (%s): %s",

@@ -20,7 +20,7 @@ class CancelToken:
     __slots__ = ("_reason", "_runs", "_wind_down_reason")
 
     def __init__(self) -> None:
-        self._runs: tuple[Callable[[str, str], None], ...] | set[Callable[[str, str], None]] = ()  # nearly always one
+        self._runs: Callable[[str, str], None] | set[Callable[[str, str], None]] | None = None  # nearly always one
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
 
@@ -57,29 +57,31 @@ class CancelToken:
                 if self._wind_down_reason is not None:
                     return
                 self._wind_down_reason = reason
-            runs = tuple(self._runs)
+            runs = [*self._runs] if isinstance(self._runs, set) else [self._runs]
         for tell in runs:
-            tell(what, reason)
+            if tell is not None:
+                tell(what, reason)
 
     def subscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told `(what, reason)` of every request, also of those already made."""
         with _lock:
             runs = self._runs
-            if not runs:
-                self._runs = (tell,)
+            if runs is None:
+                self._runs = tell
             elif isinstance(runs, set):
                 runs.add(tell)
             else:
-                self._runs = {*runs, tell}
-            made = [("cancel", self._reason), ("wind_down", self._wind_down_reason)]
-        for what, reason in made:
-            if reason is not None:
-                tell(what, reason)
+                self._runs = {runs, tell}
+            cancelled, winding_down = self._reason, self._wind_down_reason
+        if cancelled is not None:
+            tell("cancel", cancelled)
+        if winding_down is not None:
+            tell("wind_down", winding_down)
 
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
         """Stop receiving requests."""
         with _lock:
             if isinstance(self._runs, set):
                 self._runs.discard(tell)
-            elif self._runs == (tell,):
-                self._runs = ()
+            elif self._runs == tell:
+                self._runs = None

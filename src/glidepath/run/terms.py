@@ -84,8 +84,7 @@ def _merged(extras: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 class RunGuards(Record, eq=False):
     """The guards of one run, and where they keep what they count."""
 
-    before: tuple[Any, ...] = ()
-    after: tuple[Any, ...] = ()
+    calls: tuple[CallGuard, ...] = ()
     stops: tuple[StopGuard, ...] | None = None
     """None: no end of this run has looked bad so far."""
     home: Mapping[str, Any] = _NOTHING
@@ -97,14 +96,12 @@ class RunGuards(Record, eq=False):
 
     @classmethod
     def of(cls, guards: tuple[CallGuard, ...], stops: tuple[StopGuard, ...] | None, home: dict[str, Any]) -> RunGuards:
-        """Each where it is asked."""
-        before = tuple([guard for guard in guards if guard.before is not None])
-        after = tuple([guard for guard in guards if guard.after is not None])
+        """Those of its calls, and which of them can be asked in short."""
         circles, *others = guards or (None,)
         short = hasattr(circles, "keep_new") and all(hasattr(guard, "streaks") for guard in others)
         if short and len(others) <= 1:
-            return cls(before, after, stops, home, circles, *others)
-        return cls(before, after, stops, home)
+            return cls(guards, stops, home, circles, *others)
+        return cls(guards, stops, home)
 
     def watch_stops(self, stops: tuple[StopGuard, ...]) -> tuple[StopGuard, ...]:
         """An end looks bad: these are asked from now on."""

@@ -30,7 +30,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
-from glidepath.outcome import LoopOutcome, RunResult, dollars
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, dollars
 from glidepath.plurals import how_many
 from glidepath.serve.shapes import CauseShape, Gauge, PendingItem, RunCard, UsageShape
 
@@ -119,6 +119,7 @@ class FlightCard:
         self._parts: list[str] = []
         self._reserved = (0, 0)
         self._running: dict[str, str] = {}
+        self._retries = False
 
     def hear(self, event: Event) -> None:
         """Take one event in."""
@@ -134,6 +135,7 @@ class FlightCard:
         self.started = self.started or event.time
         self.limits = dict(event.limits or {})
         self.flying, self.ended, self.result, self.phase = True, None, None, "cruise"
+        self._running, self._retries = {}, False
         self.last = "resumed" if event.resumed else "started"
 
     def _turn_started(self, event: TurnStarted) -> None:
@@ -147,7 +149,7 @@ class FlightCard:
     def _stream(self, event: StreamStarted) -> None:
         if event.landing:
             self.phase = "landing"
-        self._parts = []
+        self._parts, self._retries = [], False
         self.last = "landing: writing the final answer" if event.landing else "thinking"
 
     def _chunk(self, event: StreamChunk) -> None:
@@ -215,6 +217,7 @@ class FlightCard:
         self.last = _line(f"{event.guard}: {event.reason}")
 
     def _retry(self, event: RetryScheduled) -> None:
+        self._retries = True
         self.last = _line(f"retry {event.attempt} in {event.delay:.0f} s: {event.error}")
 
     def _child(self, event: ChildStarted) -> None:
@@ -252,6 +255,15 @@ class FlightCard:
         if self.result is None:
             return "running" if self.flying else "lost"
         return state_of(self.result.outcome.value)
+
+    @property
+    def agent_state(self) -> AgentState:
+        """What a stream of the run shows: whether it waits for a tool, or to try a failed call again."""
+        if self.result is not None:
+            return self.result.state
+        if self._retries:
+            return AgentState.RECOVERING
+        return AgentState.WAITING_FOR_TOOL if self._running else AgentState.RUNNING
 
     @property
     def text(self) -> str:
@@ -320,6 +332,7 @@ class FlightCard:
             session_id=self.session_id,
             agent=self.agent,
             task=self.task,
+            agent_state=self.agent_state.value,
             outcome=None if result is None else result.outcome.value,
             cause=None if cause is None else CauseShape(source=cause.source, reason=cause.reason),
             phase=self.phase,

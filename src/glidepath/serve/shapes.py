@@ -38,7 +38,10 @@ class CauseShape(Value, frozen=True, kw_only=True):
 
 
 class RunCard(Value, frozen=True, kw_only=True):
-    """One run at a glance. `pending` and `children` are counts here, and lists in the run's detail."""
+    """One run at a glance. `pending` and `children` are counts here, and lists in the run's detail.
+
+    `agent_state` is the run's `AgentState`: what it waits for while its `state` is running. None where nobody knows.
+    """
 
     run_id: str
     session_id: str
@@ -46,6 +49,7 @@ class RunCard(Value, frozen=True, kw_only=True):
     task: str = ""
     title: str = ""
     state: str = "running"
+    agent_state: str | None = None
     outcome: str | None = None
     cause: CauseShape | None = None
     phase: str = "cruise"
@@ -122,6 +126,7 @@ class RunDetail(Value, frozen=True, kw_only=True):
     task: str
     title: str
     state: str
+    agent_state: str | None
     outcome: str | None
     cause: CauseShape | None
     phase: str

@@ -425,6 +425,7 @@ class StoreReader:
             "usage": usage,
             "cost": cost,
             "state": "running" if then.result is None else state_of(then.result.outcome.value),
+            "agent_state": then.state.value,
             "outcome": None if then.result is None else then.result.outcome.value,
             "text": "" if snapshot is None else snapshot.text,
             "messages": len(then.messages),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath.messages import AssistantMessage
-from glidepath.outcome import RunResult
+from glidepath.outcome import AgentState, RunResult
 from glidepath.serve.flight_card import state_of
 from glidepath.serve.shapes import BudgetNode, CauseShape, RunCard, UsageShape
 from glidepath.sessions.fold import Folded
@@ -14,6 +14,7 @@ from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry
 
 _RESUMABLE = frozenset({"wrapped_up", "cut_off", "failed", "cancelled", "paused"})
+_AGENT_STATES = frozenset(state.value for state in AgentState)
 
 
 def spent_until(snapshot: Any) -> tuple[UsageShape, str | None]:
@@ -43,6 +44,7 @@ def newer_fields(card: RunCard, entry: Entry) -> dict[str, Any]:
     if outcome == card.outcome or not isinstance(outcome, str):
         return {}
     return {
+        "agent_state": _agent_state(entry),
         "outcome": outcome,
         "phase": "ground",
         "turn": int(entry.summary.get("iterations") or 0),
@@ -75,6 +77,7 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         task=str(summary.get("task") or "")[:200],
         title=entry.title,
         state=state,
+        agent_state=_agent_state(entry),
         outcome=outcome,
         phase="ground" if outcome is not None else "cruise",
         turn=int(summary.get("iterations") or 0),
@@ -92,6 +95,11 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         resumable=state == "lost" or outcome in _RESUMABLE,
         last=_last_line(state, outcome),
     )
+
+
+def _agent_state(entry: Entry) -> str | None:
+    state = entry.summary.get("state")
+    return state if isinstance(state, str) and state in _AGENT_STATES else None
 
 
 def _last_line(state: str, outcome: str | None) -> str:

@@ -24,7 +24,7 @@ from glidepath.sessions.families import (
     renamed_summary,
     write_family,
 )
-from glidepath.sessions.finding import each_session, prune
+from glidepath.sessions.finding import each_session, entry_of, prune
 from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.redaction import redacted_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
@@ -131,7 +131,7 @@ async def export_journal(store: SessionStore, session_id: str) -> bytes:
         refuse_unfinished(entry)
         with naming_damage(name):
             list(verified(commits, head=entry.head, hash_=entry.hash))
-        known = await _labels(store, name)
+        known = await entry_of(store, name) or entry
         header = _Header(
             format=FORMAT,
             schema=SCHEMA,
@@ -147,15 +147,6 @@ async def export_journal(store: SessionStore, session_id: str) -> bytes:
         lines += [_Line(commit=one.number, hash=one.hash.hex(), records=Raw(one.body)) for one in commits]
         parts += [_wire.encode(line) + b"\n" for line in lines]
     return b"".join(parts)
-
-
-async def _labels(store: SessionStore, session_id: str) -> Entry:
-    """The entry with its title and tags, if the store keeps them."""
-    if getattr(store, "find", None) is not None:
-        async for entry in each_session(store, prefix=session_id, roots=False):
-            if entry.session_id == session_id:
-                return entry
-    return Entry(session_id=session_id, head=0)
 
 
 def parse_export(data: bytes) -> list[tuple[Entry, tuple[Commit, ...]]]:

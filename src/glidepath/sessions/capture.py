@@ -113,8 +113,9 @@ class Capture:
         others = (run.run_id, run.meter.descendants, on_budget(run), children, violated, *_GOING_ON)
         names, before, now = _NAMES + _OTHERS, self._rare[: len(_NAMES)] + self._others, rare[: len(_NAMES)] + others
         for place in compress(range(len(names)), map(is_not, before, now)):
-            name, old, new = names[place], as_kept(before[place]), as_kept(now[place])
+            name = names[place]
             if name in _SLOW:
+                old, new = as_kept(before[place]), as_kept(now[place])
                 patch = diff(old, new) if name != "children" else _more_children(old, new)
                 if patch is not None:
                     changed[name] = patch
@@ -238,7 +239,9 @@ _ENDED = ("state", "outcome", "cause", "partial")
 _OTHERS = ("run_id", "descendants", "on_budget", "children_spent", "violations", *_ENDED)
 _others_in = attrgetter(*_OTHERS)
 _EMPTY = Snapshot(run_id="")
-_NO_RARE, _GOING_ON, _NOBODY_SPENT = _rare_in(_EMPTY), attrgetter(*_ENDED)(_EMPTY), dict[str, Charge]()
+_GOING_ON, _NOBODY_SPENT = attrgetter(*_ENDED)(_EMPTY), _EMPTY.children_spent
+_DEFAULTS = [zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False) for kind in PARTS.values()]
+_NO_RARE = tuple(map(dict(chain(*_DEFAULTS)).get, _NAMES))  # the very objects that most runs have at their first commit
 
 
 def _counts(run: Run) -> tuple[Any, ...]:

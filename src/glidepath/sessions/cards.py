@@ -97,6 +97,11 @@ def is_child(entry: Entry) -> bool:
     return bool(entry.summary.get("parent"))
 
 
+def is_team(entry: Entry) -> bool:
+    """True for the journal of a team, whose members run in sessions of their own."""
+    return entry.summary.get("kind") == "team"
+
+
 def families(entries: Iterable[Entry]) -> dict[str, list[str]]:
     """The children of every session that has some, and theirs, in one pass."""
     found: dict[str, list[str]] = {}

@@ -10,8 +10,9 @@ from glidepath._wire import Raw, Record, Value, WireError
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import IMPORTING, is_child
 from glidepath.sessions.chain import chained, read
-from glidepath.sessions.finding import TEAM, each_session, remove_sessions
+from glidepath.sessions.finding import TEAM, each_session, member_runs, remove_sessions
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.session_ids import keepable
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = [
@@ -42,11 +43,9 @@ class FamilyMember(Value, frozen=True, kw_only=True):
 
 async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
     """The sessions that belong to this one: its children and theirs; for a team, the runs of its members."""
-    mine = f"{session_id}/"
+    mine = f"{keepable(session_id)}/"
     found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
-    if session_id.startswith(TEAM):
-        flown = f"{session_id.removeprefix(TEAM)}/"
-        found += [entry async for entry in each_session(store, prefix=flown, roots=False)]
+    found += await member_runs(store, session_id)
     return sorted(found, key=lambda entry: entry.session_id)
 
 

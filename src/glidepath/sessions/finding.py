@@ -15,10 +15,12 @@ from glidepath.sessions.cards import (
     checked_title,
     families,
     is_half_copy,
+    is_team,
     page_of,
 )
 from glidepath.sessions.event_files import forget_events
 from glidepath.sessions.owner import free
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
 
@@ -70,6 +72,34 @@ async def each_session(
         query = replace(query, cursor=page.cursor)
 
 
+async def entry_of(store: SessionStore, session_id: str) -> Entry | None:
+    """The entry of this session, with its title and tags; None if there is none."""
+    async for entry in each_session(store, prefix=session_id, roots=False):
+        if entry.session_id == session_id:
+            return entry
+    return None
+
+
+async def member_runs(store: SessionStore, session_id: str) -> list[Entry]:
+    """The runs of a team's members, and their children; `session_id` is the team's journal. Empty for any other."""
+    if not session_id.startswith(TEAM):
+        return []
+    journal = await entry_of(store, session_id)
+    if journal is not None and journal.head and not is_team(journal) and not is_half_copy(journal):
+        return []  # a session that somebody gave such a name
+    request = session_id.removeprefix(TEAM)
+    found = [entry async for entry in each_session(store, prefix=f"{request}/", roots=False)]
+    # A session may have the name of the request, and children of its own.
+    others = [entry.session_id for entry in found if _parent_of(entry) == request]
+    below = tuple(f"{name}/" for name in others)
+    return [one for one in found if one.session_id not in others and not one.session_id.startswith(below)]
+
+
+def _parent_of(entry: Entry) -> object:
+    parent = entry.summary.get("parent")
+    return parent.get("session_id") if isinstance(parent, dict) else None
+
+
 async def annotate(
     store: SessionStore, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None
 ) -> None:
@@ -92,10 +122,9 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
 
     A session stays, with its family, while a living owner holds any of them; what is not there is skipped.
     """
-    names = [*session_ids]
-    for team in [name for name in names if name.startswith(TEAM)]:  # the runs of its members
-        flown = f"{team.removeprefix(TEAM)}/"
-        names += [entry.session_id async for entry in each_session(store, prefix=flown, roots=False)]
+    names = [name for name in session_ids if is_keepable(name)]
+    for name in tuple(names):
+        names += [entry.session_id for entry in await member_runs(store, name)]
     catalog: Any = getattr(store, "remove_many", None)
     gone: list[str] = await (_remove_one_by_one(store, names) if catalog is None else catalog(names))
     await forget_events(store, gone)

@@ -95,7 +95,7 @@ class Forked(Value, frozen=True, kw_only=True):
     """Everything before this is a copy of another session up to one of its turns. From here on it is its own run.
 
     Decisions do not count twice, what had begun in the original is unknown here, and what had not waits for a person.
-    `effects` are the calls that the original made after that turn.
+    `effects` are the calls that the original made after that turn. `kept`: this is what a rewound session was.
     """
 
     session_id: str
@@ -103,6 +103,7 @@ class Forked(Value, frozen=True, kw_only=True):
     at: int
     run_id: str = ""
     effects: tuple[Effect, ...] = ()
+    kept: bool = False
 
 
 class Quarantined(Value, frozen=True, kw_only=True):

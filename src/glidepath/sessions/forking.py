@@ -16,7 +16,7 @@ from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
 from glidepath.plurals import how_many
 from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal, verified_journal
-from glidepath.sessions.cards import COPY, is_child, is_half_copy
+from glidepath.sessions.cards import COPY, is_child, is_half_copy, is_team
 from glidepath.sessions.chain import link, read, verified
 from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import (
@@ -28,7 +28,7 @@ from glidepath.sessions.families import (
     renamed_summary,
     write_family,
 )
-from glidepath.sessions.finding import TEAM, each_session, find_sessions, remove_sessions
+from glidepath.sessions.finding import each_session, entry_of, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
@@ -85,7 +85,7 @@ async def fork(
     `harmless` are not listed among the effects. Raises `ConfigurationError` for a turn that is not there, and
     `StoreError` (`missing`, `damaged`, `conflict`).
     """
-    journal = await read_journal(store, session_id)
+    journal = await read_journal(store, checked_id(session_id))
     place = _find(journal, at)
     new = checked_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
@@ -107,14 +107,14 @@ async def _copy(
     harmless: Collection[str] = (),
     then: Callable[[], Awaitable[None]] | None = None,
 ) -> Fork:
-    """Write the copy. When all but its last commit is there, `then` is called; until then it is not listed."""
+    """Write the copy. Before its last commit, which lists it, `then` is called (in a rewind)."""
     session_id = journal.entry.session_id
     await _clean_up(store, session_id)
     rename = partial(rebased, old=session_id, new=new)
     kept = journal.commits[: place.kept]
-    mark, made = _mark(journal, place, new, session_id, texts, harmless)
+    mark, made = _mark(journal, place, new, session_id, texts, harmless, kept=then is not None)
     commits = renamed(kept, rename, root=True)
-    labels = await _labels(store, session_id)
+    labels = await entry_of(store, session_id) or journal.entry
     root = FamilyMember(
         session_id=new,
         commits=commits,
@@ -147,7 +147,7 @@ async def rewind(
 
     Raises what `fork` raises, and `StoreError` of kind `busy` while a run is in flight in it.
     """
-    lease = await store.claim(session_id, this_owner(), create=False)
+    lease = await store.claim(checked_id(session_id), this_owner(), create=False)
     try:
         entry, commits = await store.load(session_id)
         begun = entry.summary.get(REWINDING)
@@ -229,21 +229,13 @@ def _base_of(session_id: str) -> str:
     return f"{session_id.replace('/', '-')[:_LONGEST_BASE]}{COPY}"
 
 
-async def _labels(store: SessionStore, session_id: str) -> Entry:
-    if getattr(store, "find", None) is None:
-        return Entry(session_id=session_id, head=0)
-    page = await find_sessions(store, prefix=session_id, roots=False, limit=100)
-    found = [entry for entry in page.sessions if entry.session_id == session_id]
-    return found[0] if found else Entry(session_id=session_id, head=0)
-
-
 # --- where to cut --------------------------------------------------------------------------------------------------
 
 
 def _find(journal: StoredJournal, at: object) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, turns(journal.folded)
-    if name.startswith(TEAM):
+    if is_team(journal.entry):
         raise ConfigurationError(f"session {name!r} is the journal of a team: fork the session of one of its members")
     if journal.folded.began is None:
         raise ConfigurationError(f"session {name!r} has no run yet: there is nothing to fork")
@@ -278,7 +270,14 @@ def _is_reply(record: JournalRecord) -> bool:
 
 
 def _mark(
-    journal: StoredJournal, place: _Place, new: str, old: str, texts: Texts, harmless: Collection[str]
+    journal: StoredJournal,
+    place: _Place,
+    new: str,
+    old: str,
+    texts: Texts,
+    harmless: Collection[str],
+    *,
+    kept: bool = False,
 ) -> tuple[list[tuple[str, Any]], Folded]:
     """The records that end the copy, and the state before them."""
     made = fold(journal.commits[: place.kept], journal.entry.session_id)
@@ -286,8 +285,9 @@ def _mark(
     earlier = made.forked.effects if made.forked is not None else ()  # the model has been told about those
     # A new id: idempotency keys are made of it, and the copy must not pass for the original.
     run_id = f"run_{os.urandom(8).hex()}"
+    effects = (*earlier, *later)
     items: list[tuple[str, Any]] = [
-        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=(*earlier, *later)))
+        ("forked", Forked(session_id=new, origin=old, at=place.at, run_id=run_id, effects=effects, kept=kept))
     ]
     if journal.folded.imported and not made.imported:  # what a stranger wrote stays a stranger's
         items.insert(0, ("imported", Imported(session_id=new)))

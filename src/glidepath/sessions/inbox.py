@@ -18,6 +18,7 @@ from glidepath.outcome import RunResult
 from glidepath.run.decisions import Decision
 from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.redaction import redactor_of
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.spi.hooks import as_message
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note
@@ -58,6 +59,8 @@ async def decide(store: object, session_id: str, decisions: _DECISIONS, *, note_
     if not isinstance(decisions, Mapping) or not decisions:
         raise ConfigurationError(f"decisions must map call ids to approve(), deny() or answer(): {decisions!r:.100}")
     for call_id, decision in decisions.items():
+        if isinstance(call_id, str) and not is_keepable(call_id):
+            raise ConfigurationError(f"decisions: {call_id!r:.80} is not the id of a call")
         if not isinstance(call_id, str) or not isinstance(decision, Decision):
             raise ConfigurationError(
                 f"decisions[{call_id!r:.80}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"
@@ -80,6 +83,8 @@ async def note_control(store: object, session_id: str, control: Mapping[str, Any
 async def _post(store: object, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
     if not offers(store, Inbox):
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
+    if note_id is not None and not is_keepable(note_id):
+        raise ConfigurationError(f"note_id {note_id!r:.80} must have no NUL characters and no lone surrogates")
     return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))
 
 

@@ -16,7 +16,7 @@ from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.chain import sealed
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.pulse import Pulse, pulse_of
+from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
 
@@ -26,26 +26,19 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
-    if getattr(type(store), "let_go", None) is not None:
-        lease = await _claimed_promptly(store, session_id, create=create)
-    else:
-        lease = await heard(called(store.claim, session_id, this_owner(), create=create), undo=store.release)
+    claim = called(store.claim, session_id, this_owner(), create=create)
+    if letting_go(store) is None:
+        lease = await heard(claim, undo=store.release)
+    else:  # it always answers, and takes back what is no longer awaited: no task and no timer has to watch it
+        try:
+            lease = await claim
+        except (asyncio.CancelledError, ConfigurationError):
+            raise
+        except BaseException as error:
+            raise as_store_error(error) from error
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
     return lease
-
-
-async def _claimed_promptly(store: SessionStore, session_id: str, *, create: bool) -> Lease:
-    """Like `heard`, for a store that can `let_go`: it always answers, and takes back what is no longer awaited.
-
-    No task and no timer has to watch it, so a thousand runs may begin at once.
-    """
-    try:
-        return await store.claim(session_id, this_owner(), create=create)
-    except (asyncio.CancelledError, ConfigurationError):
-        raise
-    except BaseException as error:
-        raise as_store_error(error) from error
 
 
 class JournalWriter:
@@ -137,8 +130,7 @@ class JournalWriter:
 
     def _let_go(self) -> bool:
         """Give it back at once, without a task or a timer, if the store can do that without waiting."""
-        # Of its class: what wraps a store has its own `release`.
-        let_go = getattr(type(self.store), "let_go", None)
+        let_go = letting_go(self.store)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
             return False
         self._pulse = None

@@ -12,7 +12,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
-from glidepath.sessions.session_ids import keepable
+from glidepath.sessions.session_ids import keepable, keepable_reason
 from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -102,12 +102,17 @@ class MemoryStore(CanFork, MemoryWallets):
                     signs.append(Sign(session_id=lease.session_id, stop=shelf.entry.flag, mail=len(shelf.notes)))
         return signs
 
-    async def release(self, lease: Lease) -> None:
-        """Give the lease back."""
+    def let_go(self, lease: Lease) -> bool:
+        """Give the lease back at once."""
         with self._lock:
             shelf = self._shelves.get(lease.session_id)
             if shelf is not None and shelf.entry.token == lease.token:
                 shelf.entry = replace(shelf.entry, owner=None, expires=GONE)
+        return True
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back."""
+        self.let_go(lease)
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
@@ -131,7 +136,7 @@ class MemoryStore(CanFork, MemoryWallets):
         """Ask the run in this session to stop."""
         with self._lock:
             shelf = self._shelf(session_id)
-            shelf.entry = replace(shelf.entry, flag=reason)
+            shelf.entry = replace(shelf.entry, flag=keepable_reason(reason))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""

@@ -116,19 +116,17 @@ class OwnSegment:
         size = os.fstat(self.fd).st_size
         return None if size <= self.end else self._intrusion(os.pread(self.fd, size - self.end, self.end), self.end)
 
-    def sync(self) -> None:
-        """Wait until the disk has it; raises `OSError`."""
+    def sync(self, *, listed: bool = False) -> None:
+        """Wait until the disk has it, and the folder's list of files unless that is there; raises `OSError`."""
         getattr(os, "fdatasync", os.fsync)(self.fd)
-        if not self.known:
+        if not listed:
             sync_folder(f"{self.folder}/segments")
-            self.known = True
 
     def duplicate(self) -> OwnSegment:
         """The same file under another descriptor, which stays valid when this one is closed."""
         other = object.__new__(OwnSegment)
         other.__dict__.update(self.__dict__)
         other.fd = os.dup(self.fd)
-        self.known = True  # the one who asked syncs the folder, too
         return other
 
     def replaced(self) -> bool:

@@ -20,7 +20,7 @@ from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
 from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, PostgresRow, explained, ridden_out
 from glidepath.sessions.postgres_wallets import PostgresWallets
-from glidepath.sessions.session_ids import is_keepable, keepable
+from glidepath.sessions.session_ids import is_keepable, keepable, keepable_reason
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 T = TypeVar("T")
@@ -364,7 +364,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         query = "UPDATE glidepath_sessions SET flag = $2 WHERE id = $1"
-        said = None if reason is None else reason.replace("\0", " ")  # a database of text has none
+        said = keepable_reason(reason)
         if await self._do(lambda connection: connection.execute(query, keepable(session_id), said)) != "UPDATE 1":
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.sessions.answer import LAST_WORDS, called, heard
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 BEAT = 0.5  # seconds between two looks at the stop flags
+
+
+def letting_go(store: object) -> Callable[[Any, Lease], bool] | None:
+    """How a store that always answers gives a lease back at once; None for any other.
+
+    Its own class must say so: one that wraps or changes such a store may be silent.
+    """
+    return vars(type(store)).get("let_go")
 
 
 class Pulsing(Protocol):
@@ -35,54 +43,67 @@ class Pulse:
         self.store = store
         self._home = home
         self._members: dict[int, Pulsing] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._asking: asyncio.Future[None] | None = None
 
     def join(self, member: Pulsing) -> None:
         """Also renew this one, until it leaves."""
         self._members[id(member)] = member
-        if self._task is None:
-            self._home[id(self.store)] = self
-            self._task = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+        self._home[id(self.store)] = self
+        if self._timer is None and self._task is None:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(BEAT, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+        self._task.add_done_callback(self._end)
+
+    def _end(self, _: object) -> None:
+        self._task = None
+        if self._members:
+            self._wait()
 
     def leave_quietly(self, member: Pulsing) -> bool:
-        """As `leave`, at once; False when there is something to wait for: a question in flight, or our own end."""
-        if self._asking is not None or len(self._members) <= 1:
+        """As `leave`, at once; False when there is something to wait for: a question in flight."""
+        if self._task is not None:
             return False
         self._members.pop(id(member), None)
+        if not self._members:
+            self._rest()
         return True
+
+    def _rest(self) -> None:
+        if self._home.get(id(self.store)) is self:
+            del self._home[id(self.store)]
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def leave(self, member: Pulsing) -> None:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)
         # The answer to a question in flight may still be about this lease; a store that is silent is not waited for.
-        if self._asking is not None:
-            await asyncio.wait([self._asking], timeout=LAST_WORDS)
-        task = self._task
-        if not self._members and task is not None:
-            self._task = None
-            self._home.pop(id(self.store), None)
-            task.cancel()
-            await asyncio.wait([task])
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=LAST_WORDS)
+        if not self._members:
+            self._rest()
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
 
     async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT)
-            for renew, asked in self._rounds():
-                self._asking = done = asyncio.get_running_loop().create_future()
-                try:
-                    signs = await self._ask([one.lease for one in asked.values()], renew)
-                    await asyncio.gather(
-                        *[_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
-                    )
-                except Exception:  # noqa: S112 - the next commit will say what is wrong with the store
-                    continue
-                finally:
-                    self._asking = None
-                    done.set_result(None)
+        for renew, asked in self._rounds():
+            with suppress(Exception):  # the next commit will say what is wrong with the store
+                signs = await self._ask([one.lease for one in asked.values()], renew)
+                await asyncio.gather(
+                    *[_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
+                )
 
     def _ask(self, leases: list[Lease], renew: bool) -> Awaitable[Sequence[Sign]]:
-        if getattr(type(self.store), "let_go", None) is None:
+        if letting_go(self.store) is None:
             return heard(called(self.store.beat, leases, renew=renew))
         # It always answers, and nearly always at once: no task has to watch it, and no end of a run waits for it.
         return self.store.beat(leases, renew=renew)

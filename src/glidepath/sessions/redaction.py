@@ -25,7 +25,7 @@ Items = list[tuple[str, Any]]
 _WHOLE = frozenset(  # records without anything that somebody said
     {
         *("opened", "config", "queued", "placed", "tick", "reserved", "child", "charged"),
-        *("imported", "redacted", "quarantine", "base"),
+        *("imported", "redacted", "base"),
     }
 )
 _DEEP = frozenset({"arguments", "details", "payload", "output", "metadata", "extras", "metrics"})
@@ -52,6 +52,7 @@ _NAMES = frozenset(  # what a journal is read by
 )
 _SAID = frozenset({"user", "tool_result"})  # messages that have origins
 _GUARDS = "guards"
+_RECORD = 4  # a record in a commit: number, time, kind, payload
 _GUARD_KEYS = 2  # levels of names in what guards keep: the guard, and what it calls a figure
 
 
@@ -86,6 +87,9 @@ class Redactor:
     def record(self, kind: str, payload: object) -> Any:
         """The payload of one record, as plain data."""
         data = plain_payload(payload)
+        if kind == "quarantine" and isinstance(data, dict):  # it keeps whole commits
+            kept = [{**one, "records": self._records(one.get("records"))} for one in data.get("kept") or ()]
+            return {**self._walk({**data, "kept": []}), "kept": kept}
         if kind == "state" and isinstance(data, dict):
             data.pop("program_states", None)  # nobody can look inside: such a call cannot continue from the journal
             return {name: self._patch(name, patch) for name, patch in data.items()}
@@ -98,6 +102,16 @@ class Redactor:
         return {**summary, "task": self.text(summary["task"])}
 
     # --- all the way down -------------------------------------------------------------------------------------
+
+    def _records(self, records: object) -> list[Any]:
+        """The records of a commit that is kept inside another; anything else there is left out."""
+        rows = records if isinstance(records, list) else []
+        whole = [row for row in rows if isinstance(row, list) and len(row) == _RECORD and isinstance(row[2], str)]
+        return [
+            [*row, None if kind == "base" else payload if kind in _WHOLE else self.record(kind, payload)]
+            for *row, payload in whole
+            if (kind := row[2])
+        ]
 
     def _walk(self, data: object, name: str = "") -> Any:
         if isinstance(data, str):
@@ -160,7 +174,9 @@ def redacted_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tup
     before = b""
     for commit in commits:
         records = read(commit)
-        items = redactor.items([(record.kind, record.payload) for record in records])
+        # A base repeats messages, and its hashes do not fit any more.
+        told = [(record.kind, Raw(b"null") if record.kind == "base" else record.payload) for record in records]
+        items = redactor.items(told)
         if len(items) > len(records):
             calls |= dict.fromkeys(items.pop()[1])
         first, time = (records[0].sequence, records[0].time) if records else (0, 0.0)

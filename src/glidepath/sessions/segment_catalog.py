@@ -15,6 +15,7 @@ from glidepath.sessions.cards import checked_query, checked_tags, checked_title
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder
 from glidepath.sessions.segment_sessions import find_page, label_session, remove_families
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
@@ -39,7 +40,7 @@ class SegmentCatalog:
         """Forget these sessions with their children, in batches."""
         self._must_exist()
         gone: list[str] = []
-        names = list(dict.fromkeys(session_ids))
+        names = [name for name in dict.fromkeys(session_ids) if is_keepable(name)]
         for first in range(0, len(names), _BATCH):
             batch = names[first : first + _BATCH]
             gone += await self._patiently(partial(remove_families, names=batch, now=self._clock()))

@@ -77,7 +77,8 @@ def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
     at = _written(desk, own, frame)
     for note in desk.index.notes(row.key):
         _written(desk, own, note_frame(own, row.key, token, note))
-    own.sync()  # before the old ones go
+    own.sync(listed=own.known)  # before the old ones go
+    own.known = True
     row.token, row.owner, row.released, row.segment, row.place = token, None, 1, own.number, at
     desk.index.put(row)
     desk.dirty.pop(row.key, None)

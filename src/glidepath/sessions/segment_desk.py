@@ -71,8 +71,8 @@ class SegmentDesk:
         self.leaving: frozenset[int] = frozenset()
         """Segments that are being emptied: nothing more is written to them."""
         self.flushed = 0
-        self.syncs = False
-        """Somebody waits for the disk: a segment is synced before the next one is begun."""
+        self.unsynced: set[int] = set()
+        """Our earlier segments: who waits for the disk waits for them, too."""
         try:
             self.index: SegmentIndex = self.folder.index(PATIENCE)
             with closed_on_failure(self.index):
@@ -139,13 +139,11 @@ class SegmentDesk:
         found = old.look()
         if found is not None:
             self.heed(found)
-        if self.syncs:
-            with suppress(OSError):
-                old.sync()
+        self.unsynced.add(old.number)
         self.flush()
         size = os.fstat(old.fd).st_size
         self.index.db.execute(
-            "UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (size > old.end, old.number)
+            "UPDATE segments SET writer = NULL, torn = ? WHERE number = ?", (old.torn or size > old.end, old.number)
         )
 
     def write(self, own: OwnSegment, frames: bytes) -> tuple[int, int]:

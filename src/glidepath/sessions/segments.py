@@ -36,6 +36,7 @@ from glidepath.sessions.segment_sessions import (
     taken_over,
     write_commit,
 )
+from glidepath.sessions.session_ids import keepable_reason
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_says import explained
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -65,11 +66,6 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     Without a `path` it is `sessions` in the user's data folder of this platform. `busy` is how many seconds to wait
     for another process that changes the index. On a network file system use `SqliteStore` or `PostgresStore`.
     """
-
-    def __init_subclass__(cls) -> None:
-        """A store that claims or releases in its own way is never asked to `let_go`."""
-        if not cls.__dict__.keys().isdisjoint(("claim", "release")) and "let_go" not in cls.__dict__:
-            cls.let_go = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -391,19 +387,25 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             desk = self._desk
             if desk is None or desk.own is None:
                 return
-            desk.syncs = True
+            own = desk.own
             # A session may have commits in a segment that a dead process never synced: ours are worth nothing alone.
-            elders = {held.elder for held in desk.held.values()} - {0, desk.own.number}
+            # So may one whose segment became full before anybody waited for it.
             waiting = [held for held in desk.held.values() if held.elder]
+            before = {*desk.unsynced, *(held.elder for held in waiting)} - {own.number}
             # Synced without the lock, or every append would wait for the disk: under a descriptor that stays open.
-            handle = desk.own.duplicate()
+            handle = own.duplicate()
         try:
-            for number in elders:
+            for number in before:
                 with suppress(FileNotFoundError):
                     sync_file(segment_path(self.path, number))
-            handle.sync()
+            handle.sync(listed=own.known and not before)
+        except OSError as error:
+            own.torn = True  # the next sync of this file would not tell what this one has lost: another one is begun
+            raise disk_error(error, self.path) from error
         finally:
             handle.close()
+        own.known = True
+        desk.unsynced -= before
         for held in waiting:
             held.elder = 0
 
@@ -432,7 +434,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         self._must_exist(session_id)
-        await self._patiently(lambda desk: flag_session(desk, session_id, reason, self._clock()))
+        await self._patiently(lambda desk: flag_session(desk, session_id, keepable_reason(reason), self._clock()))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""

@@ -19,7 +19,7 @@ from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import busy, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, free, give_up
-from glidepath.sessions.session_ids import keepable
+from glidepath.sessions.session_ids import keepable, keepable_reason
 from glidepath.sessions.sqlite_catalog import SHIFT, SqliteCatalog, note_summary, prepare
 from glidepath.sessions.sqlite_notes import SqliteInbox, drop_notes, last_note
 from glidepath.sessions.sqlite_rows import blob, entry_in
@@ -515,7 +515,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
         def work(connection: sqlite3.Connection) -> None:
             _, key = self._entry(connection, session_id)
-            connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (reason, key))
+            connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (keepable_reason(reason), key))
 
         self._must_exist(session_id)
         await self._patiently(lambda: self._do(work))

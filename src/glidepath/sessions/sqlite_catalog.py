@@ -25,6 +25,7 @@ from glidepath.sessions.cards import (
     summary_in,
 )
 from glidepath.sessions.owner import free
+from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite_rows import blob
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry
@@ -178,7 +179,7 @@ class SqliteCatalog:
         self._must_exist()
         await self._refreshed()
         gone: list[str] = []
-        names = list(dict.fromkeys(session_ids))
+        names = [name for name in dict.fromkeys(session_ids) if is_keepable(name)]
         for first in range(0, len(names), _BATCH):
             work = partial(self._remove, names=names[first : first + _BATCH])
             gone += await self._patiently(partial(self._do, work))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from glidepath._wire import Value
 from glidepath.sessions import books
 from glidepath.sessions.books import Book
+from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class WalletDesk:
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet by name, or one."""
+        if name is not None and not is_keepable(name):
+            return []
         _, holds = await self._live_holds()
         wanted = () if name is None else (name,)
 
@@ -105,15 +108,17 @@ class WalletDesk:
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits."""
-        await self._lend(Rows(wallets=(name,)), lambda book: books.overruled(book, name, (max_tokens, max_money)))
+        await self._lend(
+            Rows(wallets=(keepable(name),)), lambda book: books.overruled(book, name, (max_tokens, max_money))
+        )
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again."""
-        await self._lend(Rows(wallets=(name,)), lambda book: books.closed(book, name, shut=closed))
+        await self._lend(Rows(wallets=(keepable(name),)), lambda book: books.closed(book, name, shut=closed))
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet."""
-        await self._remove_wallet(name)
+        await self._remove_wallet(keepable(name))
 
     async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
         """Every wallet with its history, to be copied to another store; what is held counts as used."""

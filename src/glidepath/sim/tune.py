@@ -13,6 +13,7 @@ from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions.archive import StoredJournal, list_runs, read_journal
+from glidepath.sessions.cards import is_team
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
@@ -75,7 +76,7 @@ async def stored_runs(store: SessionStore) -> tuple[list[StoredRun], list[str]]:
     found: list[StoredRun] = []
     unreadable: list[str] = []
     for entry in await list_runs(store, children=True):
-        if entry.session_id.startswith("team:"):
+        if is_team(entry):
             continue
         try:
             found += _runs(await read_journal(store, entry.session_id))

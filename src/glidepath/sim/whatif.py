@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent import Limits
+from glidepath.agent.prices import checked_prices
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.streaks import ErrorStreakGuard
@@ -22,6 +23,7 @@ from glidepath.ledger import Price, pico
 from glidepath.messages import AssistantMessage, ToolResultMessage, Usage
 from glidepath.outcome import NOT_CARRIED, Carried, LoopOutcome, Snapshot, dollars
 from glidepath.sessions.archive import read_journal
+from glidepath.sessions.cards import is_team
 from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
@@ -34,7 +36,11 @@ if TYPE_CHECKING:
 
 DIMENSIONS = ("max_iterations", "max_tokens", "max_cost", "timeout", "max_tool_calls")
 GUARDS: Mapping[str, Any] = {"max_repeated_tool_steps": RepetitionGuard, "max_error_streak": ErrorStreakGuard}
+_SHARED = tuple(name for name in DIMENSIONS if name != "timeout")  # what a session uses up; each run has its own time
 _ANSWERED = (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
+
+
+Figures = Mapping[str, float]
 
 
 class WhatIfMoment(Value, frozen=True, kw_only=True):
@@ -69,6 +75,23 @@ class Flown(Value, frozen=True, kw_only=True):
     task: str = ""
     priced: bool = True
     """False when nobody knows what the model costs: its money is 0, and says nothing."""
+    copied: int = 0
+    """How many of the moments a fork has copied: they were paid for in the original."""
+
+    @property
+    def is_copy(self) -> bool:
+        """True when nothing in it is its own: the run is another session's."""
+        return self.copied == len(self.moments)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of this run, without those of earlier runs of its session."""
+        return _own(self.last).tokens
+
+    @property
+    def paid(self) -> int:
+        """Pico-dollars that were paid for this run itself."""
+        return _own_cost(self, [moment.money - moment.carried.money for moment in self.moments], len(self.moments))
 
     @property
     def last(self) -> WhatIfMoment:
@@ -90,7 +113,7 @@ class Forecast(Value, frozen=True, kw_only=True):
 
     run: Flown
     cost: Decimal
-    """What it cost, by the given prices."""
+    """What it cost by the given prices, without what a fork copied."""
     trip: Trip | None = None
 
     @property
@@ -103,7 +126,10 @@ class Forecast(Value, frozen=True, kw_only=True):
 
 
 async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> tuple[list[Flown], list[str]]:
-    """Every run in the sessions that match, children inside their parents; and the sessions that cannot be read."""
+    """Every run in the sessions that match, children inside their parents; and the sessions that cannot be read.
+
+    The runs of one session come in the order in which they were made.
+    """
     found: list[Flown] = []
     unreadable: list[str] = []
     models: dict[str, str] = {}
@@ -112,7 +138,7 @@ async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> 
         if isinstance(agent, str) and isinstance(model, str):
             models.setdefault(agent, model)
     async for entry in each_session(store, query or SessionQuery()):
-        if entry.session_id.startswith("team:"):
+        if is_team(entry):
             continue
         try:
             journal = await read_journal(store, entry.session_id)
@@ -128,14 +154,14 @@ def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
 
 
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:
-    folded = Folded(session_id)
+    folded, commits = Folded(session_id), tuple(commits)
     moments: list[WhatIfMoment] = []
-    began, first, landings = None, 0, 0
+    began, first, landings, copied, last_copied = None, 0, 0, 0, _last_copied(commits)
     for commit in commits:
         records = read(commit)
         if began is not None and _new_run(records):
-            yield from _flown(folded, began, moments, first)
-            moments, began, landings = [], None, 0
+            yield from _flown(folded, began, moments, first, copied)
+            moments, began, landings, copied = [], None, 0, 0
         count = len(folded.messages)
         folded.take(records)
         if began is None and folded.began is not None:
@@ -151,8 +177,20 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
         elif moments:
             moments[-1] = _as_of_reply(latest, moments[-1], folded.reserved, moments[-1].landing_calls)
         landings = latest.landing_calls
+        copied = len(moments) if commit.number <= last_copied else copied
     if began is not None:
-        yield from _flown(folded, began, moments, first)
+        yield from _flown(folded, began, moments, first, copied)
+
+
+def _last_copied(commits: Sequence[Commit]) -> int:
+    """The number of the last commit that a fork copied, with the mark of the fork."""
+    marks = [
+        commit.number
+        for commit in commits
+        for record in read(commit)
+        if record.kind == "forked" and not _wire.loads(record.payload).get("kept", False)
+    ]
+    return max(marks, default=0)
 
 
 def _as_of_reply(latest: WhatIfMoment, then: WhatIfMoment, asked: Reserved | None, landings: int) -> WhatIfMoment:
@@ -184,7 +222,7 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
     )
 
 
-def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int) -> Iterator[Flown]:
+def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int, copied: int) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result
@@ -199,6 +237,7 @@ def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first:
         steps=tuple(_steps(folded.messages[first:])),
         task=task,
         priced=bool(moments[-1].money) or (result is not None and result.cost is not None),
+        copied=copied,
     )
 
 
@@ -223,40 +262,82 @@ def what_if(
     runs: Iterable[Flown],
     limits: Limits,
     *,
-    prices: Mapping[str, Price] | None = None,
+    prices: Mapping[str, Price | tuple[str, ...]] | None = None,
     guards: Mapping[str, int] | None = None,
 ) -> list[Forecast]:
     """What would have happened to these runs; raises `ConfigurationError` when a cost limit meets runs without a price.
 
-    `prices` are used for the models they name, and what was paid then for all others.
+    `prices` are used for the models they name, and what was paid then for all others. Limits with `scope="session"`
+    bound the runs of each session together, and others each run, whatever was the case then. A run that a fork has
+    only copied is left out: it is told where it was made.
     """
-    for name in guards or {}:
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits must be Limits, not {limits!r:.80}")
+    checked, guards = checked_prices(prices), dict(guards or {})
+    for name, value in guards.items():
         if name not in GUARDS:
             raise ConfigurationError(f"guards: {name!r:.40} cannot be tried here; use one of {', '.join(GUARDS)}")
-    found = [_forecast(run, limits, prices or {}, guards or {}) for run in runs]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigurationError(f"guards: {name} must be a whole number of at least 1, not {value!r:.40}")
+    found, sessions = [], dict[str, Figures]()
+    for run in runs:
+        before = sessions.get(run.session_id, {})
+        fate, used = _forecast(run, limits, checked, guards, before)
+        if limits.scope == "session":
+            sessions[run.session_id] = {name: before.get(name, 0) + used.get(name, 0) for name in _SHARED}
+        if not run.is_copy:
+            found.append(fate)
     if limits.max_cost is not None and found and not any(one.cost for one in found):
         raise ConfigurationError("max_cost: no run in this store has a price: pass prices for the models it used")
     return found
 
 
-def _forecast(run: Flown, limits: Limits, prices: Mapping[str, Price], guards: Mapping[str, int]) -> Forecast:
-    costs = [_cost(moment, prices) for moment in run.moments]
+def _forecast(
+    run: Flown, limits: Limits, prices: Mapping[str, Price], guards: Mapping[str, int], before: Figures
+) -> tuple[Forecast, Figures]:
+    """What would have happened to a run, and how much of each limit it would have used."""
+    moments = [_own(moment) for moment in run.moments]
+    costs = [_cost(moment, prices) for moment in moments]
     trips = [
-        *[_tripped(run, costs, name, value, limits) for name, value in _asked(limits)],
+        *[_tripped(moments, costs, name, value - before.get(name, 0), limits) for name, value in _asked(limits)],
         *[_guarded(run, name, value) for name, value in guards.items()],
     ]
     first = min((trip for trip in trips if trip is not None), key=lambda trip: trip[1], default=None)
-    whole = dollars(costs[-1])
+    whole = dollars(_own_cost(run, costs, len(costs)))
     if first is None:
-        return Forecast(run=run, cost=whole)
+        return Forecast(run=run, cost=whole), {name: _used(moments[-1], costs[-1], name) for name in _SHARED}
     by, reply = first
     if not reply:  # not even its first call would have been made
-        return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=0, tokens=0, cost=Decimal(0)))
-    moment = run.moments[reply - 1]
+        return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=0, tokens=0, cost=Decimal(0))), {}
+    moment = moments[reply - 1]
     landing = moment.next_input + limits.landing_tokens
-    rate = costs[reply - 1] // moment.tokens if moment.tokens else 0
-    tokens, cost = moment.tokens + landing, dollars(costs[reply - 1] + rate * landing)
-    return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=reply, tokens=tokens, cost=cost))
+    spent = costs[reply - 1] + (costs[reply - 1] // moment.tokens if moment.tokens else 0) * landing
+    used = {name: _used(moment, spent, name) for name in _SHARED}
+    used["max_tokens"] += landing
+    used["max_iterations"] += 1
+    cost = dollars(spent - costs[reply - 1] + _own_cost(run, costs, reply) if reply > run.copied else 0)
+    trip = Trip(by=by, reply=reply, tokens=moment.tokens + landing, cost=cost)
+    return Forecast(run=run, cost=whole, trip=trip), used
+
+
+def _own(moment: WhatIfMoment) -> WhatIfMoment:
+    """The figures of the run alone, without those of earlier runs of its session."""
+    earlier = moment.carried
+    if earlier == NOT_CARRIED:
+        return moment
+    return replace(
+        moment,
+        turns=moment.turns - earlier.turns,
+        tokens=moment.tokens - earlier.tokens,
+        money=moment.money - earlier.money,
+        tool_calls=moment.tool_calls - earlier.tool_calls,
+        carried=NOT_CARRIED,
+    )
+
+
+def _own_cost(run: Flown, costs: Sequence[int], replies: int) -> int:
+    """What a run cost up to this reply, without what a fork has copied."""
+    return max(0, costs[replies - 1] - (costs[run.copied - 1] if run.copied else 0))
 
 
 def _asked(limits: Limits) -> list[tuple[str, float]]:
@@ -275,10 +356,12 @@ def _cost(moment: WhatIfMoment, prices: Mapping[str, Price]) -> int:
     return sum(prices[model].cost(usage) if model in prices else paid for model, usage, paid in moment.charges)
 
 
-def _tripped(run: Flown, costs: Sequence[int], name: str, limit: float, limits: Limits) -> tuple[str, int] | None:
-    """The reply after which this limit stops the run; None if it never does."""
-    last = len(run.moments)
-    for reply, (moment, cost) in enumerate(zip(run.moments, costs, strict=True), 1):
+def _tripped(
+    moments: Sequence[WhatIfMoment], costs: Sequence[int], name: str, limit: float, limits: Limits
+) -> tuple[str, int] | None:
+    """The reply after which this limit stops a run; None if it never does."""
+    last = len(moments)
+    for reply, (moment, cost) in enumerate(zip(moments, costs, strict=True), 1):
         if _used(moment, cost, name) > limit:
             return name, reply - 1
         if reply < last and _used(moment, cost, name) + _landing(moment, cost, name, limits) > limit:
@@ -332,21 +415,38 @@ _UNMARKED = _Unmarked()
 
 
 def kept_at(
-    runs: Sequence[Flown], name: str, values: Sequence[Any], prices: Mapping[str, Price] | None = None
+    runs: Sequence[Flown],
+    name: str,
+    values: Sequence[Any],
+    prices: Mapping[str, Price] | None = None,
+    *,
+    scope: str = "run",
 ) -> list[tuple[Any, int]]:
     """For each value of one limit: how many of the answers these runs gave would have been reached."""
-    answered = [run for run in runs if run.answered]
     found = []
     for value in values:
-        given: dict[str, Any] = {name: str(value) if name == "max_cost" else value}
-        fates = what_if(answered, Limits(**given), prices=prices)
-        found.append((value, sum(one.trip is None for one in fates)))
+        given: dict[str, Any] = {name: str(value) if name == "max_cost" else value, "scope": scope}
+        fates = what_if(runs, Limits(**given), prices=prices)
+        found.append((value, sum(one.trip is None and one.run.answered for one in fates)))
     return found
 
 
-def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None = None, steps: int = 12) -> list[Any]:
+def spread(
+    runs: Sequence[Flown],
+    name: str,
+    prices: Mapping[str, Price] | None = None,
+    steps: int = 12,
+    *,
+    scope: str = "run",
+) -> list[Any]:
     """Values of a limit worth comparing: from below the smallest run's usage to a little above the largest."""
-    used = [_needed(run, name, prices or {}) for run in runs if run.answered]
+    before = dict[str, float]()
+    used = []
+    for run in runs:
+        needed, whole = _needed(run, name, prices or {})
+        earlier = before.get(run.session_id, 0) if scope == "session" and name in _SHARED else 0
+        before[run.session_id] = earlier + whole
+        used += [earlier + needed] if run.answered and not run.is_copy else []
     if not used or max(used) <= 0:
         return []
     low, high = max(min(used) / 2, max(used) / 1e4), max(used) * 1.25
@@ -358,9 +458,10 @@ def spread(runs: Sequence[Flown], name: str, prices: Mapping[str, Price] | None 
     return sorted({max(1, round(value)) for value in values})
 
 
-def _needed(run: Flown, name: str, prices: Mapping[str, Price]) -> float:
-    """The lowest value of a limit that does not stop a run."""
-    costs = [_cost(moment, prices) for moment in run.moments]
-    pairs = list(zip(run.moments, costs, strict=True))
+def _needed(run: Flown, name: str, prices: Mapping[str, Price]) -> tuple[float, float]:
+    """The lowest value of a limit that does not stop a run, and how much of it the run used."""
+    moments = [_own(moment) for moment in run.moments]
+    pairs = [(moment, _cost(moment, prices)) for moment in moments]
     room = [_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]
-    return max([_used(*pairs[-1], name), *room])
+    whole = _used(*pairs[-1], name)
+    return max([whole, *room]), whole

@@ -19,13 +19,14 @@ from textual.widget import Widget
 from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past, StatusLine, diff_text
+from glidepath.cli.chat.past import LogEntry, Past, StatusLine, answer_entries, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import how_it_ended, last_answer
+from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
-from glidepath.cli.person import last_lines, run_as_person
+from glidepath.cli.guard_words import guard_line
+from glidepath.cli.person import last_lines, run_as_person, sent_along
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
 from glidepath.errors import ConfigurationError
@@ -41,7 +42,7 @@ _DIFF_LINES = 30
 _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
 _DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
-_BOX_COLUMNS, _BOX_LINES = 6, 5  # the frame around a question
+_BOX_COLUMNS, _BOX_LINES = 6, 7  # the frame around a question, and the lines below it
 _ALLOW = "y yes, n no, a always allow this tool, e edit, r refuse and say why"
 _STYLE = """
 Screen { layout: vertical; }
@@ -50,6 +51,7 @@ Screen { layout: vertical; }
 #line { height: 1; color: $text-muted; }
 .you { margin: 1 0 0 0; color: $accent; text-style: bold; }
 .note { color: $text-muted; margin: 0 0 1 0; }
+.answer { margin: 0 0 1 0; }
 .tool { color: $text-muted; border-left: thick $primary; padding: 0 1; margin: 0 0 1 0; }
 .failed { border-left: thick $error; }
 .ask { border: round $warning; padding: 0 1; margin: 0 0 1 0; }
@@ -91,7 +93,7 @@ class ChatApp(App[int]):
         self._past = Past()
         self._pane = VerticalScroll(self._past, id="log")
         self._status = StatusLine("status")
-        kept = data_folder() if talk.kept else None
+        kept = data_folder() if talk.kept and not talk.redacts else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
         self._prompt = Prompt(history, talk.completions, "Message, or /help")
 
@@ -113,7 +115,7 @@ class ChatApp(App[int]):
         self.set_interval(_TICK, self._draw)
         self._draw()
         if self._begin_with is not None:
-            await self._note(await self.talk.resume(self._begin_with))
+            await self._answered("/resume", await self.talk.resume(self._begin_with))
             self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -135,7 +137,7 @@ class ChatApp(App[int]):
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
         if self._hint:
             line, hint = clip(self._hint, width), ""
-        self.talk.columns = width
+        self.talk.columns = width - 1  # the scroll bar
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
         if self._status.is_attached:
             self._status.show(text)
@@ -218,10 +220,13 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            rows = diff_text(answer.split("\n")) if line.startswith("/diff") else Text(printable(answer))
-            await self._add(LogEntry(rows, classes="note", markup=False))
+            await self._answered(line, answer)
         await self._remark()
         self._draw()
+
+    async def _answered(self, line: str, answer: str) -> None:
+        for entry in answer_entries(line, answer, answer_shown(self.talk.session.messages)):
+            await self._add(entry)
 
     async def _answer_to(self, line: str) -> str | None:
         """The answer to a command; None if its text goes to the model."""
@@ -267,12 +272,8 @@ class ChatApp(App[int]):
         return self._command_run is not None and not self._command_run.done()
 
     async def _run_command(self, command: str) -> None:
-        try:
-            code, output = await run_as_person(command, self.talk.folder)
-        except asyncio.CancelledError:
-            await self._note("(stopped)", "tool")
-            raise
-        self.talk.asides.append(f"I ran `{command}` (exit code {code}):\n```text\n{output}\n```")
+        code, output = await run_as_person(command, self.talk.folder)
+        self.talk.asides.append(sent_along(command, code, output))
         await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
@@ -314,6 +315,7 @@ class ChatApp(App[int]):
             self._asked.cancel()
         if self._flight is not None and not self._flight.done():
             await asyncio.wait([self._flight], timeout=_LANDING)
+        self._prompt.past.add(self._prompt.said)  # a draft is not lost: Up brings it back
         await self.talk.close()
         self.exit(code)
 
@@ -351,7 +353,7 @@ class ChatApp(App[int]):
         finally:
             self._end_reply()
         await self._remark()
-        words = how_it_ended(result)
+        words = how_it_ended(result, self.talk)
         if words:
             await self._note(words)
         await self._note(closing_line(result, max(self.size.width - 4, 8)).replace(" | ", " \u00b7 "))
@@ -376,7 +378,7 @@ class ChatApp(App[int]):
         elif isinstance(event, ToolEnded):
             await self._close_card(event)
         elif isinstance(event, GuardTripped):
-            await self._note(f"{event.guard}: {event.reason}")
+            await self._note(guard_line(event))
         self._draw()
 
     async def _write(self, text: str) -> None:
@@ -447,7 +449,7 @@ class ChatApp(App[int]):
         """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
         always = self._always.setdefault(self.talk.session.id, set())
         while True:
-            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self._pane.size.height - _BOX_LINES
+            columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self.size.height - _BOX_LINES
             with contextlib.suppress(ResizedError):
                 decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
                 if decision is not None and decision.kind == "deny":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from rich.console import Group
 from rich.text import Text
 from textual.geometry import Region, Size
 from textual.strip import Strip
@@ -12,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from glidepath.cli.file_changes import colored
+from glidepath.cli.markup import Blocks, renderable
 from glidepath.cli.status import printable
 
 
@@ -116,6 +118,22 @@ class StatusLine(Widget):
     def render(self) -> Text:
         """The text of the moment."""
         return self._text
+
+
+def answer_entries(line: str, said: str, answer: str) -> list[LogEntry]:
+    """What the log shows for a command: a diff in colors; the last `answer` of a resumed conversation as Markdown."""
+    if line.startswith("/diff"):
+        return [LogEntry(diff_text(said.split("\n")), classes="note", markup=False)]
+    head, found, tail = said.partition(f"\n{answer}") if answer and line.startswith("/resume") else (said, "", "")
+    entries = [LogEntry(Text(printable(head)), classes="note", markup=False)]
+    if found:
+        blocks = Blocks()
+        rows = [renderable(block) for block in [*blocks.feed(f"{answer}\n"), *blocks.end()]]
+        spaced = [part for row in rows for part in (Text(""), row)][1:]
+        entries.append(LogEntry(Group(*spaced), classes="answer", markup=False))
+    if tail.strip():
+        entries.append(LogEntry(Text(printable(tail.strip("\n"))), classes="note", markup=False))
+    return entries
 
 
 def diff_text(rows: Sequence[str]) -> Text:

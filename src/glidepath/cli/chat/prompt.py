@@ -13,12 +13,11 @@ from textual.widgets import TextArea
 from glidepath.cli.attachments import word_being_typed
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
+from glidepath.cli.chat.rest_of_word import RestOfWord
 from glidepath.sdk_privates import learn_alt_enter
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
 _FEW = 8
-_WORDS, _SOON = {"y": "es", "n": "o", "a": "lways", "e": "dit"}, 1.0
-"""Who types the whole word has answered with its first letter: the rest, within a second, is not a message."""
 _EDITING = {key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")}
 """What a key does to the text. Textual does it later, when keys that follow may have been handled."""
 
@@ -62,7 +61,7 @@ class Prompt(TextArea):
         super().__init__(id="prompt", placeholder=placeholder, compact=True, highlight_cursor_line=False)
         self.past = history
         self._usual, self._choice = placeholder, ""
-        self._rest, self._rest_until = "", 0.0
+        self._rest = RestOfWord()
         self._complete = complete
         self.search = HistorySearch(self)
 
@@ -109,7 +108,7 @@ class Prompt(TextArea):
         if event.time < self.since:
             self._done(event)
             return
-        if self.search.takes(event):
+        if self.search.takes(event) or (not self.text and self._rest.takes(event)):
             self._done(event)
         elif event.key == "enter":
             # Textual handles Enter later; keys pressed in the meantime would still get into the line.
@@ -121,11 +120,8 @@ class Prompt(TextArea):
         elif event.key.lower() in self.single and not self.text:  # with Caps Lock, too
             self._done(event)
             self.post_message(self.Submitted(self, event.key.lower()))
-            self.single, self._rest = (), _WORDS.get(event.key.lower(), "")  # one key answers one question
-            self._rest_until = event.time + _SOON
-        elif self._rest and event.time < self._rest_until and event.key.lower() == self._rest[0]:
-            self._done(event)
-            self._rest = self._rest[1:]
+            self.single = ()  # one key answers one question
+            self._rest.follows(event)
         elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
             self._done(event)
         elif event.key == "ctrl+r":
@@ -139,6 +135,7 @@ class Prompt(TextArea):
             await self.run_action(_EDITING[event.key])
             self.hint("") if self.single and not self.text else None
         elif event.is_printable:
+            self.insert(self._rest.given_back()) if not self.text else None
             self.past.forget_place()
             self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import accumulate, takewhile
 from typing import Any
 
 from rich.console import Group
@@ -12,11 +13,13 @@ from textual.timer import Timer
 
 from glidepath.cli.chat.past import LogEntry
 from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
+from glidepath.cli.readable import readable
 
 _SOONEST = 0.05
 _LATEST = 1.0
 _SHARE = 5  # drawing takes at most a fifth of the time
-_AT_ONCE = 2  # blocks laid out in one go, so that keys are looked at in between
+_AT_ONCE, _LETTERS = 2, 600  # blocks laid out in one go, or small ones of this many characters: keys come in between
+_LEAST = 20  # what a block counts, however short
 _PASSAGE = 6_000  # characters of one widget: every widget of the log costs time whenever something is drawn
 
 
@@ -50,7 +53,7 @@ class ChatReply(Vertical):
 
     def write(self, text: str) -> None:
         """Add text."""
-        shown = "".join(sign for sign in text if sign.isprintable() or sign in "\n\t")
+        shown = readable(text)
         self.text += shown
         self._finished += self._written.feed(shown)
         self._show_soon()
@@ -76,8 +79,9 @@ class ChatReply(Vertical):
     def _show_more(self) -> None:
         self._beat = None
         began = time.perf_counter()
-        new = [widget for block in self._finished[:_AT_ONCE] for widget in self._place(block)]
-        del self._finished[:_AT_ONCE]
+        many = self._how_many()
+        new = [widget for block in self._finished[:many] for widget in self._place(block)]
+        del self._finished[:many]
         left = None if self._finished else self._written.open
         if left is None:
             if self._growing is not None:
@@ -96,6 +100,11 @@ class ChatReply(Vertical):
         self.call_after_refresh(self._drawn, began)
         if self._finished:
             self._show_soon()
+
+    def _how_many(self) -> int:
+        """How many blocks to lay out now: a reply of many short ones must not lag behind what is already there."""
+        sizes = accumulate(_LEAST + len(block.text) for block in self._finished)
+        return max(_AT_ONCE, sum(1 for _ in takewhile(lambda size: size <= _LETTERS, sizes)))
 
     def _drawn(self, began: float) -> None:
         """The screen shows it: what that took counts as well."""

@@ -6,9 +6,12 @@ import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
+from glidepath.cli.attachments import INTERRUPTED, typed
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import session_named
@@ -16,7 +19,7 @@ from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import Message
+from glidepath.messages import ImageBlock, Message
 from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
 from glidepath.plurals import how_many
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
+_MONEY = "limits.max_cost"
 _UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
@@ -37,7 +41,7 @@ def _cost(talk: Talk, _: str) -> str:
     ]
     if limit is not None:
         most = Decimal(str(limit))
-        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} are left.")
+        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} is left.")
     last = talk.last
     if last is not None and last.cost is not None:
         rows.append(f"The last message cost {money(last.cost)}: {tokens_of(last.usage.total)}.")
@@ -70,7 +74,7 @@ def next_message(talk: Talk) -> dict[str, int]:
             shares[_SERVED] = max(0, counted - estimated)
         elif counted:
             shares = {name: round(share * counted / estimated) for name, share in shares.items()}
-    shares[_YOU] += sum(map(estimator.estimate, before_next(talk)))
+    shares[_YOU] += sum(estimator.estimate(one) for one in sent_along(talk) if isinstance(one, str))
     return {name: count for name, count in shares.items() if count}
 
 
@@ -108,19 +112,33 @@ def _export(talk: Talk, path: str) -> str:
     if not talk.session.messages:
         return "There is nothing to export yet."
     stamp = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M")
-    file = talk.folder / (path or f"glidepath-{stamp}.md")
+    file = talk.folder / Path(path or f"glidepath-{stamp}.md").expanduser()
     if file.exists():
         return f"{file} already exists: name another file."
     try:
         file.write_text(transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
     except OSError as error:
         return f"{file} cannot be written: {error.strerror or error}"
-    return f"wrote {file}"
+    return f"Written to {file}"
+
+
+def _tools(talk: Talk, _: str) -> str:
+    tools, sources = talk.agent.config.tools, talk.agent.config.tool_sources
+    if not tools and not sources:
+        return "The model has no tools. Restart with --tools read,list,grep."
+    wide = 2 + max([len(tool.name) for tool in tools], default=0)
+    rows = []
+    for tool in tools:
+        asks = " (asks you first)" if tool.requires_approval or talk.changes.asks(tool.name) else ""
+        about = tool.description.splitlines()[0] if tool.description else ""
+        rows.append(fill(f"{tool.name:<{wide}}{about}{asks}", talk.columns, subsequent_indent=" " * wide))
+    return "\n".join([*rows, *(f"and those of the MCP server {source.name}" for source in sources)])
 
 
 SLASHES: dict[str, Callable[[Talk, str], str]] = {
     "cost": _cost,
     "context": _context,
+    "tools": _tools,
     "diff": _diff,
     "undo": _undo,
     "export": _export,
@@ -153,10 +171,10 @@ def cut_off(last: RunResult | None) -> str:
     return "" if last_answer(list(last.messages)).strip().endswith(text) else text
 
 
-def before_next(talk: Talk) -> list[str]:
-    """What the next message begins with: the reply that was interrupted, and commands run with `!`."""
+def sent_along(talk: Talk) -> list[str | ImageBlock]:
+    """What is sent with the next message: the reply that was interrupted, commands run with `!`, and pictures."""
     begun = cut_off(talk.session.last)
-    return [*([f"I interrupted your reply, which began:\n\n{begun}"] if begun else []), *talk.asides]
+    return [*([f"{INTERRUPTED}\n\n{begun}"] if begun else []), *talk.asides]
 
 
 def _longest_fence(text: str) -> int:
@@ -167,10 +185,21 @@ def _longest_fence(text: str) -> int:
     return longest
 
 
-def how_it_ended(result: RunResult) -> str:
-    """How a turn ended, in a few words; empty if it is done."""
+def out_of_money(last: RunResult | None) -> str:
+    """The setting that limits the money of the conversation, if that is what its last turn ended for; else nothing."""
+    from glidepath.cli.commands.run_command import limit_that_was_hit
+
+    return _MONEY if limit_that_was_hit(last) == _MONEY else ""
+
+
+def how_it_ended(result: RunResult, talk: Talk) -> str:
+    """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        return ending(result)
+        more = f"leave and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
+        words = ending(result)
+        if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
+            words = f"interrupted ({result.cause.reason})"
+        return words + (f"\nTo continue with a larger budget, {more}" if out_of_money(result) else "")
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
     return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 
@@ -185,11 +214,10 @@ def where_it_stands(folded: Folded) -> str:
     from glidepath.sessions.recover import open_calls
 
     messages = folded.messages
-    asked = next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
-    rows = [f"> {_shown(messages[asked].text, _CALL)}"] if messages else []
-    answer = last_answer(messages[asked:]).strip()
+    rows = [f"> {_shown(typed(messages[_asked(messages)].text), _CALL)}"] if messages else []
+    answer = answer_shown(messages)
     begun = cut_off(folded.session.last)
-    rows += [_shown(answer)] if answer else []
+    rows += [answer] if answer else []
     rows += [_shown(begun), "(interrupted)"] if begun else []
     for call in () if folded.result is None else folded.result.unknown_effects:
         rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
@@ -201,6 +229,15 @@ def where_it_stands(folded: Folded) -> str:
     if folded.result is None and messages and not lost:
         rows.append("The turn was cut off here.")
     return "".join(f"\n{row}" for row in rows)
+
+
+def _asked(messages: list[Message]) -> int:
+    return next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
+
+
+def answer_shown(messages: list[Message]) -> str:
+    """The answer to the last message of the person, as a resumed conversation shows it; empty if there is none."""
+    return _shown(last_answer(messages[_asked(messages) :]).strip())
 
 
 def _shown(text: str, most: int = 0) -> str:

@@ -10,11 +10,12 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.slash import SLASHES, before_next, next_message, rename_chat, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, rename_chat, sent_along, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.cli.screens import ending
 from glidepath.cli.session_names import remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
 from glidepath.cli.stores import wallet_of
@@ -22,7 +23,7 @@ from glidepath.cli.world import World
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event, RunStarted
-from glidepath.messages import Message, UserMessage
+from glidepath.messages import ImageBlock, Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision
@@ -81,8 +82,8 @@ class Talk:
         self.counted = ("", 0, 0)
         """A conversation, its messages so far, and how many tokens the model counted in them."""
         self.last: RunResult | None = None
-        self.asides: list[str] = []
-        """What the person ran with `!`, to be sent with the next message."""
+        self.asides: list[str | ImageBlock] = []
+        """What the person ran with `!`, and pictures: sent with the next message."""
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
@@ -112,6 +113,11 @@ class Talk:
     def kept(self) -> bool:
         """True when this conversation is saved."""
         return self.agent.config.store is not None
+
+    @property
+    def redacts(self) -> bool:
+        """True when what is saved of it goes through a hook: then nothing of it is written anywhere else."""
+        return getattr(self.agent.config.store, "redact", None) is not None
 
     @property
     def busy(self) -> bool:
@@ -146,7 +152,10 @@ class Talk:
                             remember_here(self._world.folder, self.session.id)
                             keep_card(self.session, text, self.model, self._settings, self._world.folder)
                         await show(event)
-                result = self.last = stream.result
+                result = stream.result
+                if self.kept and not result.messages:  # such as while another process has the conversation
+                    raise ConfigurationError(f"Not sent: {ending(result)}")
+                self.last = result
                 if self.kept:
                     self.session.messages[:] = result.messages
                     self.session.close_run(result)
@@ -194,7 +203,6 @@ class Talk:
             "help": self._help,
             "status": self._status,
             "model": self._model,
-            "tools": self._tools,
             "compact": self._compact,
         }
         return answers[name](rest.strip()) if name in answers else ""
@@ -227,20 +235,6 @@ class Talk:
         self.model = name
         self._settings.known["model"] = Known(name, "flag --model", name)
         return f"{name} answers from now on."
-
-    def _tools(self, _: str) -> str:
-        tools = self.agent.config.tools
-        servers = [f"and those of the MCP server {source.name}" for source in self.agent.config.tool_sources]
-        if not tools and servers:
-            return "\n".join(servers)
-        if not tools:
-            return "The model has no tools. Restart with --tools read,list,grep."
-        wide = max(len(tool.name) for tool in tools)
-        rows = []
-        for tool in tools:
-            asks = " (asks you first)" if tool.requires_approval or self.changes.asks(tool.name) else ""
-            rows.append(f"{tool.name:<{wide}}  {tool.description.splitlines()[0] if tool.description else ''}{asks}")
-        return "\n".join([*rows, *servers])
 
     def _compact(self, _: str) -> str:
         if self.busy:
@@ -292,11 +286,13 @@ class Talk:
         """The command that returns to this conversation, by its id unless a name is given; empty if it is not saved."""
         if not self.kept or not self.session.messages:
             return ""
-        from glidepath.cli.commands.run_command import said_flags
+        from glidepath.cli.commands.run_command import raised, said_flags
 
         sign = "=" if name.startswith("-") else " "
         which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
-        return " ".join(["glidepath chat", which, *said_flags(self._settings)])
+        most = out_of_money(self.session.last)  # with the same limit, no message would be answered
+        flags = [*said_flags(self._settings, but=most), *raised(self._settings, most, self.session.last)]
+        return " ".join(["glidepath chat", which, *flags])
 
     def completions(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
@@ -317,7 +313,7 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        message = with_files(text, self.workspace, before_next(self))
+        message = with_files(text, self.workspace, sent_along(self))
         self.asides = []
         return message
 

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="where sessions are kept: a path, postgresql://..., none, or default (default: default)",
     )
+    parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -29,7 +30,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     from glidepath.cli.deck_server import named_agents
     from glidepath.cli.extras import needed
-    from glidepath.cli.stores import make_store
+    from glidepath.cli.stores import redacted_store
 
     needed("acp", "serve")
     import acp
@@ -38,7 +39,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     ((_, agent),) = named_agents([options.agent], world).items()
     if agent.config.store is None and options.store != "none":
-        agent = agent.replace(store=make_store(options.store, world))
+        agent = agent.replace(store=redacted_store(options.store, options.redact, world))
     answering: Any = EditorAgent(agent)
     asyncio.run(acp.run_agent(answering))
     return 0

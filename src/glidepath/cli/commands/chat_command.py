@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--last", action="store_true", help="continue the last one, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
+    parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture first")
     add_setting_flags(parser, leave_out=("output_format", "streaming"))
     add_config_flags(parser)
 
@@ -41,6 +42,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     settings = gather(options, world)
     if not world.is_terminal(world.stdin) or not world.is_terminal(world.stdout):
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
+    from glidepath.cli.attachments import named_pictures
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk
@@ -54,6 +56,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
             return print_chats(settings, world)
         wanted = chosen_chat(options, settings, world)
         talk = Talk(settings, world)
+        talk.asides += named_pictures(options.image, world)
         keep_heap()
         code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
     finally:

@@ -295,11 +295,11 @@ def resume_line(session: str, settings: LoadedSettings, result: RunResult | None
 
     It raises the limit that was hit, or the run would end at once.
     """
-    hit = _limit_that_was_hit(result)
-    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *_raised(settings, hit, result)])
+    hit = limit_that_was_hit(result)
+    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *raised(settings, hit, result)])
 
 
-def _limit_that_was_hit(result: RunResult | None) -> str:
+def limit_that_was_hit(result: RunResult | None) -> str:
     """The key of the limit that ended a run; "" for another end."""
     if result is None or result.cause is None:
         return ""
@@ -310,7 +310,7 @@ def _limit_that_was_hit(result: RunResult | None) -> str:
     return "" if field is None else f"limits.{field}"
 
 
-def _raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
+def raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
     """Twice the limit that ended the run, or twice what the run has used if that is more, as a flag."""
     from glidepath.cli.setting_rows import ROWS
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
 _OF_STORE = ("store", "redact")
+_WRITING = frozenset({"tag", "import", "stop"})  # what is new in the store; a fork copies what is there
 _NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 
 
@@ -132,7 +133,8 @@ def act_on_store(
 
     check_named(options)
     settings = settings or gather(options, world, only=_OF_STORE)
-    store = redacting(make_store(assume_store(settings, command), world), settings, world)
+    reads = getattr(options, "action", "") not in _WRITING
+    store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
 
     async def found(kept: Any) -> int:
         if getattr(options, "last", False):

@@ -41,10 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
+    parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
     parser.add_argument("--wallet", metavar="NAME", help="spend from this wallet in the store")
-    parser.add_argument(
-        "--plan-only", action="store_true", help="make the plan, show it and wait; resume carries it out"
-    )
+    parser.add_argument("--plan-only", action="store_true", help="show the plan and wait; resume carries it out")
     parser.add_argument(
         "--approve",
         choices=("ask", "all", "deny"),
@@ -72,11 +71,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
 async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
     from glidepath.agent import Budget
     from glidepath.cli.signals import catching
-    from glidepath.cli.stores import make_store
+    from glidepath.cli.stores import redacted_store
     from glidepath.run import CancelToken
     from glidepath.teams.journal import story
 
-    store = make_store(options.store, world) if options.store else None
+    store = redacted_store(options.store, options.redact, world) if options.store else None
     screen = _screen(world)
     token = CancelToken()
     with catching(token, screen.say) as caught:

@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE,...",
-        help="limits to try: max_iterations, max_tokens, max_cost, timeout, max_tool_calls",
+        help="limits to try: max_iterations, max_tokens, max_cost, timeout, max_tool_calls; scope=session bounds whole "
+        "sessions instead of each run",
     )
     parser.add_argument(
         "--prices", action="append", default=[], metavar="MODEL=IN/OUT", help="dollars per million tokens; repeatable"
@@ -81,7 +82,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     else:
         _print_table(fates, world, everything=options.all)
     if plot:
-        _plot(runs, plot, prices, options.svg, world)
+        _plot(runs, plot, prices, limits.scope, options.svg, world)
     return 0
 
 
@@ -130,6 +131,9 @@ def _limits(given: Sequence[str]) -> Limits:
 
     fields: dict[str, Any] = {}
     for name, text in _pairs("--limits", given):
+        if name == "scope":
+            fields[name] = text
+            continue
         meant = _dimension(name)
         fields[meant] = read_text(BY_KEY[f"limits.{meant}"], text, f"--limits {name}")
     return Limits(**fields)
@@ -179,7 +183,7 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
     for one in shown:
         run, trip = one.run, one.trip
         name = clip(revealed(run.session_id), width)
-        line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.last.tokens):>7}  "
+        line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.tokens):>7}  "
         cost, instead = (money(_paid(run)) if run.priced else "-", money((trip or one).cost) if _priced(one) else "-")
         line += f"{cost:>8}  "
         if trip is None:
@@ -204,7 +208,7 @@ def _paid(run: Flown) -> Decimal:
     """What was really paid for it."""
     from glidepath.ledger import dollars
 
-    return dollars(run.last.money)
+    return dollars(run.paid)
 
 
 def _priced(one: Forecast) -> bool:
@@ -223,7 +227,7 @@ def _print_json(fates: Sequence[Forecast], world: World) -> None:
             "agent": run.agent,
             "outcome": run.outcome,
             "replies": len(run.moments),
-            "tokens": run.last.tokens,
+            "tokens": run.tokens,
             "cost": str(_paid(run)) if run.priced else None,
             "stopped_by": None if trip is None else trip.by,
             "after_reply": None if trip is None else trip.reply,
@@ -233,13 +237,15 @@ def _print_json(fates: Sequence[Forecast], world: World) -> None:
         world.write(_wire.encode(told).decode() + "\n")
 
 
-def _plot(runs: Sequence[Flown], name: str, prices: Mapping[str, Price], file: str | None, world: World) -> None:
+def _plot(
+    runs: Sequence[Flown], name: str, prices: Mapping[str, Price], scope: str, file: str | None, world: World
+) -> None:
     from glidepath.errors import ConfigurationError
     from glidepath.sim.plots import svg_plot, text_plot
     from glidepath.sim.whatif import kept_at, spread
 
-    total = sum(run.answered for run in runs)
-    points = kept_at(runs, name, spread(runs, name, prices), prices)
+    total = sum(run.answered and not run.is_copy for run in runs)
+    points = kept_at(runs, name, spread(runs, name, prices, scope=scope), prices, scope=scope)
     title = f"answers kept by {name}"
     world.write("\n" + "".join(f"{line}\n" for line in text_plot(title, points, total)))
     if file:

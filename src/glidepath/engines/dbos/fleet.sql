@@ -269,6 +269,7 @@ BEGIN
     SELECT * INTO r FROM glidepath_fleet_runs WHERE session = p_session AND outcome IS NULL FOR UPDATE;
   END IF;
   IF NOT FOUND THEN RETURN false; END IF;
+  DELETE FROM glidepath_waiting WHERE session = r.session;
   FOREACH n IN ARRAY r.line LOOP
     UPDATE glidepath_budgets SET firm_tokens = firm_tokens + r.tokens - r.firm_tokens,
       firm_money = firm_money + r.money - r.firm_money WHERE name = n;

@@ -17,8 +17,9 @@ SELECT count(*) FILTER (WHERE s.owner IS NULL OR s.expires < {_NOW}) AS queued,
   {_NOW} - min(f.submitted) FILTER (WHERE s.owner IS NULL OR s.expires < {_NOW}) AS oldest,
   (SELECT count(*) FROM glidepath_fleet_runs WHERE outcome = 'paused') AS waiting,
   (SELECT count(*) FROM glidepath_fleet_runs WHERE outcome = 'failed') AS failed,
-  (SELECT count(*) FROM glidepath_waiting) AS short
-FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session WHERE f.outcome IS NULL
+  count(w.session) FILTER (WHERE s.owner IS NOT NULL AND s.expires >= {_NOW}) AS short
+FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session
+  LEFT JOIN glidepath_waiting w ON w.session = f.session WHERE f.outcome IS NULL
 """  # noqa: S608 - constants of ours
 _RUNS = f"""
 SELECT f.session, f.agent, f.tenant, f.outcome, s.owner, {_NOW} - f.submitted AS age,

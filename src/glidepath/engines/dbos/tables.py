@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 LAYOUT = 1
-PARTS = 4  # the version of what an older release tolerates: functions with the same signature, extra tables
+PARTS = 5  # the version of what an older release tolerates: functions with the same signature, extra tables
 FREED = "glidepath_freed"  # the channel for: a budget has room again
 QUEUED = "glidepath_queued"  # the channel for: a run was queued
 ADVISORY = 0x676C6966
