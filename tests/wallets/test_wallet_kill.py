@@ -108,6 +108,7 @@ def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_l
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_700)
 @pytest.mark.parametrize("kind", ["journal", "plain", "elsewhere"])
 @pytest.mark.parametrize("place", ["sqlite", "segments", "postgres"])
 def test_g4_g13_eight_processes_of_64_agents_on_one_wallet(place, kind, tmp_path):
