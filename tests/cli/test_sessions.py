@@ -240,6 +240,7 @@ def test_the_journal_of_a_team_is_redacted_in_a_shell_too(vault, how):
 
 
 def test_a_server_redacts_what_it_stores(vault):
+    asyncio.run(fill(vault, "one"))
     store = _chosen_store({}, "s.db", World(environ=HOOK, folder=vault))
     assert store.redact("hunter2") == "[hidden]"
 

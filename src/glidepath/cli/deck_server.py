@@ -212,9 +212,9 @@ def export(options: argparse.Namespace, world: World) -> int:
     async def read() -> dict[str, Any]:
         log = log_for(store)
         run = options.run
-        with suppress(ConfigurationError):  # the id of a run, perhaps
-            run = await session_named(store, run)
         try:
+            with suppress(ConfigurationError):  # the id of a run, perhaps
+                run = await session_named(store, run)
             return await exported_run(StoreReader(Hub({}, store, log, measured=False)), run)
         except Refused as refused:
             raise ConfigurationError(str(refused).replace("GET /api/runs", "`glidepath runs list`")) from None
@@ -224,6 +224,9 @@ def export(options: argparse.Namespace, world: World) -> int:
 
     page = exported_page(asyncio.run(read()))
     path = world.folder / Path(options.file).expanduser()
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     world.note(f"Written: {path} ({len(page) // 1000} kB). It holds the whole transcript: share it with care.")
     return 0
