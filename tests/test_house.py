@@ -309,7 +309,7 @@ def test_every_part_of_a_run_is_written_by_its_owner_only():
         "run.turn.denials['look'] = 'no'",
         "del run.transcript.view[-1]",
         "run.meter.tokens += 1",
-        "run.watch.ring = None",
+        "run.watch.consumer = None",
     ],
 )
 def test_a_write_from_elsewhere_is_noticed(line):

@@ -108,7 +108,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
     settled = _settle_no_less if run.hooks.context_transform else settle_ordinary
     guards, circles, errors = run.guards.calls, run.guards.circles, run.guards.errors
     custom, steers, befores, shapes, asks_first, asks_about, step = _sayers(run)
-    seen, nested = transcript.call_ids, watch.above is not None
+    seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     opens = journal is None and not shapes  # else its start is told before the call is written down, or shaped
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
     above, want = meter.parent, plan.first_output_tokens if cap is None else cap
@@ -237,7 +237,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply
-        spend.burnt.extend((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
+        burnt((arrived, meter.tokens, meter.money, meter.turns, meter.tool_calls))
         turn.take_call(reply)
         if text[:1].isalnum() or visible(text):
             answer.replace_text(text)

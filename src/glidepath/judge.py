@@ -323,7 +323,7 @@ def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
 def _is_news(run: Run, record: ValidationRecord) -> bool:
     """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
     said = (re.sub(_FIGURES, "#", record.validation.reason), record.validation.notice)
-    if run.audit.warned.get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
+    if (run.audit.warned or {}).get(record.constraint) == said or run.audit.warnings >= MOST_WARNINGS:
         return False
     run.audit.warn(record.constraint, said)
     if run.audit.warnings == MOST_WARNINGS:

@@ -1,8 +1,10 @@
 """The chat without a terminal: what each key and command does."""
 
 import asyncio
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from textual import events
 from textual import events as keys
 
@@ -39,7 +41,15 @@ def play(tmp_path, script, name="chat", *argv):
 
 
 def shown(app):
-    return "\n".join(str(widget.render()) for widget in app.query("#log > Static"))
+    return "\n".join(text_of(widget) for widget in app.query("#log > Static"))
+
+
+def text_of(widget):
+    if not widget.has_class("answer"):
+        return str(widget.render())
+    console = Console(width=80, file=StringIO())
+    console.print(widget.content)
+    return console.file.getvalue()
 
 
 def users(app):

@@ -38,6 +38,13 @@ def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
     assert not (tmp_path / "made.txt").exists()
 
 
+def test_a_new_task_instead_of_a_decision_says_which_call_it_gives_up(tmp_path, paused):
+    session, _ = paused
+    ran = glidepath("run", "-r", session, "leave it", "--model", "python:flights:hello", *STORE, folder=tmp_path)
+    assert ran.out == "Hello from the script.\n"
+    assert 'given up, because a new task comes instead of a decision: shell(command="echo' in ran.err
+
+
 def test_a_call_that_waits_is_not_lost_when_its_tool_is_forgotten(tmp_path, paused):
     session, call = paused
     assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0

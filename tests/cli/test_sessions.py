@@ -240,7 +240,7 @@ def test_the_journal_of_a_team_is_redacted_in_a_shell_too(vault, how):
 
 
 def test_a_server_redacts_what_it_stores(vault):
-    asyncio.run(fill(vault, "one"))
+    asyncio.run(fill(vault, "one"))  # without agents it shows what is there
     store = _chosen_store({}, "s.db", World(environ=HOOK, folder=vault))
     assert store.redact("hunter2") == "[hidden]"
 

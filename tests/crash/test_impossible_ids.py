@@ -32,7 +32,6 @@ ASKED = {
     "pick": lambda store, name: store.pick(name, [1]),
     "annotate": lambda store, name: annotate(store, name, title="t"),
     "remove": lambda store, name: store.remove(name),
-    "fork": lambda store, name: store.fork(name),
     "export": export_journal,
     "set_wallet": lambda store, name: store.set_wallet(name, max_tokens=1, max_money=None),
     "close_wallet": lambda store, name: store.close_wallet(name),
@@ -52,6 +51,8 @@ def test_a_store_has_no_session_whose_id_has_nul_or_a_lone_surrogate_and_says_wh
                     await ask(store, name)
                 assert (what, caught.value.kind) == (what, "missing")
                 assert repr(name) in str(caught.value), what
+            with pytest.raises(ConfigurationError, match="valid Unicode, without lone surrogates and NUL"):
+                await store.fork(name)
             assert await store.entries(name) == []
             assert not await store.wallets(name)
         await store.close()

@@ -185,3 +185,24 @@ def test_a_store_that_overrides_release_is_asked_for_it(tmp_path):
 
     asyncio.run(fly())
     assert sorted(released) == ["s0", "s1", "s2"]
+
+
+def test_a_heartbeat_that_is_about_to_begin_or_has_its_answer_holds_no_run_up(monkeypatch):
+    slow, give_back = [], Scribe._give_back
+
+    async def counted(self):
+        slow.append(self.lease.session_id)
+        await give_back(self)
+
+    monkeypatch.setattr(Scribe, "_give_back", counted)
+
+    async def fly():
+        store = MemoryStore()
+        runs = [waiting(store, 0.5 + number / 1000).run("go", session=f"s{number}") for number in range(3)]
+        await asyncio.gather(*runs)
+        return [entry.owner for entry in await store.entries()], [task.get_name() for task in asyncio.all_tasks()]
+
+    owners, tasks = VirtualClock().run(fly())
+    assert owners == [None] * 3
+    assert slow == []
+    assert not any("heartbeat" in name for name in tasks)

@@ -220,3 +220,21 @@ def test_a_plain_resume_repeats_what_may_be_repeated_and_counts_it_once(tmp_path
         assert result.unknown_effects == ()
 
     asyncio.run(fly())
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["was idempotent", "is idempotent now"])
+def test_g13_a_call_is_repeated_only_if_its_tool_was_idempotent_then_and_is_now(before):
+    paid = []
+
+    async def fly():
+        store = Frail(MemoryStore())
+        common = {"store": store, "default_execution_mode": ExecutionMode.SEQUENTIAL, "limits": LIMITS}
+        first = paying(store, paid, idempotent=before, deadly=True)
+        await Agent(model=Payer(), tools=[first], **common).run("go", session="s")
+        await store.revive()
+        again = paying(store, paid, idempotent=not before, deadly=False)
+        result = await Agent(model=Payer(), tools=[again], **common).resume("s")
+        assert paid == ["c0", "c1", "c2"]
+        assert [call.id for call in result.unknown_effects] == ["c1"]
+
+    asyncio.run(fly())

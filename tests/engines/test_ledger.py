@@ -563,3 +563,21 @@ def test_a_wrong_agent_is_refused_when_the_worker_is_made(agent, names):
 def test_a_wrong_worker_is_refused(fields):
     with pytest.raises(ConfigurationError, match="agent" if "agents" in fields else next(iter(fields))):
         Worker("postgresql://host/db", **{"agents": {"small": crew.small}, **fields})
+
+
+@pytest.mark.parametrize("session", ["nobody", "a\0b", "a\ud800b"], ids=["unknown", "nul", "surrogate"])
+def test_a_run_that_cannot_be_there_is_missing(address, session):
+    async def go():
+        async with Fleet(address) as fleet:
+            for ask in (fleet.outcome, fleet.result, fleet.wait, fleet.stop, fleet.resume):
+                with pytest.raises(StoreError) as caught:
+                    await ask(session)
+                assert (caught.value.kind, repr(session) in str(caught.value)) == ("missing", True)
+            with pytest.raises(StoreError) as caught:
+                await fleet.send(session, "hello")
+            assert caught.value.kind == "missing"
+            if session != "nobody":
+                with pytest.raises(ConfigurationError, match="model must be the name of a model"):
+                    await fleet.set_rate(session, requests=1)
+
+    asyncio.run(go())

@@ -122,6 +122,12 @@ def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatc
     monkeypatch.setattr(exported_page, "__defaults__", (tmp_path,))
     assert command(["deck", "export", "mine", "out.html", "--store", "segments:store"], world) == 0
     assert '"run_id"' in (tmp_path / "out.html").read_text()
+    named = World(
+        stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path, environ={"GLIDEPATH_STORE": "segments:store"}
+    )
+    assert command(["deck", "export", "mi", "start.html"], named) == 0
+    assert command(["deck", "export", "mine", "no/such/out.html"], named) == 2
+    assert "no/such/out.html cannot be written: No such file" in named.stderr.getvalue()
     assert command(["deck", "export", "nobody", "out.html", "--store", "segments:store"], world) == 2
     assert "glidepath runs list" in world.stderr.getvalue()
     assert command(["deck", "export", "mine"], world) == 2

@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
+from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore
+from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
 from glidepath.sessions.archive import read_journal, repair
 from glidepath.sessions.chain import read
+from glidepath.sessions.owner import this_owner
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -168,5 +170,100 @@ def test_a_journal_that_is_whole_is_left_alone():
         assert (await till.scripted().resume("s", accept_repair=True)).outcome is LoopOutcome.DONE
         with pytest.raises(StoreError, match="no session 'nobody'"):
             await repair(till.store, "nobody")
+
+    asyncio.run(scene())
+
+
+STORES = {
+    "sqlite": lambda place: SqliteStore(place / "s.db"),
+    "segments": lambda place: SegmentStore(place / "s"),
+    "postgresql": lambda place: PostgresStore(fresh_schema()),
+}
+
+
+class Failing:
+    """A store whose disk is full from this call on, before the call or after it; None: it works."""
+
+    def __init__(self, store, number, when):
+        self.store, self.number, self.when, self.calls = store, number, when, []
+
+    def __getattr__(self, name):
+        found = getattr(self.store, name)
+        if name not in ("cut", "append", "replace_end"):
+            return found
+
+        async def tried(*values, **keywords):
+            self.calls.append(name)
+            last = len(self.calls) == self.number
+            if len(self.calls) > self.number or (last and self.when == "before"):
+                raise StoreError("the disk is full", kind="full")
+            done = found(*values, **keywords)
+            done = await done if done is not None else None
+            if last:
+                raise StoreError("the disk is full", kind="full")
+            return done
+
+        return tried
+
+
+async def damaged(store, name):
+    """A session whose sixth commit is not what it was; returns how many come after it."""
+    till = Till()
+    await till.four()
+    entry, commits = await till.store.load("s")
+    lease = await store.claim(name, this_owner())
+    for commit in commits:
+        hurt = commit.body.replace(b"a", b"\x00", 1) if commit.number == 6 else commit.body
+        later = store.append(lease, Commit(commit.number, hurt, commit.hash), summary=entry.summary)
+        if later is not None:
+            await later
+    await store.release(lease)
+    return len(commits) - 6
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", STORES)
+def test_g13_a_repair_that_is_cut_short_keeps_the_damage_or_all_of_the_evidence(kind, when, tmp_path):
+    async def scene():
+        store = STORES[kind](tmp_path)
+        number = failed = 0
+        while number == failed:  # until all of its writes have failed once
+            number += 1
+            behind = await damaged(store, name := f"s{number}")
+            try:
+                await repair(Failing(store, number, when), name)
+            except StoreError:
+                failed += 1
+            if (again := await repair(store, name)).reason:
+                assert again.quarantined == behind
+            marked = (await read_journal(store, name)).folded.repaired
+            assert [len(marked.kept), marked.lost] == [behind, (6,)]
+            assert (await store.load(name))[0].summary["repaired"] is True
+            assert (await repair(store, name)).reason == ""
+        assert failed
+        await store.close()
+
+    asyncio.run(scene())
+
+
+def test_a_repair_looks_again_when_it_has_the_session():
+    """Another process repaired it, and a run continued, between the look and the claim."""
+
+    async def scene():
+        till = Till()
+        await damaged(till.store, "s")
+
+        class Late:
+            def __getattr__(self, name):
+                return getattr(till.store, name)
+
+            async def claim(self, *values, **keywords):
+                self.claim = till.store.claim
+                await repair(till.store, "s")
+                await till.scripted(say("done")).resume("s", accept_repair=True)
+                return await till.store.claim(*values, **keywords)
+
+        assert (await repair(Late(), "s")).reason == ""
+        assert (await till.scripted().resume("s")).text == "done"
 
     asyncio.run(scene())

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from glidepath import ConfigurationError, approve, tool
+from glidepath._version import VERSION
 from glidepath._wire import replace
 from glidepath.errors import RejectedError, StoreError
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.chain import read
+from glidepath.sessions.chain import OLDEST, SCHEMA, link, read
 from glidepath.sessions.owner import this_owner
 from glidepath.teams import (
     AgentEvaluationStrategy,
@@ -73,6 +74,30 @@ async def test_every_event_is_on_record_in_order():
     [entry] = await store.entries("team:")
     assert entry.summary["status"] == "completed"
     assert entry.owner is None
+
+
+@virtual
+async def test_what_another_release_wrote_of_a_team_is_refused_as_such_and_left_alone():
+    store, asked = MemoryStore(), request(step("a"))
+    whole = team(agent("ok"), recorder=Recorder(), store=store)
+    await whole.run(asked, coordinator=ExpertTeamCoordinator())
+    shelf = store._shelves[f"team:{asked.id}"]
+    summary, before = shelf.entry.summary, list(shelf.commits)
+    assert (summary["schema"], summary["version"]) == (SCHEMA, VERSION)
+    odd = link(shelf.entry.hash, shelf.entry.head + 1, shelf.entry.head + 1, 1.0, [("TeamCompleted", {"result": 7})])
+    for version, schema, head, kind in (
+        (VERSION, SCHEMA + 1, before[-1], "newer"),
+        (VERSION, OLDEST - 1, before[-1], "schema"),
+        ("999.0.0", SCHEMA, odd, "newer"),
+        (VERSION, SCHEMA, odd, "damaged"),
+    ):
+        shelf.commits = [*before, odd] if head is odd else before
+        said = {**summary, "version": version, "schema": schema}
+        shelf.entry = replace(shelf.entry, head=head.number, hash=head.hash, summary=said)
+        with pytest.raises(StoreError) as caught:
+            await whole.resume(asked.id, coordinator=ExpertTeamCoordinator())
+        assert caught.value.kind == kind
+        assert (shelf.entry.head, shelf.entry.summary) == (head.number, said)
 
 
 @virtual

@@ -154,7 +154,7 @@ def _opened(
     home.flight = run
     if asked.stream is not None:
         asked.stream.run = run
-        watch.wake_by(asked.stream.ring)
+        watch.wake(asked.stream)
     return run
 
 

@@ -162,8 +162,8 @@ def _settle(run: Run, call: MeteredCall, account: SideAccount, *, failed: bool) 
 
 def _wake(run: Run) -> None:
     """Something happened outside the run's own task: wake the listeners."""
-    if run.watch.ring is not None:
-        run.watch.ring()
+    if run.watch.consumer is not None:
+        run.watch.consumer.ring()
 
 
 class _NoWatch:

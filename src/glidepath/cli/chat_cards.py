@@ -21,7 +21,7 @@ from glidepath.cli.attachments import typed
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.notes import how_it_ended, next_run_line
 from glidepath.cli.session_names import data_folder, short, wanted_session
-from glidepath.cli.shown import revealed, width_of
+from glidepath.cli.shown import call_line, revealed, width_of
 from glidepath.cli.status import clip
 from glidepath.cli.stores import make_store, on_store, redacting
 from glidepath.cli.world import World, columns_of
@@ -29,6 +29,7 @@ from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from glidepath.messages import UserMessage
+    from glidepath.outcome import PendingCall
     from glidepath.sessions import Session
     from glidepath.spi.sessions import SessionStore
 
@@ -199,14 +200,32 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
     return chosen_chat(which, settings, world, look) or ""
 
 
-async def _check_pending(store: SessionStore, session: str, settings: LoadedSettings) -> None:
-    """Raise `ConfigurationError` when the tool of a call that waits is not passed again: the call would be lost."""
+def telling_of_pending(world: World) -> Callable[[SessionStore, str], Awaitable[bool]]:
+    """For `chosen_chat`: a note on each call that waited for a decision, because a new task comes instead of one."""
+
+    async def look(store: SessionStore, session: str) -> bool:
+        if await how_it_ended(store, session) == "paused":
+            for one in await _pending(store, session):
+                line = call_line(one.call.name, one.call.arguments)
+                world.note(f"given up, because a new task comes instead of a decision: {line}")
+        return True
+
+    return look
+
+
+async def _pending(store: SessionStore, session: str) -> tuple[PendingCall, ...]:
     from glidepath.sessions.archive import read_journal
 
-    result, had = (await read_journal(store, session)).folded.result, card_of(session).tools
+    result = (await read_journal(store, session)).folded.result
+    return result.pending if result is not None else ()
+
+
+async def _check_pending(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+    """Raise `ConfigurationError` when the tool of a call that waits is not passed again: the call would be lost."""
+    had = card_of(session).tools
     given = [name.rpartition(":")[2] for name in settings.get("tools") or ()]
     before = [name.strip().rpartition(":")[2] for name in had.split(",")]
-    for name in [one.call.name for one in result.pending] if result else []:
+    for name in [one.call.name for one in await _pending(store, session)]:
         if name in before and name not in given:
             raise ConfigurationError(
                 f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
@@ -195,6 +196,7 @@ def export(options: argparse.Namespace, world: World) -> int:
     from pathlib import Path
 
     from glidepath.cli.extras import needed
+    from glidepath.cli.session_names import session_named
 
     needed("starlette", "serve")
     from glidepath.serve.deck_export import exported_page, exported_run
@@ -205,12 +207,15 @@ def export(options: argparse.Namespace, world: World) -> int:
 
     if not options.run or not options.file:
         raise ConfigurationError("name a run and a file: glidepath deck export RUN out.html")
-    store = make_store(options.store or DEFAULT_STORE, world)
+    store = make_store(options.store or world.environ.get("GLIDEPATH_STORE") or DEFAULT_STORE, world)
 
     async def read() -> dict[str, Any]:
         log = log_for(store)
+        run = options.run
         try:
-            return await exported_run(StoreReader(Hub({}, store, log, measured=False)), options.run)
+            with suppress(ConfigurationError):  # the id of a run, perhaps
+                run = await session_named(store, run)
+            return await exported_run(StoreReader(Hub({}, store, log, measured=False)), run)
         except Refused as refused:
             raise ConfigurationError(str(refused).replace("GET /api/runs", "`glidepath runs list`")) from None
         finally:
@@ -219,6 +224,9 @@ def export(options: argparse.Namespace, world: World) -> int:
 
     page = exported_page(asyncio.run(read()))
     path = world.folder / Path(options.file).expanduser()
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     world.note(f"Written: {path} ({len(page) // 1000} kB). It holds the whole transcript: share it with care.")
     return 0

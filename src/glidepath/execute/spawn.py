@@ -65,8 +65,8 @@ class Host:
             run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
             if run.work.ring is not None:
                 run.work.ring()
-            elif run.watch.ring is not None:  # it may have come from a task beside the run's own
-                run.watch.ring()
+            elif run.watch.consumer is not None:  # it may have come from a task beside the run's own
+                run.watch.consumer.ring()
 
     def unknown(self, call_id: str) -> None:
         """The outcome of this call is unknown: its result and the run's result say so."""

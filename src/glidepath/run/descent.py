@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
-from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from glidepath._wire import Record
 from glidepath.outcome import StopCause, ValidationRecord, Verdict
-
-_NOTHING: Final[Any] = MappingProxyType({})
 
 
 class Descent(Record, eq=False, gc=False):
@@ -100,7 +96,7 @@ class Audit(Record, eq=False):
     SURVIVES: ClassVar[tuple[str, ...]] = ("violations",)
 
     violations: list[ValidationRecord] | tuple[()] = ()
-    warned: Mapping[str, Any] = _NOTHING
+    warned: dict[str, Any] | None = None
     """The constraints whose warning lasts, and what they said when it was last noted."""
     warnings: int = 0
     """Warnings noted so far."""
@@ -117,12 +113,12 @@ class Audit(Record, eq=False):
 
     def warn(self, constraint: str, said: object) -> None:
         """A warning begins, or its words change."""
-        self.warned = {**self.warned, constraint: said}
+        self.warned = {**(self.warned or {}), constraint: said}
         self.warnings += 1
 
     def calm(self, constraint: str) -> None:
         """The constraint holds again."""
-        self.warned = {other: said for other, said in self.warned.items() if other != constraint}
+        self.warned = {other: said for other, said in (self.warned or {}).items() if other != constraint}
 
     def asked(self, passing: Any) -> None:
         """What was said at this checkpoint."""

@@ -86,8 +86,8 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
             watch.streaming.pause(watch.run)
         if watch.wanted:
             watch.poke_self()
-        if watch.ring is not None:
-            watch.ring()
+        if watch.consumer is not None:
+            watch.consumer.ring()
         try:
             # Nothing to overhear in a bare yield, nor in what asyncio will refuse: no future, or the task itself.
             if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
@@ -111,8 +111,8 @@ def _make_ready(watch: Watch) -> None:
         watch.streaming.pause(watch.run)
     if watch.wanted:
         watch.poke_self()
-    if watch.ring is not None:
-        watch.ring()
+    if watch.consumer is not None:
+        watch.consumer.ring()
 
 
 def _driven(

@@ -137,7 +137,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
     def pin_next(self) -> None:
         """The next message is the task of this run: it is never dropped from the view."""
-        self.pinned = (*self.pinned[:1], len(self.messages))
+        self.pinned = (*self.pinned[:1], len(self.messages)) if self.messages else (0,)
 
     def part_views(self) -> None:
         """Something joins the transcript only: from now on the view is another list."""

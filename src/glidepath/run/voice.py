@@ -105,7 +105,7 @@ class Voice(Record, eq=False, kw_only=True):
         else:  # made when they are read: until then, each of a thousand runs keeps texts instead of events
             first, *_ = numbers
             stream.unmade = map(
-                StreamChunk, self.whose, self.whose_child, range(first, first + len(said)), repeat(self.now()), said
+                StreamChunk, self.whose, self.whose_child, range(first, _LAST), repeat(self.now()), said
             )
 
     def peek_number(self) -> int:

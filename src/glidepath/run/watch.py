@@ -22,6 +22,7 @@ from glidepath._wire import Value
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
+from glidepath.run.voice import Consumer
 from glidepath.run.whose import INSIDE, is_by_hand
 
 T = TypeVar("T")
@@ -110,6 +111,7 @@ class Watch(TaskBound):
         "beats",
         "began_at",
         "called_off",
+        "consumer",
         "deadline_at",
         "gave_way",
         "gone",
@@ -128,7 +130,6 @@ class Watch(TaskBound):
         "patient",
         "poked",
         "poking",
-        "ring",
         "run",
         "scope_at",
         "scope_hit",
@@ -158,7 +159,7 @@ class Watch(TaskBound):
         self.run: Any = None  # the run that something streams for, or its stand-in during a checkpoint
         self.over: bool = False
         self.gone: bool = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
-        self.ring: Callable[[], None] | None = None  # wakes the consumer of the events; called before every wait
+        self.consumer: Consumer | None = None  # of the events; woken before every wait
         self.wanted: bool = False
         self.poked: bool = False
         self.poking: bool = False
@@ -245,9 +246,9 @@ class Watch(TaskBound):
         """Have the kill switches looked at."""
         self.sentry = sentry
 
-    def wake_by(self, ring: Callable[[], None]) -> None:
-        """Ring before every wait, so that the consumer of the events wakes."""
-        self.ring = ring
+    def wake(self, consumer: Consumer) -> None:
+        """Wake the consumer of the events before every wait."""
+        self.consumer = consumer
 
     def land_by(self, at: float) -> None:
         """The landing has begun: it has until then, and no landing window opens any more."""
@@ -378,7 +379,7 @@ class Watch(TaskBound):
     def leave(self) -> None:
         """The run is over."""
         INSIDE.set(self.outer)
-        self.ring = self.run = None  # what has ended keeps nothing: neither the run nor its consumer, who keeps the run
+        self.consumer = self.run = None  # what has ended keeps neither the run nor its consumer, who keeps the run
 
     def count(self) -> int:
         """How often the task was cancelled, ours apart."""
@@ -517,8 +518,8 @@ class Watch(TaskBound):
         if self.wanted:
             self.poke_self()
         # The consumer gets the events now: until this wait nobody else could run.
-        if self.ring is not None:
-            self.ring()
+        if self.consumer is not None:
+            self.consumer.ring()
         try:
             return await future
         except asyncio.CancelledError as cancelled:

@@ -11,7 +11,6 @@ from copy import copy
 from typing import Any
 
 from glidepath import _wire
-from glidepath._version import VERSION, is_newer
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
 from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, placed
@@ -21,7 +20,7 @@ from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
-from glidepath.sessions.lenient import converted, decoded, message_of
+from glidepath.sessions.lenient import converted, decoded, message_of, unreadable
 from glidepath.sessions.session import Session, copied
 from glidepath.spi.sessions import Commit
 
@@ -271,11 +270,7 @@ class Folded:
 
     def _unreadable(self, what: str, error: Exception) -> StoreError:
         """The error for an unreadable part. Its hash fits, so a later release wrote it, or it is a bug."""
-        writer = "" if self.began is None else self.began.version
-        if is_newer(writer):
-            said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
-            return StoreError(said, kind="newer")
-        return StoreError(f"{what} cannot be read: {error}", kind="damaged")
+        return unreadable(what, "" if self.began is None else self.began.version, error)
 
     # --- one method for each kind of record -------------------------------------------------------------------
 

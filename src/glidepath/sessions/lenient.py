@@ -14,7 +14,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from glidepath import _wire
+from glidepath._version import VERSION, is_newer
 from glidepath._wire import WireError
+from glidepath.errors import StoreError
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -26,6 +28,15 @@ from glidepath.messages import (
     codec,
 )
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
+
+
+def unreadable(what: str, writer: object, error: Exception) -> StoreError:
+    """The error for a part that cannot be read: kind `newer` if this writer is a later release, else `damaged`."""
+    if isinstance(writer, str) and is_newer(writer):
+        said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
+        return StoreError(said, kind="newer")
+    return StoreError(f"{what} cannot be read: {error}", kind="damaged")
+
 
 _LEAST: Mapping[type, Enum] = {
     AgentState: AgentState.ERROR,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import (
@@ -17,14 +18,18 @@ from glidepath.sessions.cards import (
     page_of,
     paged,
 )
-from glidepath.sessions.owner import alive
+from glidepath.sessions.owner import GONE, alive
 from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
-from glidepath.spi.sessions import Commit, Entry
+from glidepath.spi.sessions import Commit, Entry, Lease
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
 
+_ENDED = (
+    "UPDATE glidepath_sessions SET head = $2, hash = $3, token = token + 1, owner = NULL, expires = $5, summary = $6, "
+    "updated = extract(epoch FROM clock_timestamp()) WHERE key = $1 AND token = $4"
+)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS glidepath_catalog(
   key bigint PRIMARY KEY REFERENCES glidepath_sessions(key) ON DELETE CASCADE, id text NOT NULL,
@@ -133,6 +138,17 @@ class PostgresCatalog:
                 gone += await _remove(connection, names[first : first + _BATCH])
         return gone
 
+    async def replace_end(self, lease: Lease, end: Commit, summary: Mapping[str, Any]) -> None:
+        """Put this commit in place of all from its number on, as a repair does. The lease is void after this."""
+        values = (lease.key, end.number, end.hash)
+        async with self._transaction() as connection:
+            ended = await connection.execute(_ENDED, *values, lease.token, GONE, _wire.encode(summary))
+            if ended != "UPDATE 1":
+                raise await self._refused(connection, lease, end.number)
+            await connection.execute("DELETE FROM glidepath_commits WHERE session = $1 AND number >= $2", *values[:2])
+            await connection.execute("INSERT INTO glidepath_commits VALUES($1, $2, $3, $4)", *values, end.body)
+        await self._lease_over(lease)
+
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """These commits of a journal, as far as they are there."""
         async with self._connection() as connection:
@@ -171,6 +187,12 @@ class PostgresCatalog:
         raise NotImplementedError
 
     def _read(self, row: PostgresRow) -> Entry:
+        raise NotImplementedError
+
+    async def _refused(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
+        raise NotImplementedError
+
+    async def _lease_over(self, lease: Lease) -> None:
         raise NotImplementedError
 
 

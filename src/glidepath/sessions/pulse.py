@@ -45,6 +45,7 @@ class Pulse:
         self._members: dict[int, Pulsing] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._asking = False  # the task waits for an answer
 
     def join(self, member: Pulsing) -> None:
         """Also renew this one, until it leaves."""
@@ -68,7 +69,7 @@ class Pulse:
 
     def leave_quietly(self, member: Pulsing) -> bool:
         """As `leave`, at once; False when there is something to wait for: a question in flight."""
-        if self._task is not None:
+        if self._asking:
             return False
         self._members.pop(id(member), None)
         if not self._members:
@@ -86,21 +87,24 @@ class Pulse:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)
         # The answer to a question in flight may still be about this lease; a store that is silent is not waited for.
-        if self._task is not None:
+        if self._asking and self._task is not None:
             await asyncio.wait([self._task], timeout=LAST_WORDS)
         if not self._members:
             self._rest()
-            if self._task is not None:
+            if self._asking and self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
 
     async def _beat(self) -> None:
-        for renew, asked in self._rounds():
-            with suppress(Exception):  # the next commit will say what is wrong with the store
-                signs = await self._ask([one.lease for one in asked.values()], renew)
-                await asyncio.gather(
-                    *[_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
-                )
+        self._asking = True
+        try:
+            for renew, asked in self._rounds():
+                with suppress(Exception):  # the next commit will say what is wrong with the store
+                    signs = await self._ask([one.lease for one in asked.values()], renew)
+                    told = [_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
+                    await asyncio.gather(*told)
+        finally:
+            self._asking = False
 
     def _ask(self, leases: list[Lease], renew: bool) -> Awaitable[Sequence[Sign]]:
         if letting_go(self.store) is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath._wire import Raw, Value
+from glidepath._wire import Raw, Value, replace
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall, ToolResultMessage, UserMessage, codec
 from glidepath.sessions.chain import SCHEMA, chained, link, read
@@ -16,7 +16,7 @@ from glidepath.sessions.families import TEAM
 from glidepath.sessions.fold import Effect, Folded, Opened, Quarantine, Quarantined
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
-from glidepath.spi.sessions import Commit, Entry, SessionStore
+from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 from glidepath.texts import Texts
 
 
@@ -45,36 +45,60 @@ async def repair(store: SessionStore, session_id: str, *, texts: Texts | None = 
 
     The journal of a team is only cut back to what is whole.
     """
-    entry, commits = await store.load(session_id)
-    whole, folded, reason = _whole(session_id, commits)
-    last = whole[-1] if whole else Commit(0, b"", b"")
-    dropped = max(len(commits) - len(whole), entry.head - last.number)
-    if not reason and (entry.head, entry.hash) != (last.number, last.hash):
-        reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
-    if not reason:
-        return Repaired(session_id=session_id, kept=len(whole), dropped=dropped)
-    lease = await store.claim(session_id, this_owner(), create=False)
-    await store.cut(lease, last.number, last.hash)
-    if session_id.startswith(TEAM):
-        return Repaired(session_id=session_id, kept=len(whole), dropped=dropped, reason=reason)
-    behind = _verified(commits, len(whole))
-    items, effects = _closing(folded, last, entry, reason, behind, texts or Texts())
+    done, _ = _looked_at(*await store.load(session_id), texts)
+    if not done.reason:
+        return done
     lease = await store.claim(session_id, this_owner(), create=False)
     try:
-        commit = link(last.hash, last.number + 1, folded.sequence + 1, time.time(), items)
-        later = store.append(lease, commit, summary={**entry.summary, "outcome": None, "repaired": True, "base": None})
-        if later is not None:
-            await later
+        # Again: another process may have repaired it before it was claimed, and a run continued.
+        entry, commits = await store.load(session_id)
+        done, end = _looked_at(entry, commits, texts)
+        if done.reason:
+            last = commits[done.kept - 1].hash if done.kept else b""
+            summary = {**entry.summary, "outcome": None, "repaired": True, "base": None}
+            lease = await _replaced(store, lease, done.kept, last, end, summary)
     finally:
         await store.release(lease)
-    return Repaired(
-        session_id=session_id,
+    return done
+
+
+async def _replaced(
+    store: SessionStore, lease: Lease, kept: int, last: bytes, end: Commit | None, summary: dict[str, Any]
+) -> Lease:
+    """Write this end in place of all behind the intact part; returns the lease that is left."""
+    at_once: Any = getattr(store, "replace_end", None)
+    if end is not None and at_once is not None:  # both or nothing: without its end a journal would only be shorter
+        await at_once(lease, end, summary)
+        return lease
+    await store.cut(lease, kept, last)
+    if end is not None:
+        lease = await store.claim(lease.session_id, this_owner(), create=False)
+        later = store.append(lease, end, summary=summary)
+        if later is not None:
+            await later
+    return lease
+
+
+def _looked_at(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tuple[Repaired, Commit | None]:
+    """What a repair would do, and the commit it would end the journal with; without a reason there is nothing to do."""
+    name = entry.session_id
+    whole, folded, reason = _whole(name, commits)
+    last = whole[-1] if whole else Commit(0, b"", b"")
+    done = Repaired(
+        session_id=name,
         kept=len(whole),
-        dropped=dropped,
+        dropped=max(len(commits) - len(whole), entry.head - last.number),
         reason=reason,
-        quarantined=len(behind),
-        effects=effects,
     )
+    if not reason and (entry.head, entry.hash) != (last.number, last.hash):
+        reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
+        done = replace(done, reason=reason)
+    if not reason or name.startswith(TEAM):
+        return done, None
+    behind = _verified(commits, len(whole))
+    items, effects = _closing(folded, last, entry, reason, behind, texts or Texts())
+    end = link(last.hash, last.number + 1, folded.sequence + 1, time.time(), items)
+    return replace(done, quarantined=len(behind), effects=effects), end
 
 
 def _whole(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Folded, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 from glidepath import _wire
@@ -12,6 +13,7 @@ from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_index import MARK, Row
 from glidepath.sessions.segment_reader import Broken, SegmentReader
 from glidepath.sessions.segment_sessions import everything_said, note_frame
+from glidepath.spi.sessions import Commit
 
 THIN = 4  # a segment is thin when at most one in so many of its sessions is left
 
@@ -57,11 +59,13 @@ def _move(desk: SegmentDesk, number: int) -> None:
 
 
 def _write_anew(desk: SegmentDesk, reader: SegmentReader, row: Row) -> None:
-    """Every commit, and then a cut that makes them the journal. Nothing counts before the last byte is there."""
     commits = reader.chain(row.key, (row.segment, row.place), row.head)
-    own = desk.own
-    if own is None or own.torn:
-        return
+    if desk.own is not None and not desk.own.torn:
+        write_journal(desk, desk.own, row, commits)
+
+
+def write_journal(desk: SegmentDesk, own: OwnSegment, row: Row, commits: Iterable[Commit]) -> None:
+    """Every commit, and then a cut that makes them the journal. Nothing counts before the last byte is there."""
     token, place = row.token + 1, (0, 0)
     desk.strays.add((own.number, row.key))
     marks: list[tuple[int, int, int]] = []

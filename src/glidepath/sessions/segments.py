@@ -20,6 +20,7 @@ from glidepath.sessions.segment_catalog import SegmentCatalog, SegmentWallets
 from glidepath.sessions.segment_clean import clean
 from glidepath.sessions.segment_desk import SegmentDesk
 from glidepath.sessions.segment_folder import SegmentFolder, is_corrupt
+from glidepath.sessions.segment_mending import replace_end_of
 from glidepath.sessions.segment_sessions import (
     PendingClaim,
     claim_sessions,
@@ -449,6 +450,10 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
         await self._patiently(lambda desk: cut_session(desk, lease, head, hash_, self._clock()), self._leased)
+
+    async def replace_end(self, lease: Lease, end: Commit, summary: Mapping[str, Any]) -> None:
+        """Put this commit in place of all from its number on. The lease is void after this."""
+        await self._patiently(lambda desk: replace_end_of(desk, lease, end, summary, self._clock()), self._leased)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session. Unused files are deleted after many removals, or when the store is closed."""

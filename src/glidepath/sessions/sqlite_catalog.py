@@ -24,15 +24,19 @@ from glidepath.sessions.cards import (
     paged,
     summary_in,
 )
-from glidepath.sessions.owner import free
+from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite_rows import blob
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
-from glidepath.spi.sessions import Commit, Entry
+from glidepath.spi.sessions import Commit, Entry, Lease
 
 if TYPE_CHECKING:
     import sqlite3
 
+_ENDED = (
+    "UPDATE sessions SET head = ?, hash = ?, token = token + 1, owner = NULL, expires = ?, updated = ?, summary = ? "
+    "WHERE key = ? AND token = ?"
+)
 _TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS catalog("
@@ -128,6 +132,7 @@ class SqliteCatalog:
 
     _catalogued = True
     _clock: Callable[[], float]
+    _leases: int
     path: str
 
     async def find(self, query: SessionQuery) -> SessionPage:
@@ -197,6 +202,24 @@ class SqliteCatalog:
                 gone.append(session_id)
         return gone
 
+    async def replace_end(self, lease: Lease, end: Commit, summary: Mapping[str, Any]) -> None:
+        """Put this commit in place of all from its number on, as a repair does. The lease is void after this."""
+        key, now = lease.key, self._clock()
+        place = (key << SHIFT) + end.number
+
+        def work(connection: sqlite3.Connection) -> None:
+            execute = connection.execute
+            row = (end.number, end.hash, GONE, now, _wire.encode(summary), key, lease.token)
+            if execute(_ENDED, row).rowcount != 1:
+                raise self._refused(connection, lease, end.number)
+            execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (place, (key + 1 << SHIFT) - 1))
+            execute("INSERT INTO commits(place, hash, body) VALUES(?, ?, ?)", (place, end.hash, end.body))
+            if self._catalogued:
+                note_summary(execute, key, lease.session_id, summary, now, end.number)
+
+        await self._patiently(lambda: self._do(work))
+        self._leases = max(0, self._leases - 1)
+
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """These commits of a journal, as far as they exist."""
 
@@ -259,6 +282,9 @@ class SqliteCatalog:
         raise NotImplementedError
 
     def _forget(self, connection: sqlite3.Connection, key: int) -> None:
+        raise NotImplementedError
+
+    def _refused(self, connection: sqlite3.Connection, lease: Lease, number: int) -> StoreError:
         raise NotImplementedError
 
 

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from glidepath._version import VERSION
 from glidepath._wire import WireError
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.answer import heard
 from glidepath.sessions.archive import refuse_unfinished
-from glidepath.sessions.chain import read, verified
+from glidepath.sessions.chain import SCHEMA, check_schema, read, verified
 from glidepath.sessions.journal_writer import Items, JournalWriter, claim_session
+from glidepath.sessions.lenient import unreadable
 from glidepath.sessions.redaction import Redactor
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import TERMINAL, TeamEvent, codec
@@ -56,7 +58,7 @@ class TeamJournal(JournalWriter):
     async def read(self) -> History | None:
         """What earlier executions wrote; None if there was none."""
         entry, commits = await self.store.load(self.lease.session_id)
-        return History.of_events(events_in(_payloads(commits, entry)))
+        return History.of_events(_events_in(commits, entry))
 
     def write(self, event: TeamEvent, goal: str) -> None:
         """Add an event; raises `StoreError`. What is not written at once is written by `flush`."""
@@ -68,6 +70,8 @@ class TeamJournal(JournalWriter):
             "outcome": ended,
             "task": goal[:_SHOWN],
             "events": event.sequence,
+            "schema": SCHEMA,
+            "version": VERSION,
         }
         self.sequence = event.sequence - 1  # a record has the number of its event
         written = self.add([(type(event).__name__, event)], event.time, summary)
@@ -105,23 +109,19 @@ async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
         if error.kind == "missing":
             return []
         raise
-    return list(events_in(_payloads(commits, entry)))
+    return list(_events_in(commits, entry))
 
 
-def _payloads(commits: Sequence[Commit], entry: Entry) -> list[bytes]:
-    """The events as they were written, without the marks of an import."""
+def _events_in(commits: Sequence[Commit], entry: Entry) -> Iterator[TeamEvent]:
+    """The events as they were written, without the marks of an import; raises `StoreError`."""
     refuse_unfinished(entry)
-    whole = verified(commits, head=entry.head, hash_=entry.hash)
-    return [bytes(record.payload) for commit in whole for record in read(commit) if record.kind != "imported"]
-
-
-def events_in(records: Sequence[bytes]) -> Iterator[TeamEvent]:
-    """The events in these records; raises `StoreError` for a record that cannot be read."""
+    check_schema(entry.summary.get("schema", SCHEMA))
     reader = codec()
-    for number, record in enumerate(records):
+    for record in [one for commit in verified(commits, head=entry.head, hash_=entry.hash) for one in read(commit)]:
         try:
-            event: Any = reader.decode(record)
+            event: Any = None if record.kind == "imported" else reader.decode(bytes(record.payload))
         except (WireError, ConfigurationError, ValueError) as error:
-            raise StoreError(f"record {number} of the team journal cannot be read: {error}") from error
+            what = f"record {record.sequence} of the team journal"
+            raise unreadable(what, entry.summary.get("version"), error) from error
         if isinstance(event, TeamEvent):
             yield event

@@ -73,7 +73,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.attachments import picture, with_pictures
-    from glidepath.cli.chat_cards import chosen_chat
+    from glidepath.cli.chat_cards import chosen_chat, telling_of_pending
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import keep_sessions
 
@@ -81,7 +81,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
-    session = chosen_chat(options, settings, world) or None
+    session = chosen_chat(options, settings, world, telling_of_pending(world)) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type

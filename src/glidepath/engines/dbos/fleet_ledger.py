@@ -19,6 +19,7 @@ from glidepath.outcome import dollars
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.setting import checked_int, checked_seconds
 from glidepath.spi import Grant
 
@@ -220,7 +221,7 @@ class FleetLedger:
         self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
     ) -> None:
         """Set how often the whole fleet may call a model; both None removes the limit."""
-        if not isinstance(model, str) or not model.strip():
+        if not isinstance(model, str) or not model.strip() or not is_keepable(model):
             raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
         checked_int("requests", requests)
         checked_int("tokens", tokens)
@@ -285,7 +286,7 @@ class FleetLedger:
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
             "->> 'outcome' FROM glidepath_sessions s WHERE s.id = f.session), f.outcome) ELSE f.outcome END "
             "AS outcome, f.error FROM glidepath_fleet_runs f WHERE f.session = $1",
-            session,
+            keepable(session),
         )
         if row is None:
             raise StoreError(f"run {session!r:.80} was never submitted to this fleet", kind="missing")
