@@ -13,10 +13,11 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import StoreError
-from glidepath.sessions import SegmentStore
+from glidepath.sessions import SegmentStore, segment_catchup
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
+from glidepath.sessions.segment_sessions import PendingClaim, claim_sessions
 from glidepath.testing import ScriptedModel, say
 
 
@@ -69,6 +70,75 @@ def test_what_an_owner_was_told_is_written_is_what_the_next_one_finds(tmp_path):
         assert (await first.load("s"))[1] == commits
         list(verified(commits, head=entry.head, hash_=entry.hash))
         await first.close()
+        await second.close()
+
+    asyncio.run(look())
+
+
+def test_g13_what_a_writer_adds_and_dies_after_while_its_segment_is_read_is_found(tmp_path, monkeypatch):
+    async def look():
+        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
+        lease = await first.claim("s", this_owner())
+        one = following(lease)
+        first.append(lease, one)
+        two, read = following(lease, 2, one.hash, "last words"), segment_catchup._scanned
+
+        def overtaken(*place):
+            found = read(*place)
+            if first._desk.own.fd >= 0:
+                first.append(lease, two)
+                first._desk.own.close()  # as a process that is killed leaves it
+            return found
+
+        monkeypatch.setattr(segment_catchup, "_scanned", overtaken)
+        await second.entries()
+        await asyncio.sleep(0.02)
+        taken = await second.claim("s", this_owner())
+        assert (taken.head, taken.hash) == (2, two.hash)
+        await second.close()
+
+    asyncio.run(look())
+
+
+def test_g13_a_fence_that_comes_while_rubbish_is_declared_void_is_seen(tmp_path, monkeypatch):
+    async def look():
+        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
+        lost, kept = await first.claim("lost", this_owner()), await first.claim("kept", this_owner())
+        before = first._desk.own.mend
+        await asyncio.sleep(0.02)
+
+        def overtaken(*place):
+            second._with(lambda desk: claim_sessions(desk, [PendingClaim("lost", this_owner(), False, None)], 9e9, 10))
+            return before(*place)
+
+        monkeypatch.setattr(first._desk.own, "mend", overtaken)
+        with Path(first._desk.own.path).open("ab") as file:
+            file.write(b"rubbish")
+        first.append(kept, following(kept))
+        with pytest.raises(StoreError) as caught:
+            first.append(lost, following(lost))
+        assert caught.value.kind == "fenced"
+        await second.close()
+
+    asyncio.run(look())
+
+
+def test_g13_a_holder_whose_lease_nobody_knows_is_fenced(tmp_path):
+    """The index was lost, and the cell of the lease was written by somebody late."""
+
+    async def look():
+        first, second = SegmentStore(tmp_path / "s"), SegmentStore(tmp_path / "s")
+        lease = await first.claim("s", this_owner())
+        one = following(lease)
+        first.append(lease, one)
+        first._desk.leases.hold(lease.key, lease.token + 2, 1.0)
+        for name in ("index.db", "index.db-wal", "index.db-shm"):
+            (tmp_path / "s" / name).unlink(missing_ok=True)
+        taken = await second.claim("s", this_owner())
+        assert (taken.head, taken.hash) == (1, one.hash)
+        with pytest.raises(StoreError) as caught:
+            first.append(lease, following(lease, 2, one.hash))
+        assert caught.value.kind == "fenced"
         await second.close()
 
     asyncio.run(look())

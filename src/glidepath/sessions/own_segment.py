@@ -106,10 +106,10 @@ class OwnSegment:
         rubbish = end != before + len(data) or any(type(item) is Gap or not item.sound for item in found)  # type: ignore[union-attr]
         return Intrusion(fences, rubbish, before)
 
-    def mend(self, start: int, end: int) -> None:
-        """Mark this range, left by others, as void."""
+    def mend(self, start: int, end: int) -> tuple[int, Intrusion | None]:
+        """Mark this range, left by others, as void; the answer is that of `append`."""
         # Nothing in a segment is ever overwritten, so the hole is declared and not filled.
-        self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
+        return self.append(packed(self.salt, Kind.MEND, body=mended(start, end)))
 
     def look(self) -> Intrusion | None:
         """What others have put behind our last frame."""

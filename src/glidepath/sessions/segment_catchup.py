@@ -28,18 +28,24 @@ def catch_up(index: SegmentIndex, number: int) -> None:
     except FileNotFoundError:
         return  # a reader that needs a frame of it gets an error
     try:
-        dead = writer is not None and is_free(fd)  # before it is read: a living one may write more
-        size = os.fstat(fd).st_size
-        if size > known:
-            catching = Catching(index, number, known)
-            data, found = _scanned(fd, known, salt_of(index.store, number))
-            catching.take(data, found)
-            known = found.end
-            dead = dead or is_free(fd)
+        # Asked before it is read: a writer that lives may write more.
+        dead = writer is not None and is_free(fd)
+        read = _read_on(index, number, fd, known)
+        if not dead and read > known and is_free(fd):  # it died meanwhile, perhaps behind a frame that nobody has read
+            dead, read = True, _read_on(index, number, fd, read)
         if dead:
-            index.close_segment(number, known, size)
+            index.close_segment(number, read, os.fstat(fd).st_size)
     finally:
         os.close(fd)
+
+
+def _read_on(index: SegmentIndex, number: int, fd: int, known: int) -> int:
+    """Tell the index what is behind `known`; how far that goes."""
+    if os.fstat(fd).st_size <= known:
+        return known
+    data, found = _scanned(fd, known, salt_of(index.store, number))
+    Catching(index, number, known).take(data, found)
+    return found.end
 
 
 def _scanned(fd: int, start: int, salt: int) -> tuple[bytes, Scan]:

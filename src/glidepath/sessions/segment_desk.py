@@ -158,10 +158,12 @@ class SegmentDesk:
                 raise
             frames, own = resealed(frames, own.salt, (other := self.segment()).salt), other
             start, others = own.append(frames)  # a file may be full where its disk is not
-        if others is not None:
+        end = start
+        while others is not None:
             self.heed(others)
-            if others.rubbish:
-                own.mend(others.at, start)
+            if not others.rubbish:
+                break
+            end, others = own.mend(others.at, end)  # a fence may have come in front of this, too
         return own.number, start
 
     def heed(self, others: Intrusion) -> None:
@@ -321,8 +323,9 @@ class SegmentDesk:
         number = self.index.segment_of(row.writer)
         if not number:
             return row
-        owner, _ = self.holder(row)
-        if owner is not None and alive(row.writer):
+        # One whose lease nobody knows may be writing: only who gave it back is not.
+        gave_back = row.released or self.leases.expires(row.key, row.token) == GONE
+        if not gave_back and alive(row.writer):
             self.fence(row, number, row.token + 1)
         catch_up(self.index, number)
         return self.index.keyed(row.key) or row
