@@ -112,7 +112,7 @@ def test_g13_a_fence_that_comes_while_rubbish_is_declared_void_is_seen(tmp_path,
             return before(*place)
 
         monkeypatch.setattr(first._desk.own, "mend", overtaken)
-        with Path(first._desk.own.path).open("ab") as file:
+        with Path(first._desk.own.path).open("ab") as file:  # noqa: ASYNC230 - nobody else is on this loop
             file.write(b"rubbish")
         first.append(kept, following(kept))
         with pytest.raises(StoreError) as caught:

@@ -1,4 +1,4 @@
-"""Lists sessions: the filters that commands share, and one line for each session; and what came of replays."""
+"""Lists sessions: the filters that commands share, and one line for each session; and the result of replays."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def to_replay(settings: LoadedSettings, session: str) -> LoadedSettings:
 
 
 def replay_line(name: str, done: Replayed) -> str:
-    """What came of a replay, in words."""
+    """The result of a replay, in words."""
     if not done.same:
         return f"{name}: {done.difference}"
     until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""

@@ -35,5 +35,5 @@ def home_of(request_id: str) -> str:
 
 
 def digest_of(text: str) -> str:
-    """What stands for a text that is too long for an id."""
+    """A short name for a text that is too long for an id."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
