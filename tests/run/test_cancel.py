@@ -432,3 +432,24 @@ def test_a_token_that_one_run_has_left_serves_the_next():
     token.subscribe(second)
     token.wind_down("soon")
     assert told == [("second", "wind_down", "soon")]
+
+
+def test_g7_a_signal_handler_that_cancels_while_a_run_takes_the_token_does_not_hang():
+    token, heard = CancelToken(), []
+
+    class Listener:
+        """Where it is put into a set a handler may run, as anywhere; this one does."""
+
+        def __call__(self, what, reason):
+            heard.append((what, reason))
+
+        def __hash__(self):
+            token.cancel("Ctrl-C")
+            return 1
+
+    token.subscribe(lambda *_: None)
+    subscribing = threading.Thread(target=token.subscribe, args=(Listener(),), daemon=True)
+    subscribing.start()
+    subscribing.join(20)
+    assert not subscribing.is_alive()
+    assert heard == [("cancel", "Ctrl-C")]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_lock = threading.Lock()  # one for all tokens: it is held for a moment, and a token is made for every run
+# One for all tokens: it is held for a moment. A signal handler or a finalizer may run in that moment and cancel, too.
+_lock = threading.RLock()
 
 
 class CancelToken:
