@@ -16,9 +16,7 @@ _SCALE = {"k": 1_000, "m": 1_000_000}
 
 
 def whole_number_meant(value: object) -> object:
-    """The number that `10k`, `1.5m`, `10_000` as text, or a float such as 1e4, means; anything else as it is."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < MOST:
-        return int(value)
+    """The number that a text such as `10k`, `1.5m` or `10_000` means; anything else as it is."""
     if not isinstance(value, str):
         return value
     text = value.strip().lower().replace("_", "").replace(",", "")

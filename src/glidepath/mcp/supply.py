@@ -239,6 +239,6 @@ def _named(names: Sequence[str]) -> str:
 def _tell(run: SuppliedRun, *fields: object) -> None:
     """Report it outside the run's own task, and wake the listeners."""
     run.emit(ToolsChanged, *fields)
-    ring = getattr(getattr(run, "watch", None), "ring", None)
-    if ring is not None:
-        ring()
+    consumer = getattr(getattr(run, "watch", None), "consumer", None)
+    if consumer is not None:
+        consumer.ring()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 from glidepath.errors import StoreError
 from glidepath.tools.text import clean
 
@@ -36,4 +34,6 @@ def home_of(request_id: str) -> str:
 
 def digest_of(text: str) -> str:
     """A short name for a text that is too long for an id."""
+    from hashlib import blake2b  # a first run does without it
+
     return blake2b(text.encode(), digest_size=16).hexdigest()
