@@ -96,22 +96,9 @@ class _Tree:
 
     def __init__(self) -> None:
         self.shared = False
+        self.lock = threading.Lock()
         self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
         self.source: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        """Its lock, made when somebody needs it: nearly every tree belongs to one run alone."""
-        with _making:
-            try:
-                return object.__getattribute__(self, name)  # another thread was quicker
-            except AttributeError:
-                if name != "lock":
-                    raise
-                self.lock = lock = threading.Lock()
-                return lock
-
-
-_making = threading.RLock()  # whatever runs while a lock is made may need another one
 
 
 class Meter:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -21,7 +22,7 @@ async def ignore(*_):
 
 def as_if_killed(tmp_path):
     """The store as a process leaves it that is killed now."""
-    with sqlite3.connect(tmp_path / "kept.db") as now, sqlite3.connect(tmp_path / "then.db") as then:
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as now, closing(sqlite3.connect(tmp_path / "then.db")) as then:
         now.backup(then)
 
 

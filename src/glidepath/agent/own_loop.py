@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -60,7 +61,9 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
     blocks the loop of a run, inside one of its tools or hooks, the run is told afterwards what happened.
     """
-    running = asyncio._get_running_loop()  # noqa: SLF001 - documented; the error of the other would head every traceback
+    running = None
+    with suppress(RuntimeError):  # else that error would head every traceback
+        running = asyncio.get_running_loop()
     if running is None:
         if token is None or not can_be_interrupted():
             return asyncio.run(work())

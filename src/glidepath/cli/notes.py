@@ -123,9 +123,7 @@ def next_run_line(session: str, settings: LoadedSettings) -> str:
 
 async def how_it_ended(store: SessionStore, session: str) -> str:
     """The outcome of a session's last run; empty while it runs, and when it was interrupted."""
-    from glidepath.sessions.finding import each_session
+    from glidepath.sessions.finding import entry_of
 
-    async for entry in each_session(store, prefix=session, roots=False):
-        if entry.session_id == session:
-            return str(entry.summary.get("outcome") or "")
-    return ""
+    entry = await entry_of(store, session)
+    return "" if entry is None else str(entry.summary.get("outcome") or "")
