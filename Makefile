@@ -97,9 +97,9 @@ docs: .venv-docs/.stamp ## build the documentation site into build/site; open bu
 
 constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
-	$(COMPILE) pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
-	$(COMPILE) --group docs -o requirements/docs.txt
+	$(COMPILE) --no-strip-extras pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
+	$(COMPILE) --no-strip-extras pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
+	$(COMPILE) --no-strip-extras --group docs -o requirements/docs.txt
 
 clean: ## remove everything that is made
 	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/serve/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,10 +9,13 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import glidepath
 
@@ -105,6 +108,25 @@ def test_every_dependency_is_in_the_constraints():
     asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     assert names(asked) - {"glidepath"} <= pinned("constraints.txt")
     assert names(PROJECT["dependency-groups"]["docs"]) <= pinned("docs.txt")
+
+
+@pytest.mark.parametrize("file", ["dev.txt", "image.txt"])
+def test_extras_that_a_pinned_package_asks_for_are_pinned(file):
+    """Older versions of pip take the newest `psycopg[binary]` if only `psycopg` is pinned, and it has no hash."""
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
+    rows = re.findall(r"^([a-z0-9._-]+)(?:\[([^\]]*)\])?==", text, re.MULTILINE)
+    extras = {name: set(found.split(",")) if found else set() for name, found in rows}
+    lacking = []
+    for name in extras:
+        try:
+            asked = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # for another system, or of an extra that is not installed here
+            continue
+        for one in map(Requirement, asked):
+            wanted = one.extras - extras.get(canonicalize_name(one.name), one.extras)
+            if wanted and (one.marker is None or one.marker.evaluate({"extra": ""})):
+                lacking.append(f"{name} asks for {one}")
+    assert not lacking
 
 
 def names(requirements):
