@@ -47,6 +47,12 @@ def test_no_line_is_lost_and_no_block_is_long(lines):
     assert all(len(block.text.splitlines()) <= 61 for block in found)
 
 
+def test_an_answer_that_ends_inside_a_code_block_leaves_nothing_open():
+    cut = Blocks()
+    assert [block.text for block in [*cut.feed("```py\nx = 1\ny"), *cut.end()]] == ["x = 1\ny"]
+    assert cut.open is None
+
+
 def printed(text, width=40):
     console = Console(width=width, file=io.StringIO(), record=True)
     for block in blocks(text):

@@ -167,10 +167,12 @@ async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = Fals
 
     loop.add_reader(fd, ready)
     first = caught.number
+    caught.asking = True
     try:
         while not answer.done() and caught.number == first and not caught.hurry.is_set():
             await asyncio.wait([answer], timeout=0.05)
     finally:
+        caught.asking = False
         with contextlib.suppress(ValueError):
             loop.remove_reader(fd)
         answer.cancel() if not answer.done() else None

@@ -228,8 +228,8 @@ async def _check_pending(store: SessionStore, session: str, settings: LoadedSett
     for name in [one.call.name for one in await _pending(store, session)]:
         if name in before and name not in given:
             raise ConfigurationError(
-                f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "
-                f"{shlex.quote(had)}"
+                f"a call of {revealed(name)} is waiting in this run and cannot be made without its tool: "
+                f"pass --tools {shlex.quote(had)}"
             )
 
 

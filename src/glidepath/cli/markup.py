@@ -84,7 +84,9 @@ class Blocks:
         """What is left when the answer is complete."""
         line, self._partial = self._partial, ""
         closed = self._line(line) if line else []
-        return [*closed, *self._close()]
+        closed += self._close()
+        self._fence = self._language = ""
+        return closed
 
     # --- one line ---------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,8 @@ def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -
     of_store = settings.copy()
     of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
     for one in result.pending:
-        yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
+        if len(result.pending) > 1:  # a single one was shown with the end of the run
+            yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
         how, verdict = "to approve it (or write deny, or answer TEXT)", "approve"
         if one.form is not None:
             how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"

@@ -216,8 +216,8 @@ class Talk:
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
-        yours, calls = how_many(totals.runs, "turn"), how_many(totals.tool_calls, "tool call")
-        parts = [f"{yours} of yours, {totals.iterations} of the model, {calls}"]
+        turns, calls = how_many(totals.iterations, "model turn"), how_many(totals.tool_calls, "tool call")
+        parts = [f"{how_many(totals.runs, 'message')} from you, {turns}, {calls}"]
         most = self.agent.config.limits.max_cost
         of = "" if most is None else f" of {money(Decimal(str(most)))}"
         spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
