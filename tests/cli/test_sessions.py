@@ -98,6 +98,17 @@ def test_a_session_gets_a_title_and_tags(shell):
         assert (ran.code, said in ran.err) == (2, True), (words, ran)
 
 
+def test_a_fork_of_nothing_says_what_is_missing(shell):
+    ran = shell("fork")
+    assert (ran.code, "error: fork: name a session, or add --last for the last one" in ran.err) == (2, True), ran
+
+
+def test_sessions_show_has_what_runs_show_has(shell):
+    shown = json.loads(shell("sessions", "show", "one", "--json", "-n", "1").out)
+    assert [message["role"] for message in shown["messages"]] == ["assistant"]
+    assert "turn    1 |" in shell("sessions", "show", "one", "--plot").out
+
+
 @pytest.mark.parametrize("words", [("fork",), ("sessions", "fork")], ids=" ".join)
 def test_a_session_is_forked_at_a_turn(shell, words):
     made = shell(*words, "one", "--at", "1", "--as", "copy")

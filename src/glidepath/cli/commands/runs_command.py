@@ -10,8 +10,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.commands.sessions_command import act_on_store, add_file_actions, add_store_flags, named
 from glidepath.cli.layers import gather
+from glidepath.cli.shelved import act_on_store, add_store_flags, named, print_entries, say_gone
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
@@ -33,10 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--children", action="store_true", help="include the runs of child agents")
     listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
-    shown = named(actions.add_parser("show", help="one run: its state, usage and messages"))
-    shown.add_argument("--json", action="store_true", help="print one JSON object")
-    shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
-    shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
+    add_show(actions.add_parser("show", help="one run: its state, usage and messages"))
     stopped = named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="the reason its result will give")
     add_file_actions(actions)
@@ -50,6 +47,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_setting_flags(named(replayed))
     add_config_flags(replayed)
+
+
+def add_show(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `show`."""
+    named(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
+    parser.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
+
+
+def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export` and `import`."""
+    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="import what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -66,8 +80,6 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath import _wire
-    from glidepath.cli.shelved import as_json, lines
     from glidepath.sessions.finding import each_session
 
     if options.limit is not None and options.limit < 1:
@@ -77,12 +89,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
         found.append(entry)
         if len(found) == options.limit:
             break
-    if options.json:
-        world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in found))
-    elif found:
-        world.write("".join(f"{line}\n" for line in lines(found)))
-    else:
-        world.note("there are no runs in this store")
+    print_entries(found, world, "there are no runs in this store", as_data=options.json)
     return 0
 
 
@@ -107,7 +114,8 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    """Print one session as text, as JSON, or as a plot of its limits."""
     from glidepath.cli.burndown_view import plot_session, show_json
 
     if options.json:
@@ -194,18 +202,18 @@ def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]
 async def _stop(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
-    from glidepath.sessions.finding import each_session
+    from glidepath.sessions.finding import entry_of
 
-    async for entry in each_session(store, prefix=options.session, roots=False):
-        if entry.session_id == options.session and entry.summary.get("outcome") not in _STOPPABLE:
-            world.note(f"{options.session} has already ended ({standing(entry)})")
-            return 1
+    entry = await entry_of(store, options.session)
+    if entry is not None and entry.summary.get("outcome") not in _STOPPABLE:
+        world.note(f"{options.session} has already ended ({standing(entry)})")
+        return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")
     return 0
 
 
-async def export_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
     from glidepath.sessions.archive import export_journal
 
@@ -220,7 +228,7 @@ async def export_session(options: argparse.Namespace, store: SessionStore, world
     return 0
 
 
-async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def import_(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Import what was exported."""
     from glidepath.sessions.archive import import_journal
 
@@ -233,7 +241,6 @@ async def import_session(options: argparse.Namespace, store: SessionStore, world
 
 
 async def _prune(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.commands.sessions_command import say_gone
     from glidepath.sessions.archive import prune
 
     say_gone(await prune(store, older_than=options.days * _DAY), world)
@@ -265,10 +272,10 @@ async def _replay(options: argparse.Namespace, store: SessionStore, world: World
 
 _ACTIONS = {
     "list": _list,
-    "show": _show,
+    "show": show,
     "stop": _stop,
-    "export": export_session,
-    "import": import_session,
+    "export": export,
+    "import": import_,
     "prune": _prune,
     "repair": _repair,
 }
