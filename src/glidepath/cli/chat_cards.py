@@ -22,7 +22,7 @@ from glidepath.cli.session_names import keep_file, kept_place, short, wanted_ses
 from glidepath.cli.shown import call_line, revealed, width_of
 from glidepath.cli.status import clip
 from glidepath.cli.stores import make_store, on_store, redacting
-from glidepath.cli.world import World, columns_of
+from glidepath.cli.world import World, screen_size
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ async def chat_list(store: SessionStore, width: int, but: str) -> str:
 def print_chats(settings: LoadedSettings, world: World) -> int:
     """Print the list; raises `ConfigurationError` when it would be empty."""
     store = _opened(settings, world)
-    rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, max(columns_of(world.stdout) - 1, 40)))
+    width = max(screen_size(world.stdout)[0] - 1, 40)
+    rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, width))
     if not rows:
         raise ConfigurationError("there is no conversation to continue yet; start one: glidepath chat --model NAME")
     world.write("\n".join([*rows, f"To continue one: glidepath chat -r ID {_HOW}", ""]))

@@ -266,6 +266,6 @@ def renderable(block: MarkupBlock) -> Any:
         return _Trimmed(_piece_of_table(block))
     if block.kind == "table" and (block.more or block.text.count("\n") >= _ROWS - 1):  # too long for a guess
         return Text(block.text)
-    if block.kind == "text" and len(block.text) > _PARAGRAPH:  # nobody's prose, and slow to parse
+    if block.kind == "text" and len(block.text) > _PARAGRAPH:  # not prose, and slow to parse
         return Text(block.text)
     return _Trimmed(_Page(block.text, code_theme=_THEME, hyperlinks=False))

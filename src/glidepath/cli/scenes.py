@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import clip
-from glidepath.cli.world import World, columns_of
+from glidepath.cli.world import World, screen_size
 from glidepath.events import GuardTripped, LandingStarted, ToolEnded, ToolStarted
 from glidepath.models import LocalModel
 from glidepath.outcome import LoopOutcome, RunResult
@@ -179,4 +179,4 @@ def wrapped(text: str, world: World, indent: str = "") -> str:
 
 def room_on(world: World) -> int:
     """The columns of a row, without its indent."""
-    return max(min(columns_of(world.stdout), _WIDE) - _MARGIN, _NARROWEST)
+    return max(min(screen_size(world.stdout)[0], _WIDE) - _MARGIN, _NARROWEST)

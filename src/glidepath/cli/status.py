@@ -101,7 +101,7 @@ class Status:
         self.phase = "finishing up"
 
     def restart(self, before: Decimal | None = None) -> None:
-        """Another run begins: its limits count from here, but that of money, of which this was spent before."""
+        """Start counting for another run; only the money that was spent `before` carries over."""
         self.phase, self.turn, self.tokens, self.cost = "starting", 0, 0, None
         self._before = before or Decimal(0)
         self._started, self._stopped, self._landing = self._now(), None, False

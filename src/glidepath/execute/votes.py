@@ -21,7 +21,7 @@ def put_off(run: Run, jobs: Sequence[Job]) -> bool:
 
 
 def carried(run: Run) -> bool:
-    """What the votes of a whole batch come to, now that every call has its result."""
+    """Tally the votes of a whole batch, once every call has its result."""
     terminal, voted, unanimous = run.turn.votes or (False, False, False)
     run.turn.count_votes(None)
     return terminal or (voted and unanimous)

@@ -507,7 +507,7 @@ class AnswerSoFar(Record, eq=False):
         self.empty_outcomes = 0
 
     def refuse_cut_calls(self) -> None:
-        """The model may send them again once."""
+        """Reject calls that were cut off; the model may send them again once."""
         self.cut_calls_refused = True
 
     def ask_for_format(self, *, asked: bool) -> None:

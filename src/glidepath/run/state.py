@@ -240,7 +240,7 @@ class Run(Record, eq=False, kw_only=True):
         return False
 
     def admit(self) -> None:
-        """Steering that waited joins the transcript, and then the runtime's notices to the model."""
+        """Add queued steering to the transcript, then the runtime's notices to the model."""
         for message in self.transcript.take_waiting():
             self.admit_one(message)
         for reason, source, text in self.transcript.take_later():

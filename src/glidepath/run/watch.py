@@ -243,7 +243,7 @@ class Watch(TaskBound):
         return now < ends_at
 
     def post(self, sentry: Any) -> None:
-        """Have the kill switches looked at."""
+        """Check the kill switches."""
         self.sentry = sentry
 
     def wake(self, consumer: Consumer) -> None:

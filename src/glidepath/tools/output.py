@@ -83,7 +83,7 @@ def _schema(kind: Any) -> dict[str, Any]:
             components.pop(name, None)
     if schema.get("type") != "object":
         raise ConfigurationError(
-            f"output_type={kind!r:.100} must be an object in JSON: put it into a field of a dataclass, for instance"
+            f"output_type={kind!r:.100} must be a JSON object: wrap it in a dataclass, for instance"
         )
     if definitions := {**components, **hoisted}:
         schema["$defs"] = definitions

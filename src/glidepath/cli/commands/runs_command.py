@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import gather
-from glidepath.cli.shelved import act_on_store, add_store_flags, named, print_entries, say_gone
+from glidepath.cli.shelved import act_on_store, add_file_actions, add_store_flags, named, print_entries, say_gone
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
@@ -55,15 +55,6 @@ def add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
     parser.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
-
-
-def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `export` and `import`."""
-    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
-    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="import what export wrote")
-    imported.add_argument("file", help="the file; - reads standard input")
-    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:

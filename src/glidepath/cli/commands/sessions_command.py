@@ -10,8 +10,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.commands.runs_command import add_file_actions, add_show, export, import_, show
-from glidepath.cli.shelved import act_on_store, add_filters, add_store_flags, named, print_entries, say_gone
+from glidepath.cli.commands.runs_command import add_show, export, import_, show
+from glidepath.cli.shelved import (
+    act_on_store,
+    add_file_actions,
+    add_filters,
+    add_store_flags,
+    named,
+    print_entries,
+    say_gone,
+)
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
