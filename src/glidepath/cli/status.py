@@ -213,7 +213,7 @@ def closing_line(result: RunResult, width: int = 200) -> str:
     """What the run used, in at most `width` columns."""
     turns, calls = how_many(result.iterations, "turn"), how_many(result.tool_calls, "tool call")
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
-    parts = [turns, calls, f"{tokens_of(result.usage.total)}{cached}"]
+    parts = [*([turns, calls] if result.iterations else []), f"{tokens_of(result.usage.total)}{cached}"]
     if result.cost is not None:
         parts.append(money(result.cost))
     parts.append(duration(result.elapsed))
