@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from glidepath.spi.session_catalog import SessionQuery
     from glidepath.spi.sessions import Entry, SessionStore
 
-_SHOWN = 60
+_SHOWN, _FEWEST = 60, 10
 _OF_STORE = ("store", "redact")
 _OTHERS = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
 _WRITING = frozenset({"tag", "import", "stop", "send", "decide"})  # a fork copies what is there
@@ -226,9 +226,8 @@ def standing(entry: Entry) -> str:
     return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
 
 
-def row(entry: Entry, width: int) -> str:
-    """One session on one line; whatever is in it, it cannot steer the terminal."""
-    from glidepath.cli.shown import revealed
+def row(entry: Entry, name: str, most: int) -> str:
+    """One session on one line, its last column cut after `most`; nothing in it can steer the terminal."""
     from glidepath.cli.status import clip
     from glidepath.sessions.cards import figures
 
@@ -238,9 +237,9 @@ def row(entry: Entry, width: int) -> str:
     turns = used.get("turns", "-") if known.get("outcome") else "-"
     cost = _cost(used.get("cost"))
     tags = "".join(f"#{tag} " for tag in entry.tags)
-    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), _SHOWN)
-    name, how = revealed(entry.session_id), clip(standing(entry), 11)
-    return f"{name:<{width}}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
+    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), most)
+    how = clip(standing(entry), 11)
+    return f"{name}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
 
 def _cost(value: object) -> str:
@@ -307,15 +306,21 @@ def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
 
 
 def print_entries(entries: Sequence[Entry], world: World, nothing: str, *, as_data: bool) -> None:
-    """Print a table of sessions, or a JSON object for each."""
+    """Print a table of sessions, or a JSON object for each. On a terminal, ids are short and rows fit."""
     from glidepath import _wire
+    from glidepath.cli.session_names import short
     from glidepath.cli.shown import revealed
+    from glidepath.cli.world import screen_size
 
     if as_data:
         world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in entries))
     elif entries:
-        width = max([7, *[len(revealed(entry.session_id)) for entry in entries]])
-        head = f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  WHAT"
-        world.write("".join(f"{line}\n" for line in [head, *[row(entry, width) for entry in entries]]))
+        live = world.is_terminal(world.stdout)
+        names = [revealed(short(entry.session_id) if live else entry.session_id) for entry in entries]
+        width = max(7, *map(len, names))
+        head = f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  "
+        most = min(_SHOWN, max(screen_size(world.stdout)[0] - len(head), _FEWEST)) if live else _SHOWN
+        rows = [row(entry, f"{name:<{width}}", most) for entry, name in zip(entries, names, strict=True)]
+        world.write("".join(f"{line}\n" for line in [f"{head}WHAT", *rows]))
     else:
         world.note(nothing)

@@ -113,13 +113,13 @@ def _show(report: Report, world: World) -> None:
     rows: dict[str, list[Flight]] = {}
     for flight in report.flights:
         rows.setdefault(flight.specimen, []).append(flight)
-    world.stdout.write(f"{'scenario':<26} {'held':<5} {'ended':<26} {'answer':<8} {'over':>5} {'time':>9}\n")
+    world.stdout.write(f"{'scenario':<26} {'held':<4} {'ended':<26} {'answer':<7} {'over':>4} {'time':>7}\n")
     for name, flights in rows.items():
         worst = max(flights, key=lambda flight: (not flight.contained, len(flight.problems), flight.overshoot))
         ended = "cannot take off" if worst.refused else f"{worst.state}/{worst.outcome}"
         world.stdout.write(
-            f"{name:<26} {'yes' if worst.contained else 'NO':<5} {ended[:26]:<26} {worst.answer:<8} "
-            f"{worst.overshoot:>5.0%} {worst.seconds:>7.1f} s\n"
+            f"{name:<26} {'yes' if worst.contained else 'NO':<4} {ended[:26]:<26} {worst.answer:<7} "
+            f"{worst.overshoot:>4.0%} {worst.seconds:>5.1f} s\n"
         )
     contained = sum(flight.contained for flight in report.flights)
     world.stdout.write(
