@@ -15,7 +15,7 @@ from glidepath.models.anthropic import _Reader as AnthropicReader
 from glidepath.models.content import VendorReply, pieces
 from glidepath.models.exchange import _guarded
 from glidepath.models.faults import Faults
-from glidepath.models.openai_chat import _Reader as ChatReader
+from glidepath.models.openai_chat import ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
 from glidepath.models.strictness import strict
 from glidepath.testing import no_leftovers

@@ -90,8 +90,8 @@ class OpenAIChatModel(OpenAIModel):
     def _takes(self) -> Takes:
         return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
-    def _reader(self, reply: VendorReply) -> _Reader:
-        return _Reader(reply, self._faults, echo=not self._official)
+    def _reader(self, reply: VendorReply) -> ChatReader:
+        return ChatReader(reply, self._faults, echo=not self._official)
 
     def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
         create: Any = client.chat.completions.with_streaming_response.create
@@ -225,8 +225,8 @@ class _Call:
             return False
 
 
-class _Reader(Reader):
-    """Reads the chunks of one completion."""
+class ChatReader(Reader):
+    """Reads the chunks of one completion. `echo`: thoughts are kept, to send them back."""
 
     def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
         super().__init__(reply, faults)
@@ -240,6 +240,7 @@ class _Reader(Reader):
         self._cites: list[Citation] = []
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
+        """The deltas of one chunk."""
         if data.startswith("[DONE]"):
             yield from self._end()
             return

@@ -6,25 +6,26 @@ import importlib.util
 import os
 import weakref
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
+from glidepath.models.content import VendorReply
+from glidepath.models.exchange import answer
 from glidepath.models.local.local_prompt import PromptBrief, brief, loosened
-from glidepath.models.local.local_reply import Reading, fault
-from glidepath.models.local.loopback import ask, post
-from glidepath.models.local.server import LlamaServer, ServerSettings
+from glidepath.models.local.local_reply import LocalReader
+from glidepath.models.local.loopback import FAULTS, Response, ask, post
+from glidepath.models.local.server import Address, LlamaServer, ServerSettings
 from glidepath.models.local.weights import DEFAULT, KNOWN, locate
-from glidepath.models.sse import Events
 from glidepath.spi import ModelRequest
 
 _CHAT = "/v1/chat/completions"
 _MAGIC = b"GGUF"
 _MOST_THREADS = 8
 _OURS = frozenset({"messages", "stream", "stream_options", "max_tokens", "json_schema", "response_format", "grammar"})
-_BAD_REQUEST = 400
-_ATTEMPTS = 2
 
 
 class LocalModel:
@@ -86,23 +87,13 @@ class LocalModel:
         asked = brief(request)
         body = self._body(request, asked)
         address = await self._server.address()
+        reply = VendorReply(set(), request)
+        reader = LocalReader(reply, FAULTS, wrapped=asked.wrapped)
+        opening = partial(_opened, address, body, asked)
         try:
-            for attempt in range(_ATTEMPTS):
-                async with post(address, _CHAT, body) as response:
-                    if response.status < _BAD_REQUEST:
-                        reading, events = Reading(wrapped=asked.wrapped, request=request), Events()
-                        while piece := await response.read():
-                            for _, data in events.feed(piece):
-                                for delta in reading.read(data):
-                                    yield delta
-                        for delta in reading.finish():
-                            yield delta
-                        return
-                    error = fault(response.status, await response.body())
-                if attempt or not asked.wrapped or asked.schema is None or type(error) is not RejectedError:
-                    raise error
-                # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
-                body["json_schema"] = loosened(asked.schema)
+            async with aclosing(answer(opening, reader, FAULTS, reply)) as deltas:
+                async for delta in deltas:
+                    yield delta
         except TransientError:
             self._server.doubt(address)
             raise
@@ -111,13 +102,9 @@ class LocalModel:
         """The tokens of the prompt, exactly: counted by the model's own tokenizer after its own template."""
         asked = brief(request)
         address = await self._server.address()
-        status, content = await ask(address, "/apply-template", {"messages": asked.messages})
-        if status < _BAD_REQUEST:
-            text = {"content": content["prompt"], "add_special": True, "parse_special": True}
-            status, content = await ask(address, "/tokenize", text)
-        if status >= _BAD_REQUEST:
-            raise fault(status, content)
-        return len(content["tokens"])
+        prompt = (await ask(address, "/apply-template", {"messages": asked.messages}))["prompt"]
+        text = {"content": prompt, "add_special": True, "parse_special": True}
+        return len((await ask(address, "/tokenize", text))["tokens"])
 
     def _body(self, request: ModelRequest, asked: PromptBrief) -> dict[str, Any]:
         body: dict[str, Any] = {**self._sampling}
@@ -201,6 +188,16 @@ def _chosen(
     if magic != _MAGIC:
         raise ConfigurationError(f"{given!r:.200} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
     return path.resolve(), f"local:{path.stem}", {}
+
+
+async def _opened(address: Address, body: dict[str, Any], asked: PromptBrief) -> Response:
+    try:
+        return await post(address, _CHAT, body)
+    except RejectedError:
+        if not asked.wrapped or asked.schema is None:
+            raise
+    # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
+    return await post(address, _CHAT, {**body, "json_schema": loosened(asked.schema)})
 
 
 def _threads() -> int:
