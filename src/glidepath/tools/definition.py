@@ -14,7 +14,7 @@ from glidepath.spi import ToolSpec
 from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
 from glidepath.tools.context import ToolContext
 from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, checked_options
-from glidepath.tools.progress import drain, drain_inline, settle
+from glidepath.tools.progress import drain, settle, stepped
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
 
@@ -361,7 +361,7 @@ def _is_async(fn: object) -> bool:
 
 async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: ToolContext | None) -> Any:
     result = fn(**values)
-    return await (drain_inline if inspect.isgenerator(result) else settle)(result, context)
+    return await settle(stepped(result) if inspect.isgenerator(result) else result, context)
 
 
 async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
