@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, needed
 from glidepath.models.checks import check_headers, check_key, check_url, site
 from glidepath.models.clients import Clients
 from glidepath.models.faults import Faults
@@ -79,11 +79,7 @@ def _client(host: str, key: str | None, base_url: str | None, headers: Mapping[s
 
 def claude_sdk(extra: str) -> Any:
     """The SDK; raises `ConfigurationError` naming the extra that brings it."""
-    try:
-        import anthropic
-    except ImportError:
-        raise ConfigurationError(f"Anthropic models need the anthropic package: {install_line(extra)}") from None
-    return anthropic
+    return needed("anthropic", "Anthropic models need the anthropic package", extra)
 
 
 def sdk_options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:

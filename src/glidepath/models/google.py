@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
+from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, needed
 from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
@@ -260,10 +260,7 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None, *, vertex: bool) -> _Linked:
-    try:
-        from google import genai
-    except ImportError:
-        raise ConfigurationError(f"Google models need the google-genai package: {install_line('google')}") from None
+    genai = needed("google.genai", "Google models need the google-genai package", "google")
     try:
         http = import_module("httpx2")
     except ImportError:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, needed
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
 from glidepath.models.clients import Clients
 from glidepath.models.content import no_setting
@@ -125,10 +125,7 @@ def _cache_fields(key: object, retention: object) -> dict[str, str]:
 
 
 def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise ConfigurationError(f"OpenAI models need the openai package: {install_line('openai')}") from None
+    openai = needed("openai", "OpenAI models need the openai package", "openai")
     options: dict[str, Any] = {
         "default_headers": headers,
         "max_retries": 0,  # the runtime retries: it knows the budget and the deadline

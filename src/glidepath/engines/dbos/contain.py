@@ -6,11 +6,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath import errors
+from glidepath.errors import ConfigurationError
 from glidepath.sdk_privates import dbos_instance
 
 APPLICATION = "glidepath"
@@ -70,10 +70,4 @@ def alone() -> Iterator[None]:
 
 def needed(module: str) -> Any:
     """The module; `ConfigurationError` naming the extra to install when it is missing."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
-            raise
-        package = module.partition(".")[0]
-        raise ConfigurationError(f"a fleet needs {package}: {install_line('dbos')}") from None
+    return errors.needed(module, f"a fleet needs {module.partition('.')[0]}", "dbos")
