@@ -13,7 +13,6 @@ from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.attached import Takes
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
-    VendorReply,
     check_stops,
     count,
     defined,
@@ -90,8 +89,8 @@ class OpenAIChatModel(OpenAIModel):
     def _takes(self) -> Takes:
         return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
-    def _reader(self, reply: VendorReply) -> ChatReader:
-        return ChatReader(reply, self._faults, echo=not self._official)
+    def _reader(self, request: ModelRequest) -> ChatReader:
+        return ChatReader(request, self._faults, self._unknown_reasons, echo=not self._official)
 
     def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
         create: Any = client.chat.completions.with_streaming_response.create
@@ -228,8 +227,8 @@ class _Call:
 class ChatReader(Reader):
     """Reads the chunks of one completion. `echo`: thoughts are kept, to send them back."""
 
-    def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
-        super().__init__(reply, faults)
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str], *, echo: bool = True) -> None:
+        super().__init__(request, faults, unknown)
         self._echo = echo
         self._usage: Usage | None = None
         self._reason: Any = None
@@ -246,20 +245,20 @@ class ChatReader(Reader):
             return
         chunk = parsed(data)
         if chunk.get("error") or chunk.get("object") == "error":
-            raise self._faults.refusal(None, chunk)
-        if "model" not in self._reply.info and chunk.get("model"):  # every chunk repeats it
-            self._reply.told(response_id=chunk.get("id"), model=chunk["model"])
+            raise self.faults.refusal(None, chunk)
+        if "model" not in self.info and chunk.get("model"):  # every chunk repeats it
+            self.told(response_id=chunk.get("id"), model=chunk["model"])
         if chunk.get("service_tier"):
-            self._reply.told(service_tier=chunk["service_tier"])
+            self.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             self._usage = _usage(used)
-            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
+            self.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer, which was not requested
             yield from self._delta(choice.get("delta") or {})
             if choice.get("logprobs"):
-                self._reply.weighed(choice["logprobs"].get("content"))
+                self.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:
@@ -272,7 +271,7 @@ class ChatReader(Reader):
         if isinstance(thought, str) and thought:
             field = "reasoning_content" if delta.get("reasoning_content") else "reasoning"
             self._thoughts[field] = self._thoughts.get(field, "") + thought
-            yield self._reply.thought(thought)
+            yield self.thought(thought)
         if delta.get("reasoning_details"):
             self._thoughts.setdefault("reasoning_details", []).extend(delta["reasoning_details"])
         for field in ("content", "refusal"):
@@ -281,7 +280,7 @@ class ChatReader(Reader):
                 yield from self._parts(text)
             elif text:
                 self._refused = self._refused or field == "refusal"
-                yield self._reply.said(text)
+                yield self.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
         self._cites += [chat_citation(annotation) for annotation in delta.get("annotations") or ()]
@@ -291,16 +290,16 @@ class ChatReader(Reader):
         for part in parts:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else ():
-                yield self._reply.thought(thought.get("text") or "")
+                yield self.thought(thought.get("text") or "")
             if part.get("text"):
-                yield self._reply.said(part["text"])
+                yield self.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
         """The delta of a fragment. Some servers give every call the index 0, or no index, or no id."""
         function = fragment.get("function") or {}
         call_id, name, given = (
             str(fragment.get("id") or ""),
-            self._reply.called(function.get("name") or ""),
+            self.called(function.get("name") or ""),
             function.get("arguments"),
         )
         written = given if isinstance(given, str) else _wire.encode(given).decode() if given else ""
@@ -309,24 +308,24 @@ class ChatReader(Reader):
         if call is None and key is None and not name:
             call = self._newest
         if call is None or (name and call.is_over(call_id, written)):
-            call = self._calls[key] = _Call(self._reply.calls, call_id)
-            self._reply.calls += 1
+            call = self._calls[key] = _Call(self.calls, call_id)
+            self.calls += 1
         self._newest = call
         call.arguments.append(written)
-        self._reply.silent = False
+        self.silent = False
         return ToolCallDelta(index=call.place, id=call_id, name=name, arguments=written)
 
     def _end(self) -> Iterable[Delta]:
-        if self._reply.ended:
+        if self.ended:
             return
         if self._thoughts and self._echo:
             if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
-            yield self._reply.kept(VENDOR, self._thoughts, first=True)
+            yield self.kept(VENDOR, self._thoughts, first=True)
         if self._cites:  # the text alone is sent back
-            yield self._reply.kept(VENDOR, {}, cites=self._cites)
-        stop = self._reply.stop(self._reason, _REASONS)
-        yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
+            yield self.kept(VENDOR, {}, cites=self._cites)
+        stop = self.stop(self._reason, _REASONS)
+        yield from self.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

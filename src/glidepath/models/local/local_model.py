@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
-from glidepath.models.content import VendorReply
 from glidepath.models.exchange import answer
 from glidepath.models.local.local_prompt import PromptBrief, brief, loosened
 from glidepath.models.local.local_reply import LocalReader
@@ -87,11 +86,10 @@ class LocalModel:
         asked = brief(request)
         body = self._body(request, asked)
         address = await self._server.address()
-        reply = VendorReply(set(), request)
-        reader = LocalReader(reply, FAULTS, wrapped=asked.wrapped)
+        reader = LocalReader(request, FAULTS, wrapped=asked.wrapped)
         opening = partial(_opened, address, body, asked)
         try:
-            async with aclosing(answer(opening, reader, FAULTS, reply)) as deltas:
+            async with aclosing(answer(opening, reader)) as deltas:
                 async for delta in deltas:
                     yield delta
         except TransientError:

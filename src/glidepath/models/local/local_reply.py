@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from glidepath.messages import Delta, TextDelta, ToolCallDelta
-from glidepath.models.content import VendorReply
 from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import ChatReader
+from glidepath.spi import ModelRequest
 from glidepath.tools.text import clean
 
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"arguments"\s*:\s*(?=\S)')
@@ -119,8 +119,8 @@ class ConstrainedReply:
 class LocalReader(ChatReader):
     """Reads one chat completion of llama.cpp. `wrapped`: the reply is a constrained one."""
 
-    def __init__(self, reply: VendorReply, faults: Faults, *, wrapped: bool) -> None:
-        super().__init__(reply, faults, echo=False)
+    def __init__(self, request: ModelRequest, faults: Faults, *, wrapped: bool) -> None:
+        super().__init__(request, faults, set(), echo=False)
         self._constrained = ConstrainedReply() if wrapped else None
 
     def _delta(self, delta: Mapping[str, Any]) -> Iterable[Delta]:
@@ -129,12 +129,12 @@ class LocalReader(ChatReader):
             return
         yield from super()._delta({**delta, "content": None})
         for made in self._constrained.feed(delta.get("content") or ""):
-            self._reply.silent = False
+            self.silent = False
             yield made
-        self._reply.calls = int(self._constrained.called)
+        self.calls = int(self._constrained.called)
 
     def _end(self) -> Iterable[Delta]:
         if self._constrained is not None and self._constrained.complete:
             self._reason = "stop"  # whatever was cut came after it
-        self._reply.info.clear()  # it calls itself by the path of its file
+        self.info.clear()  # it calls itself by the path of its file
         return super()._end()
