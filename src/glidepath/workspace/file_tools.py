@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
+import re
 import secrets
 import stat
 import time
@@ -29,6 +30,10 @@ MOST_PASSED = 1 << 30
 """Maximum bytes to skip to reach a line."""
 MOST_IN_FOLDER = 100_000
 """Maximum entries of one folder to look at."""
+MOST_HITS = 200
+_MOST_SEARCHED = 5_000_000
+_MOST_LINE = 300
+_DEPTH = 40
 _PROBE = 8192
 _PIECE = 1 << 18
 PATIENCE = 20.0
@@ -193,6 +198,52 @@ def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
                 yield from walk(below, f"{prefix}{name}/", depth - 1)
             finally:
                 os.close(below)
+
+
+def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bool) -> str:
+    """`file:line: text` for every line that matches, at most 200 of them.
+
+    It runs in its own process: a bad pattern can take forever and hold the GIL.
+    """
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise ToolError(f"the pattern is not a regular expression: {error}") from None
+    workspace = Workspace(root)
+    hits: list[str] = []
+    for name in _files(workspace, path):
+        if glob and not fnmatch.fnmatch(name, glob) and not fnmatch.fnmatch(name.rpartition("/")[2], glob):
+            continue
+        for number, line in _lines(workspace, name):
+            if wanted.search(line):
+                if len(hits) == MOST_HITS:
+                    return "\n".join([*hits, f"[more than {MOST_HITS} lines match: narrow the pattern or the path]"])
+                hits.append(f"{name}:{number}: {line.strip()[:_MOST_LINE]}")
+    return "\n".join(hits) or "(nothing matches)"
+
+
+def _files(workspace: Workspace, path: str) -> Iterator[str]:
+    """The files to search, lazily: there may be very many."""
+    try:
+        with workspace.folder(path) as folder:
+            prefix = "" if path in (".", "") else f"{path.rstrip('/')}/"
+            yield from (prefix + name for name, is_folder in walk(folder, "", _DEPTH) if not is_folder)
+    except ToolError:
+        with workspace.file(path):
+            yield path
+
+
+def _lines(workspace: Workspace, name: str) -> list[tuple[int, str]]:
+    try:
+        with workspace.file(name) as found, os.fdopen(os.dup(found), "rb") as file:
+            if os.fstat(found).st_size > _MOST_SEARCHED:
+                return []
+            data = file.read(_MOST_SEARCHED)
+    except ToolError:
+        return []
+    if b"\0" in data[:_PROBE]:
+        return []
+    return list(enumerate(data.decode(errors="replace").splitlines(), 1))
 
 
 def _encoded(content: str) -> bytes:

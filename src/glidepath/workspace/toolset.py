@@ -73,9 +73,8 @@ def runs_in_sandbox(tool: Tool) -> bool:
 
 def _grep(workspace: Workspace) -> Tool:
     from glidepath.tools.processes import Reference, run_in_process
-    from glidepath.workspace.search import search
 
-    run = partial(run_in_process, Reference(search))
+    run = partial(run_in_process, Reference(file_tools.search))
 
     async def grep(
         context: ToolContext,
