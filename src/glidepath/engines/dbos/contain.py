@@ -1,4 +1,4 @@
-"""Contains DBOS: its import, its one instance per process, and its logger."""
+"""Contains DBOS: its import, its one instance per process, and its logger. Names that the whole fleet shares."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
 WORKFLOW = "glidepath_run"
 QUEUE = "glidepath."  # and the agent's name
+
+LAYOUT = 1  # the version of the fleet's tables
+PARTS = 5  # the version of what an older release tolerates: functions with the same signature, extra tables
+FREED = "glidepath_freed"  # the channel for: a budget has room again
+QUEUED = "glidepath_queued"  # the channel for: a run was queued
+FLEET = "fleet"  # the name of the budget of all
+NOW = "extract(epoch FROM clock_timestamp())::float8"
 
 _busy = threading.Lock()
 _log = logging.getLogger("glidepath")
