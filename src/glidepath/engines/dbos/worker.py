@@ -57,13 +57,9 @@ class Worker:
         ledger: FleetLedger | None = None,
     ) -> None:
         for field, number in (("concurrency", concurrency), ("connections", connections)):
-            if number is None:
-                raise ConfigurationError(f"{field} must be a whole number, not None")
-            checked_int(field, number)
+            checked_int(field, number, required=True)
         for field, seconds in (("lease", lease), ("poll", poll)):
-            if seconds is None:
-                raise ConfigurationError(f"{field} must be a number of seconds, not None")
-            checked_seconds(field, seconds)
+            checked_seconds(field, seconds, required=True)
         if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
             raise ConfigurationError(f"drain must be a number of seconds of at least 0; got {drain!r}")
         self.ledger = ledger or FleetLedger(dsn, connections=max(2, connections // 2))

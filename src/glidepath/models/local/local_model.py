@@ -19,6 +19,7 @@ from glidepath.models.local.local_reply import LocalReader
 from glidepath.models.local.loopback import FAULTS, Response, ask, post
 from glidepath.models.local.server import Address, LlamaServer, ServerSettings
 from glidepath.models.local.weights import DEFAULT, KNOWN, locate
+from glidepath.setting import checked_int, checked_seconds
 from glidepath.spi import ModelRequest
 
 _CHAT = "/v1/chat/completions"
@@ -59,10 +60,8 @@ class LocalModel:
             ("parallel", parallel),
             ("threads", 1 if threads is None else threads),
         ):
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{field} must be a whole number of at least 1; got {value!r:.100}")
-        if isinstance(start_timeout, bool) or not isinstance(start_timeout, int | float) or not start_timeout > 0:
-            raise ConfigurationError(f"start_timeout must be a number of seconds above 0; got {start_timeout!r:.100}")
+            checked_int(field, value, required=True)
+        checked_seconds("start_timeout", start_timeout, required=True)
         path, self.name, self._sampling = _chosen(name_or_path, context_window, cache_dir)
         if importlib.util.find_spec("xllamacpp") is None:
             raise ConfigurationError(f"the embedded model needs xllamacpp: {install_line('local')}")
