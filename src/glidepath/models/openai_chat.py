@@ -36,28 +36,16 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_REASONS = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "content_filter": "refusal",
-    "end_turn": "end_turn",
-    "eos": "end_turn",
-    "error": "error",
-    "insufficient_system_resource": "error",
-    "abort": "aborted",
-    # Gateways pass on the words of the provider behind them.
-    "eos_token": "end_turn",
-    "stop_sequence": "end_turn",
-    "tool_use": "tool_use",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "safety": "refusal",
-    "refusal": "refusal",
+# Gateways pass on the words of the provider behind them.
+_WORDS = {
+    "end_turn": "stop end_turn eos eos_token stop_sequence",
+    "tool_use": "tool_calls function_call tool_use",
+    "max_tokens": "length max_tokens model_length",
+    "refusal": "content_filter safety refusal",
+    "error": "error insufficient_system_resource",
+    "aborted": "abort",
 }
-
-
+_REASONS = {word: ours for ours, words in _WORDS.items() for word in words.split()}
 _OFF = {"type": "disabled"}
 _REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
 """Models that refuse `max_tokens`, wherever they are served."""
