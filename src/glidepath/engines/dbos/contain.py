@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from glidepath import errors
@@ -37,29 +36,19 @@ class _Relay(logging.Handler):
         _log.log(level, "dbos: %s", record.getMessage())
 
 
-# How many blocks are inside `quiet`, and the state of the logger before the first of them.
-_hush = SimpleNamespace(lock=threading.Lock(), inside=0, before=None)
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside the block DBOS prints nothing; its logger is restored afterwards."""
     logger = logging.getLogger("dbos")
-    with _hush.lock:
-        if not _hush.inside:
-            _hush.before = (logger.handlers[:], logger.level, logger.propagate)
-            logger.handlers[:] = [_Relay()]
-            logger.propagate = False
-            logger.setLevel(logging.INFO)
-        _hush.inside += 1
+    before, level, propagates = logger.handlers[:], logger.level, logger.propagate
+    logger.handlers[:] = [_Relay()]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        with _hush.lock:
-            _hush.inside -= 1
-            if not _hush.inside:
-                logger.handlers[:], level, logger.propagate = _hush.before
-                logger.setLevel(level)
+        logger.handlers[:], logger.propagate = before, propagates
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _MOST = 2**63 - 1
 _TELL = "SELECT glidepath_tell()"
-_ON_DISK = "SET LOCAL synchronous_commit = on"
+ON_DISK = "SET LOCAL synchronous_commit = on"
 _ADVISORY = 0x676C6966
 
 
@@ -140,7 +140,7 @@ class FleetLedger:
 
         async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 for query, *arguments in statements:
                     await connection.execute(query, *arguments)
 
@@ -152,7 +152,7 @@ class FleetLedger:
         layout, parts = await self._versions(connection)
         if layout is None or (layout == LAYOUT and parts < PARTS):
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
                 await make_tables(connection)
                 if (await self._versions(connection))[1] < PARTS:
@@ -208,7 +208,7 @@ class FleetLedger:
 
         async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 await connection.execute(made, name, *days, *months)
                 line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
                 for row, quota in zip(line[-2:], (months, days), strict=True):
@@ -321,7 +321,7 @@ class FleetLedger:
             if not on_disk:
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
         row = await self._do(work)
