@@ -37,30 +37,24 @@ class _Relay(logging.Handler):
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Inside the block DBOS prints nothing; its logger is restored afterwards."""
+def alone() -> Iterator[None]:
+    """Inside the block this process has a worker, and DBOS prints nothing; its logger is restored afterwards.
+
+    Raises `ConfigurationError` if the process has a worker already, or uses DBOS.
+    """
+    if not _busy.acquire(blocking=False):
+        raise ConfigurationError("this process already has a worker: start another process for another worker")
     logger = logging.getLogger("dbos")
     before, level, propagates = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers[:] = [_Relay()]
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
     try:
+        if dbos_instance() is not None:
+            raise ConfigurationError("this process already uses DBOS: give the worker its own process")
+        logger.handlers[:], logger.propagate = [_Relay()], False
+        logger.setLevel(logging.INFO)
         yield
     finally:
         logger.handlers[:], logger.propagate = before, propagates
         logger.setLevel(level)
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Inside the block this process has a worker; raises `ConfigurationError` if it has one already, or uses DBOS."""
-    if not _busy.acquire(blocking=False):
-        raise ConfigurationError("this process already has a worker: start another process for another worker")
-    try:
-        if dbos_instance() is not None:
-            raise ConfigurationError("this process already uses DBOS: give the worker its own process")
-        yield
-    finally:
         _busy.release()
 
 

@@ -400,13 +400,18 @@ class FleetLedger:
         )
         return [(row["workflow_uuid"], row["executor_id"] or "") for row in rows]
 
-    async def put_back(self, worker: str, sessions: Sequence[str]) -> None:
-        """Put these runs back into their queues, as DBOS does for a whole worker."""
+    async def put_back(self, workers: Sequence[str], sessions: Sequence[str] | None = None) -> None:
+        """Put the runs of these workers back into their queues, as DBOS does when one of its executors starts again.
+
+        With `sessions`, only those.
+        """
         await self._execute(
             "UPDATE dbos.workflow_status SET status = 'ENQUEUED', owner_xid = NULL, started_at_epoch_ms = NULL "
-            "WHERE workflow_uuid = ANY($1) AND status = 'PENDING' AND executor_id = $2",
-            list(sessions),
-            worker,
+            "WHERE status = 'PENDING' AND name = $1 AND executor_id = ANY($2) "
+            "AND ($3::text[] IS NULL OR workflow_uuid = ANY($3))",
+            WORKFLOW,
+            list(workers),
+            sessions,
         )
 
     async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
