@@ -58,7 +58,7 @@ def _complete(shown: dict[str, Any], parameter: Parameter) -> None:
 
 
 def schema_of(kind: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of a type, and the definitions that it refers to."""
+    """The JSON Schema for a type, and the definitions that it refers to."""
     hoisted: dict[str, Any] = {}
 
     def hook(part: type) -> dict[str, Any]:
