@@ -13,7 +13,7 @@ from glidepath._wire import encode
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, QUEUED, VERSION, WORKFLOW
 from glidepath.engines.dbos.fleet_ledger import ON_DISK, FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
@@ -124,7 +124,6 @@ class Fleet:
         if wallet is not None:
             about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
         await self._enqueue(agent, tenant, dict(zip(names, tasks, strict=True)), about)
-        await self.ledger.announce()
         return names
 
     async def _ready_for(self, agent: str) -> None:
@@ -168,7 +167,6 @@ class Fleet:
             if asyncio.get_running_loop().time() >= until:
                 raise StoreError(f"the worker that paused run {session!r} has not released it within {STARTING:g} s")
             await asyncio.sleep(FIRST_WAIT)
-        await self.ledger.announce()
 
     async def send(self, session: str, message: str | Message, *, note_id: str | None = None) -> None:
         """Send a message to a run, on any worker; see `glidepath.sessions.inbox.send`."""
@@ -325,10 +323,11 @@ class Fleet:
 
 
 async def _queue(connection: PostgresConnection, agent: str, runs: Sequence[list[Any]]) -> None:
-    """Queue runs by the arguments of their workflow, of which the session is the first."""
+    """Queue runs by the arguments of their workflow, of which the session is the first, and tell idle workers."""
     written = [encode(given).decode() for given in runs]
     sessions = [given[0] for given in runs]
     await connection.execute(_QUEUE, WORKFLOW, f"{QUEUE}{agent}", VERSION, APPLICATION, sessions, written)
+    await connection.execute(f"NOTIFY {QUEUED}")
 
 
 def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
