@@ -29,7 +29,7 @@ from glidepath.teams.money_spent import less, newly_spent
 from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
 from glidepath.teams.step_run import StepRun
 from glidepath.teams.step_table import StepTable
-from glidepath.teams.supervise import wait_for_all
+from glidepath.teams.supervise import stop_all
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_prompts import step_prompt
 from glidepath.teams.team_run import TeamRun
@@ -184,23 +184,17 @@ class PlanRun:
         if self.halted is None:
             self.halted = (status, reason)
             self.stopping.set_result(None)
+        self._interrupt(reason)
+        self._changed.set()
+
+    def _interrupt(self, reason: str) -> None:
         for step in self.steps.values():
             step.interrupt(reason)
-        self._changed.set()
 
     async def _drain(self) -> None:
         """Wait until nothing of this plan is running anymore."""
-        if self._tasks:
-            for step in self.steps.values():
-                step.interrupt("the team has ended")
-            tasks = tuple(self._tasks.values())
-            await wait_for_all(tasks, PATIENCE)
-            # Their tokens gave them the chance to end with an outcome; now they are cancelled.
-            late = [task for task in tasks if not task.done()]
-            for task in late:
-                task.cancel()
-            if late:
-                await wait_for_all(late, PATIENCE)
+        # Their tokens give them the chance to end with an outcome, before they are cancelled.
+        await stop_all(tuple(self._tasks.values()), PATIENCE, lambda: self._interrupt("the team has ended"))
         for step in self.steps.values():
             step.close()
 
