@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glidepath.context import CharEstimator, message_size
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -52,6 +53,12 @@ def long_talk(turns: int = 60) -> list[Message]:
         if number % 5 == 4:
             messages.append(UserMessage(f"Remark {number}: continue."))
     return messages
+
+
+def sizes_of(messages: Sequence[Message]) -> list[int]:
+    """The size of each message, in estimated tokens."""
+    estimate = CharEstimator().estimate
+    return [message_size(message, estimate) for message in messages]
 
 
 def torn_calls(messages: Sequence[Message]) -> list[str]:
