@@ -24,7 +24,7 @@ from glidepath.teams.events import (
     TeamStarted,
     ending,
 )
-from glidepath.teams.mailbox import Mailboxes
+from glidepath.teams.mailbox import INBOX, Mailboxes
 from glidepath.teams.money_spent import less, newly_spent
 from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
 from glidepath.teams.step_run import StepRun
@@ -275,8 +275,7 @@ class PlanRun:
             await self._changed.wait()
 
     async def _run_step(self, table: StepTable, step: StepRun) -> None:
-        if self._mailboxes is not None:
-            self._mailboxes.open(step.inbox)
+        INBOX.set(step.inbox)
         made = step.attempts
         try:
             step.start_clock(self.config.step_timeout)
@@ -297,8 +296,6 @@ class PlanRun:
             if isinstance(defect, KeyboardInterrupt):
                 raise
         finally:
-            if self._mailboxes is not None:
-                self._mailboxes.close()
             self._tasks.pop(step.id, None)
             if table.states[step.id].terminal:
                 step.close()
