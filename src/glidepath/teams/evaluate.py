@@ -6,7 +6,8 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
@@ -35,6 +36,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy
 
+Ask: TypeAlias = Callable[[Agent, str], Awaitable[RunResult]]
 PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
 
 
@@ -240,9 +242,9 @@ async def review(
     """
     if type(strategy) is SimpleEvaluationStrategy:
         return Review(verdict=strategy.judge(context))
-    bill = _Bill()
+    asked: list[RunResult] = []
     if context.ask is not None:
-        context = replace(context, ask=bill.keep(context.ask))
+        context = replace(context, ask=_noted(context.ask, asked))
     work = contained(lambda: strategy.evaluate(context))
     task = asyncio.get_running_loop().create_task(work, name=f"review {context.step.id}")
     waited = {task} if stop is None else {task, stop}
@@ -260,7 +262,20 @@ async def review(
         verdict, warning = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True), None
     if not task.done():
         warning = "the reviewer did not stop and was abandoned"
-    return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
+    usage = sum((run.usage for run in asked), Usage())
+    cost = reduce(add_cost, [run.cost for run in asked], None)
+    return Review(verdict=verdict, warning=warning, usage=usage, cost=cost, interrupted=interrupted)
+
+
+def _noted(ask: Ask, runs: list[RunResult]) -> Ask:
+    """The same `ask`, which notes its runs: the team pays for them."""
+
+    async def noted(agent: Agent, prompt: str) -> RunResult:
+        result = await ask(agent, prompt)
+        runs.append(result)
+        return result
+
+    return noted
 
 
 def _answer(task: asyncio.Task[Any]) -> object:
@@ -290,21 +305,3 @@ def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, st
             return answer, f"passed without a review: {answer.feedback}".rstrip(": ")
         return refused("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk", exceeded=True), None
     return answer, None
-
-
-class _Bill:
-    """What a reviewer's runs cost."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self.cost: Decimal | None = None
-
-    def keep(self, ask: Callable[[Agent, str], Awaitable[RunResult]]) -> Callable[[Agent, str], Awaitable[RunResult]]:
-        """The same `ask`, with its runs added to this bill."""
-
-        async def billed(agent: Agent, prompt: str) -> RunResult:
-            result = await ask(agent, prompt)
-            self.usage, self.cost = self.usage + result.usage, add_cost(self.cost, result.cost)
-            return result
-
-        return billed

@@ -134,18 +134,18 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
         return {}
     if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
         raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
-    waiting, plain = _waiting(history)
+    pending = _pending(history)
     found: dict[str, Decision] = {}
     for name, decision in decisions.items():
-        places = waiting.get(name, plain.get(name, ()))
+        exact = [key for key, (step_call, _) in pending.items() if step_call == name]
+        places = exact or [key for key, (_, call) in pending.items() if call == name]
         if not places and name in history.asked:
             continue  # it was carried out before the process died
         if not places:
-            raise ConfigurationError(
-                f"decisions: there is no pending call {name!r:.80}; pending: {', '.join(plain) or 'none'}"
-            )
+            known = ", ".join(dict.fromkeys(call for _, call in pending.values())) or "none"
+            raise ConfigurationError(f"decisions: there is no pending call {name!r:.80}; pending: {known}")
         if len(places) > 1:
-            which = ", ".join(key for key, place in waiting.items() if place[0] in places)
+            which = ", ".join(pending[key][0] for key in places)
             raise ConfigurationError(
                 f"decisions: call {name!r:.80} is pending in more than one step; use one of {which}"
             )
@@ -155,18 +155,15 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
     return found
 
 
-def _waiting(history: History) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The pending calls, each as `decided_key`: by step and call id, and by call id alone."""
+def _pending(history: History) -> dict[str, tuple[str, str]]:
+    """The pending calls by `decided_key`, each as `STEP/CALL` and as its call id alone."""
     finished = {outcome.step_id for outcome in history.outcomes}
-    exact: dict[str, list[str]] = {}
-    plain: dict[str, list[str]] = {}
-    for step_id, step in history.steps.items():
-        if step.paused is not None and step_id not in finished:
-            for pending in step.paused.pending:
-                key = decided_key(step.paused, pending.call.id)
-                exact.setdefault(f"{step_id}/{pending.call.id}", []).append(key)
-                plain.setdefault(pending.call.id, []).append(key)
-    return exact, plain
+    waiting = [(name, step.paused) for name, step in history.steps.items() if step.paused and name not in finished]
+    return {
+        decided_key(paused, one.call.id): (f"{name}/{one.call.id}", one.call.id)
+        for name, paused in waiting
+        for one in paused.pending
+    }
 
 
 def decided_key(run: RunResult, call_id: str) -> str:

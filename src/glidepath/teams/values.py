@@ -133,11 +133,6 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise ConfigurationError(f"{name} must be {article} {kind.__name__}, not {value!r:.80}{hint}")
 
 
-def any_text(name: str, value: object) -> None:
-    """Raise `ConfigurationError` unless `value` is a str that can be sent, even a blank one."""
-    check_text(name, value, blank=True)
-
-
 Kind: TypeAlias = type | list[type] | Callable[[str, Any], object]
 """What a field must be: of a class, a tuple of one, or what a check such as `check_name` accepts."""
 
@@ -177,7 +172,8 @@ class RoleDefinition(Value, frozen=True, kw_only=True):
     required_capability: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, name=check_name, instructions=any_text, required_capability=check_name)
+        check_fields(self, name=check_name, required_capability=check_name)
+        check_text("RoleDefinition.instructions", self.instructions, blank=True)
 
 
 class TeamStep(Value, frozen=True, kw_only=True):
