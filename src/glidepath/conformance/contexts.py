@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from glidepath.conformance.contract import Contract, missing
-from glidepath.conformance.transcripts import long_talk, sizes_of, torn_calls
+from glidepath.conformance.transcripts import long_talk, sizes_of
 from glidepath.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import ContextStrategy, Shaped
+from glidepath.testing import transcript_errors
 
 T = TypeVar("T")
 BUDGETS = (300, 700, 1500, 4000)
@@ -37,7 +38,7 @@ class ContextStrategyContract(Contract):
     def test_ctx_2_calls_and_results_stay_together(self) -> None:
         """CTX-2: a call is never separated from its result, even in a batch of several."""
         for _, _, budget, view in self._views():
-            assert not torn_calls(view.messages), budget
+            assert not transcript_errors(view.messages), budget
 
     def test_ctx_3_pinned_messages_stay(self) -> None:
         """CTX-3: a pinned message (the task) is in every view, even in one that cannot fit."""
@@ -122,7 +123,7 @@ class ContextStrategyContract(Contract):
         messages: list[Message] = [*long_talk(10), *batch, *results]
         view = self.make_strategy().shape(messages, sizes_of(messages), 200, [0])
         assert all(any(kept is result for kept in view.messages) for result in results)
-        assert not torn_calls(view.messages)
+        assert not transcript_errors(view.messages)
 
 
 class _Counted(Sequence[T]):

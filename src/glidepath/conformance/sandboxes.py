@@ -199,16 +199,8 @@ class SandboxFiles(Contract):
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208
-        code = """
-            for place in sys.argv[1:]:
-                try:
-                    print(place, os.listdir(place) if os.path.isdir(place) else open(place, "rb").read(1)); break
-                except OSError:
-                    pass
-            else:
-                raise OSError("nothing")
-        """
-        self.held("SBX-11", code, *names)
+        read = "lambda place: os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)"
+        self.held("SBX-11", f"print(once({read}, sys.argv[1:]))", *names)
 
     def test_sbx_12_hard_links(self) -> None:
         """SBX-12: a file outside cannot be linked to inside."""
@@ -289,29 +281,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_22_devices(self) -> None:
         """SBX-22: memory, disks and virtual machines cannot be opened as devices."""
-        names = [
-            "mem",
-            "kmem",
-            "port",
-            "kvm",
-            "sda",
-            "vda",
-            "nvme0n1",
-            "fuse",
-            "loop-control",
-            "mapper/control",
-            "kmsg",
-        ]
-        code = """
-            for name in sys.argv[1:]:
-                try:
-                    os.close(os.open("/dev/" + name, os.O_RDWR)); break
-                except OSError:
-                    pass
-            else:
-                raise OSError("none")
-        """
-        self.held("SBX-22", code, *names)
+        names = "'mem kmem port kvm sda vda nvme0n1 fuse loop-control mapper/control kmsg'.split()"
+        self.held("SBX-22", f"once(lambda name: os.open('/dev/' + name, os.O_RDWR), {names})")
 
     def test_sbx_23_device_nodes(self) -> None:
         """SBX-23: device nodes cannot be created."""
@@ -325,16 +296,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_25_sysfs(self) -> None:
         """SBX-25: /sys and control groups cannot be written."""
-        code = """
-            for place in ("/sys/fs/cgroup/glidepath", "/sys/kernel/glidepath"):
-                try:
-                    os.mkdir(place); break
-                except OSError:
-                    pass
-            else:
-                open("/sys/kernel/uevent_helper", "w").write("/bin/true")
-        """
-        self.held("SBX-25", code)
+        self.held("SBX-25", "once(os.mkdir, ['/sys/fs/cgroup/glidepath', '/sys/kernel/glidepath'])")
+        self.held("SBX-25", "open('/sys/kernel/uevent_helper', 'w').write('/bin/true')")
 
     # --- environment and descriptors --------------------------------------------------------------------------
 
@@ -373,15 +336,7 @@ class SandboxFiles(Contract):
         """SBX-28: descriptors that the caller left open are closed inside."""
         with scene_around() as scene, (scene.outside / "secret").open() as file:
             os.set_inheritable(file.fileno(), True)
-            code = """
-                for number in range(3, 200):
-                    try:
-                        os.lseek(number, 0, 0); print(os.read(number, 100)); break
-                    except OSError:
-                        pass
-                else:
-                    raise OSError("none")
-            """
+            code = "print(once(lambda number: os.lseek(number, 0, 0) or os.read(number, 100), range(3, 200)))"
             self.held("SBX-28", code, scene=scene)
 
 
@@ -402,4 +357,12 @@ def call(name, *args):
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
+def once(act, things):
+    """Do this with one after the other, until it succeeds; raises OSError when it never does."""
+    for thing in things:
+        try:
+            return act(thing)
+        except OSError:
+            pass
+    raise OSError("with none of them")
 '''
