@@ -70,13 +70,16 @@ class SandboxFiles(Contract):
     def ran(
         self,
         code: str,
-        scene: Scene,
+        scene: Scene | None = None,
         *,
         words: Sequence[str] = (),
         stdin: int | IO[Any] = subprocess.DEVNULL,
         **policy: object,
     ) -> subprocess.CompletedProcess[str]:
         """Run this code inside; returns what it printed and how it ended."""
+        if scene is None:
+            with scene_around() as own:
+                return self.ran(code, own, words=words, stdin=stdin, **policy)
         policy = {"read": [scene.given], "write": [scene.inside], **policy}
         python = [os.path.realpath(sys.executable), "-I", "-S", "-c", textwrap.dedent(code), *words]
         with self.make_sandbox(**policy).enter(python, cwd=scene.inside) as boxed:
@@ -142,18 +145,15 @@ class SandboxFiles(Contract):
 
     def test_sbx_2_status_and_programs(self) -> None:
         """SBX-2: programs of the system can be started, and the exit status is the program's own."""
-        with scene_around() as scene:
-            done = self.ran("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))", scene)
-            assert done.returncode == 5, (done.returncode, done.stdout)
+        done = self.ran("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))")
+        assert done.returncode == 5, (done.returncode, done.stdout)
 
     def test_sbx_3_temporary_files(self) -> None:
         """SBX-3: there is a folder for temporary files, which nobody else sees."""
-        with scene_around() as scene:
-            code = "import os, tempfile; f = tempfile.NamedTemporaryFile(delete=False); f.write(b'x'); print(f.name)"
-            done = self.ran(code, scene)
-            name = done.stdout.strip()
-            assert name.startswith("/"), done.stdout
-            assert not os.path.exists(name)  # noqa: PTH110
+        code = "import os, tempfile; f = tempfile.NamedTemporaryFile(delete=False); f.write(b'x'); print(f.name)"
+        name = self.ran(code).stdout.strip()
+        assert name.startswith("/"), name
+        assert not os.path.exists(name)  # noqa: PTH110
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -214,9 +214,7 @@ class SandboxFiles(Contract):
 
     def test_sbx_14_writes_nothing_outside(self) -> None:
         """SBX-14: nothing can be created outside."""
-        with scene_around() as scene:
-            code = "open(sys.argv[1] + '/new', 'w').write('x')"
-            self.held("SBX-14", code, scene.outside, scene=scene)
+        self.held("SBX-14", "open(sys.argv[1] + '/new', 'w').write('x')", "{outside}")
 
     def test_sbx_15_changes_nothing_outside(self) -> None:
         """SBX-15: a file outside cannot be changed, removed or replaced."""
@@ -230,10 +228,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_17_moving(self) -> None:
         """SBX-17: files cannot be moved in from a folder that may be read, nor out of the sandbox."""
-        with scene_around() as scene:
-            self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", scene.given / "note", scene=scene)
-            code = "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])"
-            self.held("SBX-17", code, scene.outside / "mine", scene=scene)
+        self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", "{given}/note")
+        self.held("SBX-17", "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])", "{outside}/mine")
 
     def test_sbx_18_moving_folders(self) -> None:
         """SBX-18: the folder that may be written cannot be moved away, so that something else takes its place."""
@@ -251,9 +247,8 @@ class SandboxFiles(Contract):
     def test_sbx_20_the_system(self) -> None:
         """SBX-20: nothing in the system can be changed."""
         for place in ("/usr", "/etc", "/usr/local/bin", "/var", "/opt", "/"):
-            with scene_around() as scene:
-                self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place, scene=scene)
-                assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
+            self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place)
+            assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
 
     def test_sbx_21_swapping_a_link(self) -> None:
         """SBX-21: a folder that becomes a link while it is written through does not lead out."""
@@ -305,12 +300,9 @@ class SandboxFiles(Contract):
         """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
-            with scene_around() as scene:
-                self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])", scene=scene)
-                done = self.ran(
-                    "import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", scene, env=["GLIDEPATH_TEST_KEY"]
-                )
-                assert done.stdout == f"{len(SECRET)}\n", done.stdout
+            self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])")
+            done = self.ran("import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", env=["GLIDEPATH_TEST_KEY"])
+            assert done.stdout == f"{len(SECRET)}\n", done.stdout
         finally:
             del os.environ["GLIDEPATH_TEST_KEY"]
 
