@@ -14,6 +14,7 @@ from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.setting import check_text as check_any_text
 from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
@@ -114,7 +115,7 @@ class AgentEvaluationStrategy:
 
     def __init__(self, agent: Agent, *, rubric: str = "") -> None:
         check_kind("AgentEvaluationStrategy.agent", agent, Agent)
-        check_text("AgentEvaluationStrategy.rubric", rubric, blank=True)
+        check_any_text("AgentEvaluationStrategy.rubric", rubric)
         self.agent = agent
         self.rubric = rubric
         bound = agent.config.output_type is not None

@@ -402,10 +402,9 @@ class PlanRun:
 
     def steer(self, step_id: str, text: str) -> bool:
         """Send a note to a step; False if there is no such step, or it has ended."""
-        table = self.table
-        if table is None or not table.is_open(step_id):
+        table, step = self.table, self._steered(step_id, "steer", text)
+        if table is None or step is None:
             return False
-        step = self._steered(table, step_id, "steer", text)
         step.notes.append(text)
         step.inbox.append(text)
         if table.states[step_id] is StepState.WAITING:
@@ -414,17 +413,18 @@ class PlanRun:
 
     def stop_step(self, step_id: str, reason: str) -> bool:
         """Stop one step; False if there is no such step, or it has ended."""
-        table = self.table
-        if table is None or not table.is_open(step_id):
+        table, step = self.table, self._steered(step_id, "stop", reason)
+        if table is None or step is None:
             return False
-        step = self._steered(table, step_id, "stop", reason)
         step.stop(reason)
         if step_id not in self._tasks:  # nobody works on it
             self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
             self._changed.set()
         return True
 
-    def _steered(self, table: StepTable, step_id: str, action: str, text: str) -> StepRun:
-        step = self.step(table.plan.step(step_id))
+    def _steered(self, step_id: str, action: str, text: str) -> StepRun | None:
+        if self.table is None or not self.table.is_open(step_id):
+            return None
+        step = self.step(self.table.plan.step(step_id))
         self.team.emit(StepSteered(step_id=step_id, attempt=step.attempts or None, action=action, text=text))
         return step

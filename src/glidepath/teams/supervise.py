@@ -54,7 +54,7 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
         raise error
-    result = _given(work, run) if error is None else None
+    result = _given(work, run)
     status, reason = TeamStatus.FAILED, ""
     if not work.done() or work.cancelled():
         status = TeamStatus.CANCELLED if cancelled else TeamStatus.TIMEOUT
@@ -88,10 +88,11 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
 
 def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
     """What the coordinator returned, if it is a result of this request."""
-    result = work.result() if work.done() and not work.cancelled() else None
-    if isinstance(result, TeamResult) and result.team != run.name:
-        result = replace(result, team=run.name)
-    return result if isinstance(result, TeamResult) and result.request.id == run.request.id else None
+    if not work.done() or work.cancelled() or work.exception() is not None:
+        return None
+    result = work.result()
+    mine = isinstance(result, TeamResult) and result.request.id == run.request.id
+    return replace(result, team=run.name) if mine else None
 
 
 async def contained(act: Callable[[], Any]) -> Any:

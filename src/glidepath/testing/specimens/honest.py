@@ -34,7 +34,6 @@ class _Honest(Specimen):
         return next(self._steps, say(ANSWER)) if able and not moment.told else say(ANSWER)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of its steps."""
         return self._tools
 
 
