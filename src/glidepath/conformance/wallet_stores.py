@@ -75,7 +75,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert (grant.verdict, grant.tight, grant.resource) == ("refused", USER.name, "tokens")
         assert (grant.most, grant.used, grant.tokens) == (400, 250, 0)
         assert await _figures(self.other) == await _figures(self.other, USER.name) == (250, 0)
-        await self.store.settle(second, 0, 0)
 
     async def test_wallet_3_what_is_in_flight_elsewhere_is_waited_for(self) -> None:
         """WALLET-3: a draw that would fit with nothing in flight waits; one that never could is refused at once."""
@@ -85,7 +84,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert (await self.other.draw(second, _asks(1_001))).verdict == "refused"
         await self.store.settle(first, 100, 0)
         assert (await self.other.draw(second, _asks(300))).verdict == "granted"
-        await self.other.settle(second, 0, 0)
 
     async def test_wallet_4_a_smaller_call_is_granted_when_the_whole_one_never_fits(self) -> None:
         """WALLET-4: when what is asked can never fit, the draw grants what there is, down to `least`."""
@@ -95,7 +93,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         await self.store.settle(hold, 900, 0)
         hold = _run_of("b")
         assert (await self.store.draw(hold, _asks(5_000, least=101))).verdict == "refused"
-        await self.store.settle(hold, 0, 0)
 
     async def test_wallet_5_nobody_waits_for_a_landing(self) -> None:
         """WALLET-5: what a run keeps for its landing counts as gone: others are refused, and do not wait for it."""
@@ -104,8 +101,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert (await self.store.draw(first, _asks(100, landing=700))).verdict == "granted"
         assert (await self.other.draw(second, _asks(301))).verdict == "refused"
         assert (await self.other.draw(second, _asks(300))).verdict == "wait"
-        await self.other.settle(second, 0, 0)
-        await self.store.settle(first, 0, 0)
 
     async def test_wallet_6_a_draw_that_asks_for_nothing_only_gives_back(self) -> None:
         """WALLET-6: a draw that asks for nothing counts what was spent, gives the surplus back, and never takes."""
@@ -117,7 +112,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert (await self.store.draw(hold, _asks(0, spent=50, landing=400))).tokens == 170
         assert (await self.store.draw(_run_of("nobody"), _asks(0, flight=10))).verdict == "fenced"
         assert await _figures(self.other) == (50, 120)
-        await self.store.settle(hold, 50, 0)
 
     async def test_wallet_7_many_at_once_never_hold_too_much(self) -> None:
         """WALLET-7: however many draw at once, through any store object, used and held stay within the limit."""
@@ -147,7 +141,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         await self.store.draw(hold, _asks(0, flight=100))
         assert not await self.other.write_off(late, None, None)
         assert await _figures(self.other) == (0, 100)
-        await self.store.settle(hold, 0, 0)
 
     async def test_wallet_9_the_dead_are_overdue_at_once(self) -> None:
         """WALLET-9: a hold of a dead process on this host is overdue before its lease has run out."""
@@ -199,7 +192,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         await refused("conflict", self.other.set_wallet("w", max_tokens=None, max_money=5))
         await self.other.set_wallet("w", max_tokens=None, max_money=None)
         assert (await self.store.draw(hold, _asks(200))).verdict == "granted"
-        await self.store.settle(hold, 0, 0)
 
     async def test_wallet_13_a_wallet_keeps_its_period_and_its_parent(self) -> None:
         """WALLET-13: a draw that gives a wallet another period or parent raises kind conflict and changes nothing."""
@@ -212,7 +204,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             await refused("conflict", self.other.draw(_run_of("b", terms), _asks(1)))
         (wallet,) = await self.other.wallets(USER.name)
         assert (wallet.max_tokens, wallet.held_tokens) == (400, 100)
-        await self.store.settle(hold, 0, 0)
 
     async def test_wallet_14_a_closed_wallet_gives_nothing(self) -> None:
         """WALLET-14: a closed wallet answers `closed` and names itself; what is held stays held; it can be opened."""
@@ -224,7 +215,6 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert await _figures(self.other) == (0, 100)
         await self.other.close_wallet("team", closed=False)
         assert (await self.store.draw(hold, _asks(50, flight=100))).verdict == "granted"
-        await self.store.settle(hold, 0, 0)
 
     async def test_wallet_15_wallets_are_listed_and_removed(self) -> None:
         """WALLET-15: wallets are listed by name; one that is in use or a parent stays; a missing one is `missing`."""
