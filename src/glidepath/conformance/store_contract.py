@@ -93,7 +93,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
         assert second.head == 1
 
     @leased(0.1)
-    async def test_store_7_an_owner_that_was_replaced_cannotwrite(self) -> None:
+    async def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
         """STORE-7: a write with an old token is refused with kind fenced, even if nobody has written since."""
         stalled = await self.store.claim("s", this_owner())
         await append(self.store, stalled, Commit(1, b"[]", b"a" * 16))
