@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Record
 from glidepath._wire import field as make
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
@@ -24,13 +24,6 @@ from glidepath.teams.values import (
 )
 
 
-class StepAccount(Value, frozen=True, kw_only=True):
-    """Tokens and pico-dollars already taken from the team's budget."""
-
-    tokens: int = 0
-    money: int = 0
-
-
 class History(Record, kw_only=True):
     """What earlier executions of a request did: taken from the journal, or from a paused result."""
 
@@ -43,8 +36,8 @@ class History(Record, kw_only=True):
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
-    account: StepAccount | None = None
-    """What is already taken from the budget; None: the same as `usage` and `cost`."""
+    account: tuple[int, int] | None = None
+    """Tokens and pico-dollars already taken from the budget; None: the same as `usage` and `cost`."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person has decided about pending calls."""
