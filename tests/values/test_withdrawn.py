@@ -6,7 +6,7 @@ import pytest
 
 WITHDRAWN = {
     "glidepath.conformance": ("Clause", "clauses_of"),
-    "glidepath.guards": ("DEFAULT_NOTICE", "RepetitionGuard", "make_guards", "stitch"),
+    "glidepath.guards": ("DEFAULT_NOTICE", "RepetitionGuard", "stitch"),
     "glidepath.sessions": ("Totals",),
     "glidepath.spi": ("HOOKS", "ToolTraits"),
     "glidepath.testing": ("RecordedRequest", "VirtualLoop", "live_work"),

@@ -15,7 +15,7 @@ from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstrain
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import GracefulTurnLimit
-from glidepath.guards.guard_set import known_stop_guards, make_guards, make_stop_guards
+from glidepath.guards.guard_set import GuardSet
 from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
@@ -59,6 +59,7 @@ def assemble(
         _reminding(texts.fill("landing"), output),
     )
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
+    guards = GuardSet(config.guardrails, texts, config.guards)
     ours = _built_in(config)
     metered = tuple(one for one in ours if one.metered)
     asked = (*(one for one in ours if not one.metered), *config.constraints)
@@ -116,9 +117,9 @@ def assemble(
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=partial(make_guards, config.guardrails, texts=texts, own=config.guards),
-        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts, own=config.guards),
-        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts, own=config.guards),
+        make_guards=guards.for_calls,
+        make_stop_guards=guards.for_ends,
+        known_stop_guards=guards.for_every_end,
         stitch=stitch,
     )
     _check_fits(plan)
