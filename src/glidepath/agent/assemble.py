@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -9,12 +10,13 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.agent.config import LoopConfig, terminal_tools
+from glidepath.agent.limits import Limits
 from glidepath.agent.prices import find_price
 from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
-from glidepath.errors import ConfigurationError, readable
-from glidepath.guards import GracefulTurnLimit
+from glidepath.errors import ConfigurationError, close_to, readable
+from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
 from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
@@ -23,6 +25,7 @@ from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan
 from glidepath.run.watch import Patience
+from glidepath.setting import declared
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
@@ -234,3 +237,48 @@ def _check_fits(plan: Plan) -> None:
             f"{plan.fixed_tokens} for the system prompt and tools, {least} for a reply (min_output_tokens) and "
             f"{reserve} for the landing; raise max_tokens, shorten the prompt, or lower min_output_tokens"
         )
+
+
+# --- settings that have no effect: another one is missing, or a tool is misspelled -------------------------------
+
+
+def _ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
+    """The settings that have no effect, each with the one it needs: the declarations say which."""
+    for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
+        for name, setting in declared(owner).items():
+            value = getattr(kept, name)
+            used = value != setting.choices[0] if setting.choices else bool(value)  # the first word is the default
+            if setting.needs and used and not _is_there(config, setting.needs):
+                yield name, setting.needs
+
+
+def _is_there(config: LoopConfig, name: str) -> bool:
+    if name in Limits.__struct_fields__:  # which bind nobody without the built-in constraints
+        return getattr(config.limits, name) is not None and not config.replace_defaults
+    return getattr(config, name) not in (None, False)
+
+
+def _misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
+    """Gates that name a misspelled tool: the gate, the name it uses, and the likely tool.
+
+    A name that is like no tool may be meant for other agents that share the gate.
+    """
+    if not config.plugins:
+        return
+    from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+
+    tools = [tool.name for tool in config.tools]
+    for plugin in config.plugins:
+        if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):
+            for name in plugin.named:
+                pattern = any(mark in name for mark in "*?[")
+                if name not in tools and not pattern and (close := close_to(name, tools, 0.8)):
+                    yield plugin.name, name, close
+
+
+def warn_about_ineffective(config: LoopConfig) -> None:
+    """One warning for each setting that has no effect."""
+    for gate, name, close in _misspelt(config):
+        warnings.warn(f"{gate} names {name!r}, which is not a tool; did you mean {close!r}?", stacklevel=3)
+    for setting, needed in _ineffective(config):
+        warnings.warn(f"{setting} has no effect without {needed}", stacklevel=3)

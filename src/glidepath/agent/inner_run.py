@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,7 +14,7 @@ from glidepath.messages import Message
 from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
-from glidepath.tools import ToolContext
+from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
 """The agents that were made tools, and their limits, by the function of the tool."""
+
+
+def delegate_of(tool: Tool) -> tuple[Any, Limits | None]:
+    """The agent behind a tool that `as_tool` made, and its limits; nobody behind any other."""
+    with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
+        return DELEGATES.get(tool.fn, (None, None))
+    return None, None
 
 
 def place_of(parent: object) -> Place | None:

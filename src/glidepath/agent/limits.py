@@ -157,12 +157,9 @@ class Budget:
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
-        budget = cls(limits)
-        budget.place = place = place.copy(place.mailbox)
-        near = budget.meter
-        caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
-        budget.meter = Meter(caps, place.run.meter, depth=-1)
-        budget.meter.warn_near(near.near_tokens, near.near_money)
+        budget = cls.below(place.run.meter, limits)
+        budget.place = place.copy(place.mailbox)
+        budget.meter.caps = replace(budget.meter.caps, descendants=None, depth=None)  # the run around it bounds them
         return budget
 
     @classmethod

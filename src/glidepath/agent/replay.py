@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent.durable import claimed, reopened
-from glidepath.agent.inner_run import DELEGATES
+from glidepath.agent.inner_run import delegate_of
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of, other_settings
@@ -370,10 +370,9 @@ async def _children(
     """The replays of the children whose agents are known."""
     known: dict[str, tuple[Agent, Any]] = {name: (one, None) for name, one in agents.items()}
     for tool in agent.config.tools:
-        with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
-            if tool.fn in DELEGATES:
-                one, limits = DELEGATES[tool.fn]
-                known.setdefault(one.config.agent_name, (one, limits))
+        one, limits = delegate_of(tool)
+        if one is not None:
+            known.setdefault(one.config.agent_name, (one, limits))
     sessions = {child.session_id: child.agent for leg in legs for kin in leg.kin.values() for child in kin}
     found = {}
     for session_id, name in sessions.items():
