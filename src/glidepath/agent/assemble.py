@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -221,7 +220,7 @@ def _with_format(system_prompt: str, output: Output | None) -> str:
 
 def _near_money(config: LoopConfig) -> int:
     money = config.limits.caps().money
-    return 0 if money is None else int(money * Decimal(str(config.guardrails.reserve_cost_fraction)))
+    return 0 if money is None else int(money * config.guardrails.cost_reserve)
 
 
 def _check_fits(plan: Plan) -> None:
