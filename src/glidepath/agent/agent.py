@@ -28,8 +28,8 @@ from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.own_loop import SyncStream
     from glidepath.agent.resuming import Target
-    from glidepath.agent.sync_stream import SyncStream
     from glidepath.run import Decision
     from glidepath.sessions.forking import Fork
 
@@ -197,8 +197,8 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
+        from glidepath.agent.own_loop import SyncStream
         from glidepath.agent.run_keywords import check_keywords
-        from glidepath.agent.sync_stream import SyncStream
 
         check_keywords(keywords)
         token = keywords.get("cancel") or CancelToken()

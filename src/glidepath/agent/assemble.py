@@ -10,8 +10,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.agent.config import LoopConfig, terminal_tools
 from glidepath.agent.limits import Limits
-from glidepath.agent.prices import find_price
-from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
+from glidepath.agent.route import facts_of, known_output, routed
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, close_to, readable
@@ -21,7 +20,6 @@ from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
-from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan
 from glidepath.run.watch import Patience
 from glidepath.setting import declared
@@ -68,11 +66,8 @@ def assemble(
     constraints = (*metered, *_parts(asked))
     plan = Plan(
         config=config,
-        model=model,
-        model_name=model.name,
+        **facts_of(model, config),
         model_id=config.model_id or model.name,
-        vendor=vendor_of(model),
-        health=model_breaker(model),
         route=None,
         position=0,
         system_prompt=system_prompt,
@@ -92,9 +87,6 @@ def assemble(
         notice=_notice(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
-        price=find_price(config, model, needed=limits.max_cost is not None),
-        counter=getattr(model, "count_tokens", None),
-        usage_is_billed=getattr(model, "usage_is_billed", False) is True,
         near_money=_near_money(config),
         estimator=estimator,
         size_of=sizer(estimator),
@@ -105,7 +97,6 @@ def assemble(
         context_window=config.context_window or getattr(model, "context_window", None),
         max_output_tokens=config.max_output_tokens,
         first_output_tokens=config.max_output_tokens or known_output(model),
-        reply_bytes=reply_ceiling(model),
         extras=None if config.extras is None else _wire.frozen(dict(config.extras)),
         told=set() if told is None else told,
         policy=policy,

@@ -114,6 +114,12 @@ class Limits(Settings, frozen=True, kw_only=True):
         )
 
 
+def check_limits(limits: object) -> None:
+    """Raise `ConfigurationError` unless these are `Limits`."""
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
+
+
 class Budget:
     """A budget that many runs share: `agent.run(prompt, parent=budget)`.
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 from glidepath import _wire
 from glidepath._wire import Value, asdict, replace
 from glidepath.agent.config import TOOL_CHOICES, LoopConfig
-from glidepath.agent.limits import Limits
+from glidepath.agent.limits import Limits, check_limits
 from glidepath.agent.route import joined
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
-from glidepath.setting import check_sendable
+from glidepath.setting import check_sendable, check_text
 from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
 
@@ -150,9 +150,8 @@ def _fits(deps: object, kind: object) -> bool:
         return deps is not None
 
 
-def _limits(limits: object) -> dict[str, Any]:
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
+def _limits(limits: Limits) -> dict[str, Any]:
+    check_limits(limits)
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
     return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
 
@@ -160,10 +159,8 @@ def _limits(limits: object) -> dict[str, Any]:
 _DEFAULTS = Limits()
 
 
-def _system_prompt(text: object) -> str:
-    if not isinstance(text, str):
-        raise ConfigurationError(f"system_prompt must be a str, not {shown(text, 100)}")
-    check_sendable("system_prompt", text)
+def _system_prompt(text: str) -> str:
+    check_text("system_prompt", text)
     return str.__str__(text)
 
 
@@ -229,22 +226,19 @@ def check_metadata(metadata: object) -> dict[str, str]:
     if len(metadata) > MOST_PAIRS:
         raise ConfigurationError(f"metadata has {len(metadata)} entries; {MOST_PAIRS} are the most a vendor takes")
     for key, value in metadata.items():
-        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
-            raise ConfigurationError(
-                f"metadata: a key must be a str of 1 to {LONGEST_KEY} characters, not {shown(key, 100)}"
-            )
-        if not isinstance(value, str) or len(value) > LONGEST_VALUE:
-            raise ConfigurationError(
-                f"metadata[{key!r}] must be a str of at most {LONGEST_VALUE} characters, not {shown(value, 100)}"
-            )
-        check_sendable("metadata", key)
-        check_sendable(f"metadata[{key!r}]", value)
+        _check_short("metadata: a key", key, LONGEST_KEY)
+        _check_short(f"metadata[{key!r}]", value, LONGEST_VALUE, least=0)
     return dict(metadata)
 
 
 def check_user(user: object) -> str:
     """The user of a run as vendors take it, or a `ConfigurationError`."""
-    if not isinstance(user, str) or not 0 < len(user) <= LONGEST_USER:
-        raise ConfigurationError(f"user must be a str of 1 to {LONGEST_USER} characters, not {shown(user, 100)}")
-    check_sendable("user", user)
-    return user
+    return _check_short("user", user, LONGEST_USER)
+
+
+def _check_short(field: str, text: object, most: int, least: int = 1) -> str:
+    if not isinstance(text, str) or not least <= len(text) <= most:
+        size = f"{least} to {most}" if least else f"at most {most}"
+        raise ConfigurationError(f"{field} must be a str of {size} characters, not {shown(text, 100)}")
+    check_sendable(field, text)
+    return text

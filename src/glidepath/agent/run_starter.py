@@ -14,7 +14,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.equipped import Equipped, supplied
-from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.limits import Budget, Limits, check_limits
 from glidepath.agent.per_run import continued, inherited
 from glidepath.agent.prompts import as_messages, as_session
 from glidepath.agent.run_lifecycle import (
@@ -179,7 +179,7 @@ class RunStarter(Equipped):
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan, limits = self.config, self._plan, asked.limits
         if limits is not None:
-            _check_limits(limits)
+            check_limits(limits)
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
             resumed.snapshot = replace(
@@ -227,7 +227,7 @@ class RunStarter(Equipped):
         if asked.limits is None:
             plan = self._heir(parent.plan)
         else:
-            _check_limits(asked.limits)
+            check_limits(asked.limits)
             plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
         asked.given = inherited(parent, plan, asked.given)
         home: Any = asked.session
@@ -313,13 +313,6 @@ class RunStarter(Equipped):
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
-
-
-def _check_limits(limits: object) -> None:
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(
-            f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
-        )
 
 
 def _check_cancel(cancel: object) -> None:
