@@ -43,6 +43,11 @@ class _BuiltIn(ResourceConstraint):
     metered: ClassVar[bool] = False
     """Whether the ledger or the watch says when to ask; otherwise it is asked at every checkpoint."""
 
+    @classmethod
+    def made(cls, limits: object, landing_seconds: float) -> _BuiltIn:  # noqa: ARG003 - for those that need the time
+        """The constraint for the field of these limits, which is set."""
+        return cls(getattr(limits, cls.limit))  # type: ignore[call-arg]  # each takes the value of its limit
+
     def check(self, context: ResourceContext) -> ResourceValidation:
         """Say whether the limit holds."""
         raise NotImplementedError
@@ -190,6 +195,11 @@ class TimeoutConstraint(_BuiltIn):
         self.timeout = timeout
         self.landing_seconds = landing_seconds
 
+    @classmethod
+    def made(cls, limits: object, landing_seconds: float) -> TimeoutConstraint:
+        """The constraint for these limits, whose landing window opens that long before the deadline."""
+        return cls(getattr(limits, cls.limit), landing_seconds)
+
     def check(self, context: ResourceContext) -> ResourceValidation:
         """Violated when the landing window is open."""
         if context.elapsed < self.timeout - self.landing_seconds:
@@ -323,6 +333,5 @@ LIMIT_KINDS: tuple[type[_BuiltIn], ...] = tuple(kind for kind in _BuiltIn.__subc
 
 def built_in(limits: object, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
     """One constraint for each limit that is set."""
-    chosen: list[Any] = [kind for kind in LIMIT_KINDS if getattr(limits, kind.limit) is not None]
-    window = {TimeoutConstraint: (landing_seconds,)}  # which opens that long before the deadline
-    return tuple([kind(getattr(limits, kind.limit), *window.get(kind, ())) for kind in chosen])
+    chosen = [kind for kind in LIMIT_KINDS if getattr(limits, kind.limit) is not None]
+    return tuple([kind.made(limits, landing_seconds) for kind in chosen])

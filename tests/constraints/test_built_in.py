@@ -258,13 +258,11 @@ async def test_a_kind_of_limit_that_the_ledger_does_not_count_is_asked_at_every_
     class Depth(ResourceConstraint):
         limit, metered = "max_depth", False
 
-        def __init__(self, most):
-            self.most = most
-
         def validate(self, context):
             asked.append(context.checkpoint)
             return ResourceValidation.violation("too deep") if len(asked) > 4 else ResourceValidation.ok()
 
+    Depth.made = classmethod(lambda cls, limits, landing_seconds: cls())
     monkeypatch.setattr("glidepath.constraints.LIMIT_KINDS", (*LIMIT_KINDS, Depth))
     result, _ = await fly(limits=Limits(max_iterations=9))
     assert result.cause.source == "Depth"

@@ -13,8 +13,7 @@ from glidepath.agent.assemble import assemble, warn_about_ineffective
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING
-from glidepath.agent.prompts import as_messages
+from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
@@ -198,7 +197,6 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
         from glidepath.agent.own_loop import SyncStream
-        from glidepath.agent.run_keywords import check_keywords
 
         check_keywords(keywords)
         token = keywords.get("cancel") or CancelToken()

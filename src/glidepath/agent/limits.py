@@ -163,17 +163,17 @@ class Budget:
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
-        budget = cls.below(place.run.meter, limits)
+        budget = cls.below(place.run.meter, limits, family=False)  # which the run around it bounds
         budget.place = place.copy(place.mailbox)
-        budget.meter.caps = replace(budget.meter.caps, descendants=None, depth=None)  # the run around it bounds them
         return budget
 
     @classmethod
-    def below(cls, meter: Meter, limits: Limits) -> "Budget":
-        """Limits for runs started together that also draw from this meter."""
+    def below(cls, meter: Meter, limits: Limits, *, family: bool = True) -> "Budget":
+        """Limits for runs started together that also draw from this meter; `family`: on their descendants, too."""
         budget = cls(limits)
         near = budget.meter
-        budget.meter = Meter(near.caps, meter, depth=-1)
+        caps = near.caps if family else replace(near.caps, descendants=None, depth=None)
+        budget.meter = Meter(caps, meter, depth=-1)
         budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
 
@@ -183,7 +183,7 @@ class Budget:
 
         Raises `StoreError` when the store fails.
         """
-        from glidepath.agent.overdue import known_wallet  # only needed for a wallet
+        from glidepath.agent.purse import known_wallet  # only needed for a wallet
 
         wallet = await known_wallet(store, name)
         tokens, money = wallet.declared
@@ -233,7 +233,7 @@ class Budget:
 
     async def account(self) -> "Wallet":
         """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
-        from glidepath.agent.overdue import account_of  # only needed for a wallet
+        from glidepath.agent.purse import account_of  # only needed for a wallet
 
         if self.store is None:
             raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")

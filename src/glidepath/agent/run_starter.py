@@ -15,8 +15,7 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
 from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits, check_limits
-from glidepath.agent.per_run import continued, inherited
-from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.per_run import as_messages, as_session, continued, inherited
 from glidepath.agent.run_lifecycle import (
     Begin,
     RunRequest,
