@@ -362,11 +362,14 @@ def _check_model(field: str, model: object) -> None:
 
 
 def _check_objects(config: LoopConfig) -> None:
-    """Check objects: the right class, or the right method."""
-    if config.store is not None and not _is_store(config.store):
-        raise ConfigurationError(
-            f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
-        )
+    if config.store is not None:
+        from glidepath.spi import SessionStore
+        from glidepath.spi.ports import offers
+
+        if not offers(config.store, SessionStore):
+            raise ConfigurationError(
+                f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
+            )
     check_limits(config.limits)
     for field, kind in (
         ("guardrails", GuardrailsConfig),
@@ -390,13 +393,6 @@ def _check_objects(config: LoopConfig) -> None:
         raise ConfigurationError(
             "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
         )
-
-
-def _is_store(store: object) -> bool:
-    from glidepath.spi import SessionStore
-    from glidepath.spi.ports import offers
-
-    return offers(store, SessionStore)
 
 
 def _check_tools(config: LoopConfig) -> None:

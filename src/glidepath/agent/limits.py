@@ -2,7 +2,6 @@
 
 import math
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, asdict, replace
@@ -13,7 +12,7 @@ from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.plurals import how_many
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
-from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, declared, with_settings
+from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, with_settings
 from glidepath.spi import Remaining
 
 if TYPE_CHECKING:
@@ -46,11 +45,6 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
 }
 
 
-@cache
-def _money_fields() -> tuple[str, ...]:
-    return tuple(field for field, setting in declared(Limits).items() if setting.kind == "money?")
-
-
 @with_settings
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
@@ -77,12 +71,10 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_fields(self, "Limits.")
-        for field in _money_fields():
-            amount = getattr(self, field)
-            if amount is not None and pico(amount, field=f"Limits.{field}") <= 0:
-                raise ConfigurationError(
-                    f"Limits.{field} must be greater than 0 dollars, or None for no limit; got {amount!r}"
-                )
+        if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
+            raise ConfigurationError(
+                f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"
+            )
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:

@@ -54,7 +54,6 @@ from glidepath.tools import ToolResult
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
-    from glidepath.agent.limits import Limits
     from glidepath.spi import ModelRequest, SessionStore
     from glidepath.spi.sessions import Lease
     from glidepath.tools import Tool, ToolContext
@@ -429,7 +428,10 @@ async def _flown(
     if agent._behind:  # noqa: SLF001 - an agent's
         flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
         flier._plan = assemble(config, told=flier._plan.told, behind=flier._behind)  # noqa: SLF001
-    plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
+    plan = flier._plan  # noqa: SLF001
+    if above is not None:
+        plan_above, limits = above
+        plan = flier._plan_under(plan_above, config if limits is None else replace(config, limits=limits))  # noqa: SLF001
     loop = asyncio.get_running_loop()
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
     watch = partial(watch_over, plan, loop.time(), inf)
@@ -481,7 +483,3 @@ def _answering(tool: Tool, answer: Runner) -> Any:
     if tool.makes_calls:
         return tool.making_calls([hand.answering(answer) for hand in tool.hands])
     return tool.answering(answer)
-
-
-def _limited(config: LoopConfig, limits: Limits | None) -> Any:
-    return config if limits is None else replace(config, limits=limits)

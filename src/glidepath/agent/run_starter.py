@@ -58,9 +58,10 @@ class RunStarter(Equipped):
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         return self._fly_kept(asked)
 
-    def _begin(self, asked: RunRequest) -> tuple[Run, Session]:
-        """A run on its own limits that nobody keeps, ready to start."""
-        return self._ready(asked, self._home_of(asked))
+    def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:
+        """A root, ready to start, and its session."""
+        home = home or self._home_of(asked)
+        return self._open(asked, home), home
 
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
@@ -72,7 +73,7 @@ class RunStarter(Equipped):
 
                 opening = await claimed(self.config, home).enter()
                 scribe = opening.scribe
-            flight = finish_run(partial(self._ready, asked, home), asked, opening=opening, fitted=self._fitted)
+            flight = finish_run(partial(self._begin, asked, home), asked, opening=opening, fitted=self._fitted)
             del opening  # what the journal said would stay until the run ends, in each of a thousand
             return await flight
         finally:
@@ -83,9 +84,6 @@ class RunStarter(Equipped):
                 come_back(before)
                 if purse is not None:
                     await purse.close()
-
-    def _ready(self, asked: RunRequest, home: Session) -> tuple[Run, Session]:
-        return self._open(asked, home), home
 
     def _home_of(self, asked: RunRequest) -> Session:
         """The session of a root, once everything about it has been checked."""
