@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
 
+ENDS_HERE = "the recording ends here"
 PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
 TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment
 
@@ -93,7 +94,7 @@ class _Tape:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
         await asyncio.sleep(0)
         if not self._attempts:
-            raise RejectedError("the recording ends here")
+            raise RejectedError(ENDS_HERE)
         reply = self._attempts.pop(0)
         if reply is None:
             raise TransientError("this attempt failed when it was recorded", retry_after=1e-6)
@@ -119,8 +120,8 @@ class _Checking(MemoryStore):
         self.source = source
         self.head = leg.start
         self.difference = ""
-        self.over = asyncio.Event()
-        """Everything that can be compared has been."""
+        self.token = CancelToken()
+        """Ends the replay once everything that can be compared has been."""
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -143,7 +144,7 @@ class _Checking(MemoryStore):
         """Record it, and compare."""
         leg = self.leg
         if commit.number > leg.last and not leg.whole:
-            raise StoreError("the recording ends here")
+            raise StoreError(ENDS_HERE)
         super().append(lease, commit, **keywords)
         self.head = commit.number
         if not self.difference and commit.number > leg.last:
@@ -154,7 +155,7 @@ class _Checking(MemoryStore):
                 self.difference = other_settings(recorded, commit) or _first_difference(recorded, commit)
         self._move()
         if self.difference or (commit.number >= leg.last and not leg.whole):
-            self.over.set()
+            self.token.cancel(ENDS_HERE)
 
     async def reach(self, number: int) -> None:
         """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
@@ -184,7 +185,7 @@ class _Checking(MemoryStore):
     def _give_up(self) -> None:
         self.difference = self.difference or f"commit {self.head + 1} was recorded, but the replay does not produce it"
         self._move()
-        self.over.set()
+        self.token.cancel(ENDS_HERE)
 
     def dismiss(self) -> None:
         """Wake all waiters."""
@@ -388,24 +389,14 @@ async def _fly(
     """One leg, from the journal before it."""
     checking = _Checking(leg, store)
     await checking.prepare()
-    token = CancelToken()
-    with unreal():
-        flying = asyncio.get_running_loop().create_task(_flown(agent, leg, checking, above, token))
-    over = asyncio.get_running_loop().create_task(checking.over.wait())
     try:
-        await asyncio.wait({flying, over}, return_when=asyncio.FIRST_COMPLETED)
-        token.cancel("the recording ends here")
-        return await flying, checking
+        with unreal():
+            return await _flown(agent, leg, checking, above), checking
     finally:
-        for task in (flying, over):
-            task.cancel()
-        await asyncio.wait({flying, over})
         checking.dismiss()
 
 
-async def _flown(
-    agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
-) -> RunResult:
+async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None) -> RunResult:
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
@@ -450,11 +441,11 @@ async def _flown(
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
-            asked = RunRequest((), cancel=token)
+            asked = RunRequest((), cancel=checking.token)
             run = open_run(asked, plan, home, meter, watch(), resumed=resumed, carried=leg.carried)
         else:
             begun(meter, leg.carried)
-            asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=token, given=Given(leg.per_run))
+            asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=checking.token, given=Given(leg.per_run))
             run = open_run(asked, plan, home, meter, watch(), carried=leg.carried)
         if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
             run.terms.take_notes(leg.per_run.notes)
