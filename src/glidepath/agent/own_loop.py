@@ -209,22 +209,22 @@ class SyncStream(Generic[OutputT]):
             asyncio.run(self._consume())
         except BaseException as error:
             self._failure = error
-        finally:
-            while not self._left:
-                try:
-                    self._events.put(None, timeout=_POLL)
-                except queue.Full:
-                    continue
-                break
 
     async def _consume(self) -> None:
-        async with self._begin() as stream:
-            async for event in stream:
-                while not self._left:
-                    try:
-                        self._events.put_nowait(event)
-                    except queue.Full:
-                        await asyncio.sleep(_POLL)
-                        continue
-                    break
-        self._result = stream.result
+        try:
+            async with self._begin() as stream:
+                async for event in stream:
+                    await self._offer(event)
+            self._result = stream.result
+        finally:
+            await self._offer(None)
+
+    async def _offer(self, event: Event | None) -> None:
+        """Give the consumer an event, as soon as there is room; None after the last."""
+        while not self._left:
+            try:
+                self._events.put_nowait(event)
+            except queue.Full:
+                await asyncio.sleep(_POLL)
+            else:
+                break

@@ -141,14 +141,10 @@ class Lineup:
     __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins", "shapes_turns")
 
     def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
-        own = tuple(plugins)
-        capabilities = {id(plugin): hooks_of(plugin) for plugin in own}
+        heirs, own = tuple(inherited), tuple(plugins)
+        capabilities = {id(plugin): hooks_of(plugin) for plugin in (*own, *heirs)}
         arranged = _arrange(own)
-        for heirloom in inherited:
-            if any(heirloom is plugin for plugin, _ in arranged):
-                continue  # the child has it already
-            capabilities[id(heirloom)] = hooks_of(heirloom)
-            arranged.append((heirloom, free_name(heirloom, [name for _, name in arranged])))
+        arranged += _beside(arranged, heirs)
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -216,26 +212,25 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     return made
 
 
-def free_name(plugin: Plugin, taken: Sequence[str]) -> str:
-    """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
-    name = name_of(plugin)
-    while name in taken:
-        name = f"inherited.{name}"
-    return name
+def _beside(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[tuple[Plugin, str]]:
+    """The heirs that are not among these already; one whose name is taken is called `inherited.<name>`."""
+    had = list(own)
+    found: list[tuple[Plugin, str]] = []
+    for heir in heirs:
+        known = [*had, *found]
+        if any(heir is plugin for plugin, _ in known):
+            continue
+        name = name_of(heir)
+        while name in [taken for _, taken in known]:
+            name = f"inherited.{name}"
+        found.append((heir, name))
+    return found
 
 
 def heirs_beside(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
-    """The heirs that an agent does not have itself; one whose name is taken is called `inherited.<name>`."""
-    had = tuple(own)
-    taken = [name_of(plugin) for plugin in had]
-    found = []
-    for heir in heirs:
-        if any(heir is plugin for plugin in had):
-            continue
-        name = free_name(heir, taken)
-        taken.append(name)
-        found.append(heir if name == name_of(heir) else _renamed(heir, name))
-    return tuple(found)
+    """The heirs that an agent does not have itself, for a team: each under a name that is free."""
+    found = _beside([(plugin, name_of(plugin)) for plugin in own], heirs)
+    return tuple([heir if name == name_of(heir) else _renamed(heir, name) for heir, name in found])
 
 
 def _renamed(plugin: Plugin, name: str) -> Plugin:
