@@ -46,9 +46,9 @@ def assemble(
     estimate = guarded(estimator.estimate)
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
-        from glidepath.agent.many_tools import FoundToolsPolicy  # only where there are many
+        from glidepath.agent.many_tools import with_found_tools  # only where there are many
 
-        policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
+        policy = with_found_tools(policy, {tool.name: tool for tool in behind})
     hands = hands_of(config.tools)
     tools = (*config.tools, *behind, *hands)
     specs = tuple(tool.spec for tool in config.tools)

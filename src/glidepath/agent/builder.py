@@ -57,10 +57,14 @@ class AgentBuilder(Setters):
 
     def plugin(self, plugin: Plugin | str) -> Self:
         """One more plugin, with all its hooks: an object, or the name of an installed one."""
+        return self._put(plugin, plugin)
+
+    def _put(self, plugin: Plugin | str, made: Plugin | str) -> Self:
+        """Register what was made of a plugin, in place of what was made of it before."""
         plugins = self._values.get("plugins", ())
-        if any(plugin is _origin(known) for known in plugins):
-            return self._set("plugins", tuple(plugin if _origin(known) is plugin else known for known in plugins))
-        return self._add("plugins", (plugin,))
+        if any(_origin(known) is plugin for known in plugins):
+            return self._set("plugins", tuple(made if _origin(known) is plugin else known for known in plugins))
+        return self._add("plugins", (made,))
 
     def before_tool_call(self, hook: Judge, *, name: str | None = None) -> Self:
         """Judge every call before it runs: a function of `ToolCallContext`, or this one hook of a plugin."""
@@ -104,20 +108,12 @@ class AgentBuilder(Setters):
                 raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")
             if hook not in hooks_of(given):
                 raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
-            return self._hook_of(given, hook)
+            before = [hooks_of(known) for known in self._values.get("plugins", ()) if _origin(known) is given]
+            return self._put(given, _narrowed(given, *[one for found in before for one in found], hook))
         if isinstance(given, type) or not callable(given):
             raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
         taken = {name_of(known) for known in self._values.get("plugins", ()) if isinstance(known, Plugin)}
         return self.plugin(_plugin_from(hook, given, name=name, taken=taken, events=events))
-
-    def _hook_of(self, plugin: Plugin, hook: str) -> Self:
-        """One hook of a plugin, beside those of its hooks that were registered before."""
-        plugins: tuple[Any, ...] = self._values.get("plugins", ())
-        for place, known in enumerate(plugins):
-            if _origin(known) is plugin:
-                more = _narrowed(plugin, *hooks_of(known), hook)
-                return self._set("plugins", (*plugins[:place], more, *plugins[place + 1 :]))
-        return self.plugin(_narrowed(plugin, hook))
 
     # --- the result ---
 
