@@ -17,6 +17,11 @@ from glidepath.plurals import how_many
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
 _CHARACTERS = 4  # of a token, about
+_ENDS = {
+    "max_tokens_recovery": "the reply was cut off by its output limit",
+    "premature_end": "the model stopped without a word after an error",
+    "empty_answer": "the reply was empty",
+}
 
 
 class Status:
@@ -222,3 +227,11 @@ def closing_line(result: RunResult, width: int = 200) -> str:
         if len(line) <= width:
             break
     return clip(line, width)
+
+
+def guard_line(event: events.GuardTripped) -> str:
+    """One line about a guard that acted."""
+    end = _ENDS.get(event.guard)
+    if end is None:
+        return f"{event.guard}: {event.reason}"
+    return f"{end}; the model is asked to continue" if event.action == "recover" else end

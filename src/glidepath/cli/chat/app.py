@@ -25,10 +25,9 @@ from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer, rename_chat
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
-from glidepath.cli.guard_words import guard_line
 from glidepath.cli.person import last_lines, run_as_person, sent_along
 from glidepath.cli.session_names import data_folder
-from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
+from glidepath.cli.status import arguments_line, clip, closing_line, guard_line, printable, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
