@@ -20,7 +20,7 @@ from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import Fallback, Plan
+from glidepath.run import Plan
 from glidepath.run.watch import Patience
 from glidepath.setting import declared
 from glidepath.spi import Plugin, ProtocolPolicy
@@ -101,7 +101,6 @@ def assemble(
         told=set() if told is None else told,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
-        fallback=_fallback(config),
         output=output,
         deps_needed=_deps_needed(config, tools),
         constraints=constraints,
@@ -128,13 +127,6 @@ def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         taken.add(hand.name)
         found.append(hand)
     return tuple(found)
-
-
-def _fallback(config: LoopConfig) -> Fallback | None:
-    """The tool that plain text counts as calling."""
-    name = config.plain_text_terminal_fallback_tool
-    eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
-    return None if name is None else Fallback(name, eager, nudge and eager)
 
 
 def _deps_needed(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:

@@ -51,14 +51,6 @@ class Route:
         self.plans: tuple[Plan, ...] = ()
 
 
-class Fallback(Value, frozen=True):
-    """The delivery tool that plain text calls: on terminal turns, on every turn (`eager`), or after asking."""
-
-    tool: str
-    eager: bool = False
-    nudge: bool = False
-
-
 class Plan(Value, frozen=True, kw_only=True):
     """A configuration, and everything that is computed from it once."""
 
@@ -113,7 +105,6 @@ class Plan(Value, frozen=True, kw_only=True):
     """What this agent's log has been told once and is not told again."""
     policy: ProtocolPolicy
     plain_policy: bool
-    fallback: Fallback | None
     output: Output | None
     deps_needed: tuple[tuple[str, Any], ...]
     """Who needs `deps`, and of which type."""
@@ -142,7 +133,7 @@ class Plan(Value, frozen=True, kw_only=True):
         config, tiered = self.config, self.price is not None and self.price.tier is not None
         model = self.position or config.max_output_tokens_recovery or config.thinking_tags or not self.measures_replies
         tools = self.approvals or config.max_tool_calls_per_turn is not None or not self.plain_policy
-        others = config.guards or self.fallback is not None
+        others = config.guards or config.plain_text_terminal_fallback_tool is not None
         settle_field(self, "cruises", not (tiered or model or tools or others))
         inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
         apart = self.terminal_tools | self.hands
