@@ -12,6 +12,7 @@ from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, told
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
+from glidepath.guards.truncation import stitch
 from glidepath.landing import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
@@ -34,7 +35,7 @@ def take(run: Run, reply: Reply) -> None:
     text = reply.text
     run.turn.take(reply.message, run.turn.checkpoint)
     if run.answer.parts:
-        run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
+        run.answer.keep_text(stitch([*run.answer.parts, text]))
         if reply.calls:
             run.answer.start_over()  # it kept working: what it writes from now on is a new text
     elif text[:1].isalnum() or visible(text):

@@ -16,8 +16,6 @@ from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, close_to, readable
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
-from glidepath.guards.truncation import stitch
-from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import Plan
@@ -92,7 +90,6 @@ def assemble(
         size_of=sizer(estimator),
         measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
-        landing_view=partial(landing_view, estimate=estimate),
         repair=partial(repair, texts=texts),
         context_window=config.context_window or getattr(model, "context_window", None),
         max_output_tokens=config.max_output_tokens,
@@ -112,7 +109,6 @@ def assemble(
         make_guards=guards.for_calls,
         make_stop_guards=guards.for_ends,
         known_stop_guards=guards.for_every_end,
-        stitch=stitch,
     )
     _check_fits(plan)
     return routed(plan, config)

@@ -93,7 +93,6 @@ class Plan(Value, frozen=True, kw_only=True):
     measures_replies: bool
     """The built-in estimator measures: a reply needs no second look."""
     strategy: ContextStrategy
-    landing_view: Callable[..., Any]
     repair: Callable[..., Any]
     context_window: int | None
     max_output_tokens: int | None
@@ -120,7 +119,6 @@ class Plan(Value, frozen=True, kw_only=True):
     make_guards: Callable[..., tuple[CallGuard, ...]]
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]
-    stitch: Callable[[Any], str]
     cruises: bool = False
     """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
 
