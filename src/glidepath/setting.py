@@ -168,29 +168,27 @@ def check_fields(config: Settings, prefix: str = "") -> None:
 # --- one value ------------------------------------------------------------------------------------------------------
 
 
-def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST) -> None:
-    """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
-    if value is None:
+def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST, required: bool = False) -> None:
+    """Raise `ConfigurationError` unless `value` is a whole number of at least `least` or, if not `required`, None."""
+    if value is None and not required:
         return
+    none = "" if required else ", or None for no limit"
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         wanted = f"of at least {least}" if most == MOST else f"from {least} to {most}"
-        raise ConfigurationError(
-            f"{field} must be a whole number {wanted}, or None for no limit; got {shown(value, 100)}"
-        )
+        raise ConfigurationError(f"{field} must be a whole number {wanted}{none}; got {shown(value, 100)}")
     if value > most:
         said = "10**15" if most == MOST else most
-        raise ConfigurationError(
-            f"{field} must be at most {said}, or None for no limit; got a number of {value.bit_length()} bits"
-        )
+        raise ConfigurationError(f"{field} must be at most {said}{none}; got a number of {value.bit_length()} bits")
 
 
-def checked_seconds(field: str, value: object, example: str = "30") -> None:
-    """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
+def checked_seconds(field: str, value: object, example: str = "30", *, required: bool = False) -> None:
+    """Raise `ConfigurationError` unless `value` is a positive, finite number or, if not `required`, None."""
+    if value is None and not required:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < FOREVER:  # NaN is not, either
+        none = "" if required else ", or None for no limit"
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0 such as {example}, or None for no limit; "
-            f"got {shown(value, 100)}"
+            f"{field} must be a number of seconds greater than 0 such as {example}{none}; got {shown(value, 100)}"
         )
 
 
