@@ -20,7 +20,6 @@ from glidepath.models.content import (
     merged,
     no_setting,
     parsed,
-    schema_name,
     schema_words,
     sent_choice,
 )
@@ -29,8 +28,8 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIModel
-from glidepath.models.strictness import strict, strict_parameters
+from glidepath.models.openai_client import OpenAIModel, named_output
+from glidepath.models.strictness import strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -182,9 +181,7 @@ def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
         return {}
     if quirks.schema == "json":
         return {"response_format": {"type": "json_object"}}
-    schema, closed = strict(wanted)
-    named = {"name": schema_name(wanted), "schema": schema if closed else wanted, "strict": closed}
-    return {"response_format": {"type": "json_schema", "json_schema": named}}
+    return {"response_format": {"type": "json_schema", "json_schema": named_output(wanted)}}
 
 
 # --- the reply ------------------------------------------------------------------------------------------------

@@ -13,12 +13,11 @@ from glidepath.messages import (
     ImageBlock,
     Message,
     SystemMessage,
-    TextBlock,
     ToolResultMessage,
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block, data_url, file_name, in_result
+from glidepath.models.attached import Takes, apart, base64_of, check_block, data_url, file_name
 from glidepath.models.content import arguments, pieces
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
@@ -62,7 +61,8 @@ def chat_messages(
             shown = []
         if isinstance(message, ToolResultMessage):
             sent.append({"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": message.text})
-            shown += _attached(message, takes)  # a tool message takes text only: pictures and files follow the batch
+            # A tool message takes text only: pictures and files follow the batch.
+            shown += [{"type": "text", **part} for part in apart(message, lambda one: _part(one, takes))]
         elif isinstance(message, AssistantMessage):
             sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
         else:
@@ -123,16 +123,6 @@ def _plain_part(file: FileBlock) -> dict[str, Any]:
     if file.kind == "document":
         return {"type": "document_url", "document_url": data_url(file)}
     return {"type": "input_audio", "input_audio": file.url or base64_of(file)}
-
-
-def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
-    if isinstance(message.content, str):
-        return []
-    seen = [block for block in message.content if not isinstance(block, TextBlock)]
-    parts = [{"type": "text", **in_result(block, lambda one: _part(one, takes))} for block in seen]
-    what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
-    label = f"{what} from the result of {message.tool_name} ({message.call_id}):"
-    return [{"type": "text", "text": label}, *parts] if parts else []
 
 
 def _loop_start(transcript: Sequence[Message]) -> int:
