@@ -14,12 +14,14 @@ from glidepath.messages import FileBlock, ImageBlock, TextBlock, ToolResultMessa
 
 _DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _ANY = "*"
+SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""Audio as chat completions take it: what they call each media type."""
 
 
 class Takes(Value, frozen=True, kw_only=True):
     """What a vendor accepts besides text: for each kind of file, prefixes of media types."""
 
-    vendor: str
+    vendor: str = ""
     document: tuple[str, ...] = ()
     audio: tuple[str, ...] = ()
     video: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2s
 from typing import Any
 
+from glidepath._wire import replace
 from glidepath.errors import RejectedError
 from glidepath.messages import (
     AssistantMessage,
@@ -17,39 +18,24 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, apart, base64_of, check_block, data_url, file_name
+from glidepath.models.attached import SOUNDS, Takes, apart, base64_of, check_block, data_url, file_name
 from glidepath.models.content import arguments, pieces
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
 
 VENDOR = "openai-chat"
-_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 _SHORT = 9
 
 
-def takes_of(vendor: str, quirks: Quirks) -> Takes:
-    """What a chat completions server accepts."""
-    documents = ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
-    return Takes(
-        vendor=vendor,
-        document=documents if "document" in quirks.files else (),
-        audio=() if "audio" not in quirks.files else ("audio/",) if quirks.plain_parts else tuple(_SOUNDS),
-        video=("video/",) if "video" in quirks.files else (),
-        by_address=quirks.image_addresses,
-        files_by_address=quirks.file_addresses,
-        plain_parts=quirks.plain_parts,
-    )
-
-
-_PLAIN = Quirks()
-_ALL = takes_of("chat completions", _PLAIN)
+_PLAIN = Quirks(takes=replace(Quirks().takes, vendor="chat completions"))
 
 
 def chat_messages(
-    transcript: Sequence[Message], system_prompt: str = "", *, quirks: Quirks = _PLAIN, takes: Takes = _ALL
+    transcript: Sequence[Message], system_prompt: str = "", *, quirks: Quirks = _PLAIN
 ) -> list[dict[str, Any]]:
     """The messages of a request."""
+    takes = quirks.takes
     sent: list[dict[str, Any]] = []
     if system_prompt:
         sent.append({"role": "system", "content": system_prompt})
@@ -114,7 +100,7 @@ def _part(block: UserBlock, takes: Takes) -> dict[str, Any]:
         return {"type": "file", "file": {"filename": file_name(block), "file_data": data_url(block)}}
     if not block.data:
         raise RejectedError(f"{takes.vendor} takes no audio by url: send its bytes as data")
-    sound = {"data": base64_of(block), "format": _SOUNDS[block.media_type.lower()]}
+    sound = {"data": base64_of(block), "format": SOUNDS[block.media_type.lower()]}
     return {"type": "input_audio", "input_audio": sound}
 
 
