@@ -28,7 +28,6 @@ _ABSURD_SLACK = 100_000
 _CACHE_SLACK = 1.25  # our count of what was sent before and the provider's differ
 _CACHE_BLOCK = 256  # tokens: caches keep whole blocks
 _MOST_SEARCHES = 1_000  # in one call; more is a slip of the provider
-_NONE = 0  # compared by identity: unlike False, 0.0 and None it is an int, and a journal keeps only ints
 
 
 def settled(
@@ -41,34 +40,11 @@ def settled(
 ) -> Usage:
     """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
-    `view` and `system_prompt` (None: the agent's own) are what was sent.
+    `view` and `system_prompt` (None: the agent's own) are what was sent. `settle_ordinary` knows most reports at a
+    glance.
     """
-    if reported.__class__ is not Usage:  # none at all, or nothing that can be read
-        if isinstance(reported, Usage):
-            return _examined(run, reported, booking, view, attempt, system_prompt)
+    if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(booking.input, attempt.metered(), estimated=True)
-    given, written, size, estimate = reported.input, reported.output, attempt.size, booking.estimate
-    if (
-        reported.cache_read is not _NONE
-        or reported.cache_write is not _NONE
-        or reported.reasoning is not _NONE
-        or given.__class__ is not int
-        or reported.estimated.__class__ is not bool
-    ):
-        return _examined(run, reported, booking, view, attempt, system_prompt)
-    input_ok = 0 < given <= _ABSURD * estimate + _ABSURD_SLACK
-    if input_ok and given < estimate * _SURELY:
-        input_ok = given >= _least_input(run, view, system_prompt)
-    output_ok = written.__class__ is int and size <= (written + 4) * _CHARS_PER_TOKEN_AT_MOST and (written or not size)
-    if output_ok and 0 <= written <= _ABSURD * size + _ABSURD_SLACK:
-        return reported if input_ok else Usage(booking.input, written, estimated=True)
-    return Usage(given if input_ok else booking.input, attempt.metered(), estimated=True)
-
-
-def _examined(
-    run: Run, reported: Usage, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
-) -> Usage:
-    """A closer look: figures that come in parts, or are not whole numbers."""
     sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
     given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
     written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)
