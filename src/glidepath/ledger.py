@@ -100,6 +100,11 @@ class _Tree:
         self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
         self.source: Any = None
 
+    def wake_head(self) -> None:
+        """Only the head of the queue: the others would ask, be refused, and wait again."""
+        if self.queue:
+            self.queue[0].wake()
+
 
 class Meter:
     """One node: what it may use, has used, and has promised. Plain slots: a record writes slower."""
@@ -395,11 +400,11 @@ class Meter:
         for node in self.lineage:
             if node.turns + turns > node.turns_wire:
                 return Refusal(resource="turns", limit=int(node.turns_wire), used=node.turns)
-        mine = (0, 0) if trading is None else (trading.tokens, trading.money)
-        return self.lack(tokens, money, *mine)  # type: ignore[return-value]
+        return self.lack(tokens, money, trading)  # type: ignore[return-value]
 
-    def lack(self, tokens: int, money: int, mine_tokens: int = 0, mine_money: int = 0) -> Refusal | None:
-        """What stands in the way of this much more; None when it fits. The lock is held."""
+    def lack(self, tokens: int, money: int, trading: Reservation | None = None) -> Refusal | None:
+        """What stands in the way of this much now, where `trading` is given up for it; None when it fits."""
+        mine_tokens, mine_money = (0, 0) if trading is None else (trading.tokens, trading.money)
         worst: Refusal | None = None
         for node in self.lineage:
             caps = node.caps
@@ -441,11 +446,6 @@ class Meter:
             money = None if money is None else money + trading.money
         return tokens, money
 
-    def shortage(self, asked: Amount, trading: Reservation | None) -> Refusal | None:
-        """What stands in the way of an amount now; None when it fits."""
-        mine = (trading.tokens, trading.money) if trading is not None else (0, 0)
-        return self.lack(asked.tokens, asked.money, *mine)
-
     def enqueue(self) -> Waiting:
         """Take a place at the end of the queue."""
         waiting = Waiting()
@@ -467,11 +467,7 @@ class Meter:
             queue = self.tree.queue
             if queue and waiting in queue:
                 queue.remove(waiting)
-            self._wake_head()
-
-    def _wake_head(self) -> None:
-        if self.tree.queue:
-            self.tree.queue[0].wake()
+            self.tree.wake_head()
 
     def give_back(self, amount: Amount) -> None:
         """This run has ended without its landing call: what was set aside for it is free again."""
@@ -481,7 +477,7 @@ class Meter:
                 node.aside_money -= amount.money
                 # A limit that was near may be far again.
                 node.look()
-            self._wake_head()
+            self.tree.wake_head()
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
@@ -575,9 +571,7 @@ class Reservation(Record, gc=False):
                 node = node.parent
             if self.pledged:
                 self.redeem()
-            # Only the head: the others would ask, be refused, and wait again.
-            if tree.queue:
-                tree.queue[0].wake()
+            tree.wake_head()
 
     def cancel(self) -> None:
         """Nothing was used."""

@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import told
-from glidepath.judge import IN_FLIGHT, Weighed, context_of, crashed, note, record_of, verdict_of, weighed
+from glidepath.judge import Weighed, context_of, crashed, note, record_of, verdict_of, weighed
 from glidepath.outcome import AgentState, ResourceAction
 from glidepath.run import Interrupt, Signal, closable
+from glidepath.run.run_transcript import IN_FLIGHT
 
 if TYPE_CHECKING:
     from glidepath.run import Run

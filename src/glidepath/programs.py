@@ -13,16 +13,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, put_off, waiting_job
+from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
+from glidepath.execute.votes import put_off
+from glidepath.judge import judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
+from glidepath.run.run_transcript import AFTER_TOOLS
 from glidepath.spi import CallGuard, Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
 from glidepath.tools.results import trim_result

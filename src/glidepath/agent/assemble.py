@@ -17,11 +17,12 @@ from glidepath.errors import ConfigurationError, readable
 from glidepath.guards import GracefulTurnLimit
 from glidepath.guards.guard_set import known_stop_guards, make_guards, make_stop_guards
 from glidepath.guards.truncation import stitch
-from glidepath.landing import landing_view
+from glidepath.landing.landing_view import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import model_breaker
-from glidepath.run import Fallback, Plan
+from glidepath.run import Plan
+from glidepath.run.plan import Fallback
 from glidepath.run.watch import Patience
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool

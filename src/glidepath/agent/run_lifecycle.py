@@ -16,12 +16,13 @@ from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.landing import enough_to_land, landing_reserve, what_is_left
+from glidepath.landing.reserve import enough_to_land, landing_reserve, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
 from glidepath.run.inside import come_back, go_outside
+from glidepath.run.opening import open_state
 from glidepath.run.origins import hear
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
@@ -76,7 +77,7 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
     )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
-        from glidepath.run import Sentry  # only a kill switch needs it
+        from glidepath.run.switches import Sentry
 
         watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
@@ -230,7 +231,8 @@ async def finish_run(
             if cancel is not None:
                 cancel.unsubscribe(run.hear)
             home.flight = None
-            run.settle_up()  # a second time; it only matters if the run's own coroutine was closed from outside
+            # A second time: it only matters if the run's own coroutine was closed from outside.
+            run.spend.settle_up(run.meter)
             await watch.close()
             watch.leave()
             run.voice.leave()
@@ -255,7 +257,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         await run.watch.sentry.close(run)
     if patrol is not None:
         await patrol.close()
-    run.settle_up()
+    run.spend.settle_up(run.meter)
     with suppress(Exception):  # what a custom constraint has answered with
         run.audit.conclude(last_validations(run))
     result = run.conclude(ending)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
-from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, reshape, shape_view
+from glidepath.ask.booking import FILL, Booking, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.pictures import shed_pictures
@@ -37,13 +37,10 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = [
-    "Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "handed_over", "noted", "request_for", "shaped",
-    "spoiled", "unsent",
-]  # fmt: skip
-
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
+LandingBooking: TypeAlias = "Callable[[Run, int | None, ModelError | None], tuple[Booking, Sequence[Message]]]"
+"""How the landing call is paid: its booking and its view, given its cap and the error of an earlier attempt."""
 
 
 async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
@@ -65,9 +62,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                # An observer of this attempt may have stopped the run.
-                stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-                if stopped and watch.halted():
+                if watch.halted():  # an observer of this attempt may have stopped the run
                     call.unsent(attempt, booking, view)
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
@@ -213,14 +208,6 @@ def answered_well(run: Run) -> None:
     answered(_Call(run, (), None, None))
 
 
-class LandingBooking(Protocol):
-    """How the landing call is paid: its booking and its view; `failed` is the error of an earlier attempt."""
-
-    def __call__(
-        self, run: Run, cap: int | None, failed: ModelError | None, /
-    ) -> tuple[Booking, Sequence[Message]]: ...
-
-
 class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
@@ -275,7 +262,7 @@ class _Call(Record, eq=False, gc=False):
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
         """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
         run, turn = self.run, self.run.turn
-        self.number = number = self.number + 1
+        self.number += 1
         request = turn.request
         if (
             request is None
@@ -285,13 +272,9 @@ class _Call(Record, eq=False, gc=False):
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         self.error = None
-        voice = run.voice
-        if voice.listening:
-            plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number
-            run_id, parent_id, at = run.run_id, voice.parent_id, voice.now()
-            money = held.money if plan.price is not None else None
-            tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
-            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing is not None))
+        plan, held = run.plan, booking.reservation
+        run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, booking.cap)
+        run.emit(StreamStarted, plan.model_name, self.number, self.landing is not None)
         return request  # type: ignore[no-any-return]
 
     def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:

@@ -199,7 +199,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
             if compacted:
-                raise Touchdown(_refused(run, meter.shortage(least, run.spend.first_call) or refusal))
+                raise Touchdown(_refused(run, meter.lack(least.tokens, least.money, run.spend.first_call) or refusal))
             compacted = True
             input_tokens = _squeeze(run, input_tokens)
         if not output:

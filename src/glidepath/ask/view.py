@@ -9,7 +9,8 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
-from glidepath.run import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
+from glidepath.run.hooks import ToRead
 from glidepath.run.prefix import broke_prefix, kept_prefix
 from glidepath.spi import OverflowContext, TransformContext
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown
-from glidepath.events import ApprovalRequested, ToolStarted
+from glidepath.events import ApprovalRequested
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
-from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
-from glidepath.execute.doubt import job_for, keep, settle
+from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
+from glidepath.execute.doubt import job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
@@ -29,34 +29,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = [
-    "admitted",
-    "answer_open_calls",
-    "cap_calls",
-    "clear",
-    "close_batch",
-    "end_specially",
-    "execute",
-    "fatal_verdict",
-    "finish_batch",
-    "first_step",
-    "fly_jobs",
-    "follow_up",
-    "heeded",
-    "judge_call",
-    "kept_back",
-    "misfits",
-    "objection",
-    "pend",
-    "put_off",
-    "settle",
-    "step_looked_at",
-    "stuck",
-    "text_of",
-    "waiting_job",
-    "written_down",
-]
-
 _enter, _leave = INSIDE.set, INSIDE.reset
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
@@ -69,7 +41,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     plan, watch = run.plan, run.watch
     turn = run.turn
     turn.start_tools()
-    step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    step = _step(run, calls)
     # Guards first: what they keep back must not run, be counted or be asked about.
     if kept_back(run, step):
         turn.end_tools(turn.checkpoint)
@@ -81,8 +53,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         await clear(run, jobs)
     if watch.sentry is not None:
         await watch.sentry.cleared(run)
-    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    await fly_jobs(run, [] if stopped and watch.halted() else admitted(run, jobs))
+    await fly_jobs(run, [] if watch.halted() else admitted(run, jobs))
     if run.work.spawned or run.hooks.after_tool_call:
         await follow_up(run, jobs)
     done = _finish(run, jobs)
@@ -157,7 +128,7 @@ async def finish_batch(run: Run) -> bool:
         run.turn.pend((*still, *[_still(waiting, job) or pend(run, job) for job in left]))
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
+    _learn(run, _step(run, reply.tool_calls))
     if run.watch.interrupt is not None:
         raise run.interrupted()
     done = not put_off(run, jobs) and not run.turn.pending and not run.turn.programs and carried(run)
@@ -168,7 +139,7 @@ async def finish_batch(run: Run) -> bool:
 def close_batch(run: Run) -> bool:
     """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
     reply: Any = run.turn.reply
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
+    _learn(run, _step(run, reply.tool_calls))
     return carried(run)
 
 
@@ -226,6 +197,11 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
 
 
 # --- guards -----------------------------------------------------------------------------------------------------
+
+
+def _step(run: Run, calls: tuple[ToolCall, ...]) -> Step:
+    """A batch, as the guards see it."""
+    return Step(calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
 
 
 def kept_back(run: Run, step: Step) -> bool:
@@ -319,19 +295,15 @@ async def _written_down(run: Run, job: Job, later: Awaitable[None]) -> None:
 
 async def _run_alone(run: Run, job: Job) -> None:
     """Run a single inline call inside the run's own task."""
-    watch, voice, call = run.watch, run.voice, job.call
     if run.journal is not None:
         later = written_down(run, job)
         if later is not None:
             await later
-    job.started_at = watch.time()
-    if voice.tell_all is not None:
-        number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
-        voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
-    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+    job.announce(run)
+    if run.watch.halted():
         job.not_started(run)  # an observer has stopped the run
         return
-    text = first_step(run, job, call.id, job.tool, job.bound)
+    text = first_step(run, job, job.call.id, job.tool, job.bound)
     if text is not None:
         job.result = ToolResult(text)
     elif job.waits is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
-from glidepath.run import place
+from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:

@@ -217,13 +217,10 @@ class Job(Record, eq=False):
         message = ToolResultMessage(
             call_id, name, content, result.is_error, self.kind, result.details, result.narration, origins
         )
-        voice = run.voice
-        if voice.tell_all is not None:
-            seconds = self.took
-            if seconds is None:
-                seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
-            number, at, trace = voice.next_number(), voice.now(), self.traceback
-            voice.tell_all(ToolEnded(run.run_id, voice.parent_id, number, at, call_id, name, message, seconds, trace))
+        seconds = self.took
+        if seconds is None:
+            seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
+        run.emit(ToolEnded, call_id, name, message, seconds, self.traceback)
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:

@@ -49,7 +49,7 @@ class Host:
 
     def near_budget(self) -> bool:
         """True when tokens or money are nearly used up."""
-        return self.run.near_budget()
+        return self.run.meter.near_budget()
 
     def is_cancelled(self) -> bool:
         """True when the run is being stopped, or has ended."""

@@ -6,11 +6,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.ask import ask
+from glidepath.errors import ModelError
 from glidepath.events import LandingStarted
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
-from glidepath.landing.call import landing_call
 from glidepath.landing.last_words import fitted, not_executed, summary
+from glidepath.landing.reserve import book_landing
+from glidepath.messages import visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.tools.output import OutputError
@@ -38,7 +41,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
         try:
-            answered = await landing_call(run, verdict)
+            answered = await _landing_call(run, verdict)
         except Touchdown as touchdown:  # cancelled, or out of time, while landing
             answered = False
             if _overrules(run, touchdown.verdict):
@@ -72,6 +75,30 @@ def _overrules(run: Run, verdict: Verdict) -> bool:
     interrupt = run.watch.interrupt
     emergency = interrupt is not None and interrupt.signal is Signal.EMERGENCY
     return emergency or verdict.cut is LoopOutcome.CANCELLED
+
+
+async def _landing_call(run: Run, verdict: Verdict) -> bool:
+    """One call without tools, from the reserve, within the landing time. True when it answered."""
+    # The landing has its own deadline; the window that may have brought us here must not end it again.
+    run.watch.land_by(run.watch.time() + run.plan.config.limits.landing_time)
+    if run.descent.notice is None:
+        run.descent.give_notice(verdict.cause)
+    run.admit()
+    run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
+    run.descent.call_landing()
+    try:
+        reply = await ask(run, landing=book_landing)
+    except ModelError:
+        return False
+    # Not a turn: the limit on turns may be what brought us here.
+    run.turn.take_landing(reply.message)
+    run.spend.mark(run.watch.time(), run.meter)
+    run.add(reply.message)
+    answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
+    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
+    if not reply.truncated or len(reply.text) > len(run.answer.text):
+        run.answer.keep_text(reply.text)
+    return answered
 
 
 def _may_call(run: Run) -> bool:

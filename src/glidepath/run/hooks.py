@@ -48,12 +48,6 @@ class ToRead(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
-    def __reversed__(self) -> Iterator[Message]:
-        return reversed(self._messages)
-
-    def __contains__(self, message: object) -> bool:
-        return message in self._messages
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self._messages) == list(other)
 
@@ -68,9 +62,9 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     transcript = run.transcript
     if messages is not transcript.messages:
         return ToRead(messages)
-    if transcript.shown is not None:
-        return transcript.shown
-    return run.transcript.show_hooks(ToRead(messages))
+    if transcript.shown is None:
+        transcript.shown = ToRead(messages)
+    return transcript.shown
 
 
 def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
@@ -86,7 +80,8 @@ def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
         deps=run.terms.deps,
         **parts,
     )
-    return run.turn.keep_context(kind, context)
+    run.turn.contexts = {**run.turn.contexts, kind: context}
+    return context
 
 
 class Opinion(Record):

@@ -153,14 +153,12 @@ def _driven(
             error = failure
         try:
             waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as end:
-            if watch.own or watch.task.cancelling() != watch.base:
-                yield from watch.settle().__await__()
-            return end.value
-        except BaseException:
+        except BaseException as end:
             error = None  # its traceback has this frame
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
+            if isinstance(end, StopIteration):
+                return end.value
             raise
         error = None
         if watch.task.cancelling() != watch.level:

@@ -45,6 +45,8 @@ def open_state(
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages."""
     again, first_new = resumed is not None, len(messages)
+    if messages and survey is None:
+        survey = Survey.of(messages, plan)
     run = Run(
         run_id=run_id,
         plan=plan,
@@ -57,8 +59,9 @@ def open_state(
         terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
         transcript=Transcript(
             messages=messages,
-            sizes=[plan.size_of(message) for message in messages] if survey is None else survey.sizes.copy(),
+            sizes=[] if survey is None else survey.sizes.copy(),
             view=messages,
+            anchor=plan.fixed_tokens,
             first_new=first_new,
             call_ids={},
         ),
@@ -76,8 +79,8 @@ def open_state(
         ),
     )
     _start_clock(run)
-    begins = first_new if resumed is None else resumed.snapshot.first_new
-    run.transcript.open(begins, plan.fixed_tokens, survey)
+    if survey is not None:
+        run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
     run.voice.attend(stream, _audience(run))
     if resumed is not None:
         restore(run, resumed)

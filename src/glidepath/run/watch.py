@@ -540,12 +540,8 @@ class Watch(TaskBound):
         """Stop the timer and leave no cancellation of ours, nor of foreign code, behind in the caller's task."""
         self.disarm()
         if self.poked:  # asked for and never delivered, because the run did not wait again
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError as cancelled:
-                self.delivered(cancelled)
-            else:
-                self.delivered()
+            await self._round()
+            self.delivered()
         if self.own or self.task.cancelling() != self.base:
             await self.settle()
 
