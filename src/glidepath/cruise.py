@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
 from glidepath.admit import polled
-from glidepath.ask import answered_well, ask, gave_up, handed_over, noted, shaped, spoiled, unsent
+from glidepath.ask import answered_well, ask, first_call, gave_up, handed_over, noted, shaped
 from glidepath.ask.attempt import Attempt, Reply, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
 from glidepath.ask.gates import request_for
@@ -180,7 +180,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         attempt = Attempt()
         # A listener that heard of the coming call may have stopped the run: then it is not made, and costs nothing.
         if (wary or watch.called_off is not None) and watch.halted():
-            unsent(run, attempt, booking, view)
+            first_call(run).unsent(attempt, booking, view)
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
@@ -208,7 +208,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
-                failed = spoiled(run, usage, error)
+                failed = first_call(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply

@@ -247,7 +247,7 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     Every call has its result, and the best text is kept, in either case.
     """
     if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
-        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are dropped
+        run.turn.change_reply(None)  # it was not added any more: its text is kept, its calls are dropped
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)

@@ -28,6 +28,7 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
+from glidepath.run.hooks import contained
 from glidepath.run.inside import ASKED, recall
 from glidepath.run.run_transcript import AFTER_MODEL, PRE_FLIGHT
 from glidepath.spi import ResourceConstraint, ResourceContext
@@ -238,18 +239,13 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
                 answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
             )
         return weighed(constraint, validation)
-    except Stopped as stopped:
-        if stopped.why is Why.INTERRUPT:
-            raise run.interrupted() from None
-        hung = f"did not answer within {run.plan.config.constraint_timeout} s"
-        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
-    except KeyboardInterrupt:
-        raise run.interrupted_by_hand() from None
-    except BaseException as error:  # SystemExit, too: a constraint must not end the process
-        if run.watch.gone:
-            raise
-        reason = f"{constraint.name} failed: {told(error)}"
-    return crashed(run, constraint, reason)
+    except BaseException as error:
+        contained(run, error)
+        what = f"failed: {told(error)}"
+        if isinstance(error, Stopped):
+            hung = f"did not answer within {run.plan.config.constraint_timeout} s"
+            what = hung if error.why is Why.TIMEOUT else "cancelled itself"
+    return crashed(run, constraint, f"{constraint.name} {what}")
 
 
 def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:

@@ -374,18 +374,15 @@ class Meter:
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
-            node = self
-            while True:
+            lineage = self.lineage
+            for node in lineage:
                 if (
                     node.turns + turns > node.turns_wire
                     or node.tokens + node.aside_tokens + node.reserved_tokens + more_tokens > node.tokens_wire
                     or node.money + node.aside_money + node.reserved_money + more_money > node.money_wire
                 ):
                     return self._refuse(tokens, money, turns, trading)
-                if node.parent is None:
-                    break
-                node = node.parent
-            for node in self.lineage:
+            for node in lineage:
                 node.reserved_tokens += more_tokens
                 node.reserved_money += more_money
                 node.turns += turns
@@ -481,12 +478,7 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        node: Meter | None = self
-        while node is not None:
-            if node.tool_calls + count > node.calls_wire:
-                return True
-            node = node.parent
-        return False
+        return any(node.tool_calls + count > node.calls_wire for node in self.lineage)
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
@@ -495,13 +487,11 @@ class Meter:
             if calls >= self.calls_wire:
                 self.attention = True
             return
-        node: Meter | None = self
         with self.tree.lock:
-            while node is not None:
+            for node in self.lineage:
                 node.tool_calls = calls = node.tool_calls + 1
                 if calls >= node.calls_wire:
                     node.attention = True
-                node = node.parent
 
     def return_tool_call(self) -> None:
         """A call that was counted did not begin: its place is free again in the whole lineage."""
@@ -558,20 +548,17 @@ class Reservation(Record, gc=False):
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
                 meter.attention = True
             return
-        tree = meter.tree
-        node: Meter | None = meter
-        with tree.lock:
-            while node is not None:
+        with meter.tree.lock:
+            for node in meter.lineage:
                 node.reserved_tokens -= self.tokens
                 node.reserved_money -= self.money
                 node.tokens = spent = node.tokens + tokens
                 node.money = paid = node.money + money
                 if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
                     node.attention = True
-                node = node.parent
             if self.pledged:
                 self.redeem()
-            tree.wake_head()
+            meter.tree.wake_head()
 
     def cancel(self) -> None:
         """Nothing was used."""

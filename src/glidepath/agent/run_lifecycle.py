@@ -117,7 +117,6 @@ def _opened(
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
     plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, asked.given, home.id), True
-    survey = None
     if resumed is None:
         survey = _surveyed(plan, home)
         reserve = landing_reserve(plan, asked.prompt, meter)
@@ -125,10 +124,11 @@ def _opened(
             reserve = what_is_left(reserve, meter)
             paid = enough_to_land(plan, reserve, meter)
     else:
+        survey = Survey.of(home.messages, plan)
         # The landing is paid for the task and what is pinned, as when the run began: the rest can be left out of it.
         task = [home.messages[place] for place in resumed.snapshot.pinned]
         reserve = what_is_left(landing_reserve(plan, task, meter), meter)
-        resumed.landing_paid = enough_to_land(plan, reserve, meter)
+        paid = enough_to_land(plan, reserve, meter)
     meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
     run = open_state(
         plan,
@@ -159,8 +159,8 @@ def _opened(
     return run
 
 
-def _surveyed(plan: Plan, home: Session) -> Survey | None:
-    """Make the transcript whole; what is known of its messages then, when there are many."""
+def _surveyed(plan: Plan, home: Session) -> Survey:
+    """Make the transcript whole; what is known of its messages then. Where there are many, the session keeps that."""
     if len(home.messages) >= LONG:
         survey = home.survey = home.survey or Survey()
         if survey.look(home.messages, plan):
@@ -169,7 +169,7 @@ def _surveyed(plan: Plan, home: Session) -> Survey | None:
     repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
     if repaired is not home.messages:
         home.messages[:] = repaired
-    return None
+    return Survey.of(home.messages, plan)
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
+from glidepath.ask.attempt import Attempt, Reply, broken, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
@@ -31,7 +31,8 @@ from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
+from glidepath.run import HIGH_WATER, HookFault, Touchdown, interruptible, interruptible_within, report
+from glidepath.run.hooks import contained
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
+_NOTHING_USED = Usage()
 LandingBooking: TypeAlias = "Callable[[Run, int | None, ModelError | None], tuple[Booking, Sequence[Message]]]"
 """How the landing call is paid: its booking and its view, given its cap and the error of an earlier attempt."""
 
@@ -106,9 +108,10 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
 # --- for a call that was ordinary until something happened: see `cruise` ------------------------------------------
 
 
-def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
-    """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
-    _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+def first_call(run: Run, usage: Usage = _NOTHING_USED, spoiled: ModelError | None = None) -> _Call:
+    """A call that has made its first attempt; `spoiled`: that came to its end and is settled, but cannot be read."""
+    plan = run.plan
+    return _Call(run, plan.specs, None, plan.max_output_tokens, usage=usage, number=1, spoiled=spoiled)
 
 
 def gave_up(
@@ -118,7 +121,7 @@ def gave_up(
 
     Call it where the error is caught: what ends the run is raised.
     """
-    call = _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1)
+    call = first_call(run)
     try:
         call.broken(attempt, error)
     except BaseException:
@@ -198,11 +201,6 @@ async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> N
         raise
 
 
-def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
-    """The reply to a first attempt has come to its end and is settled, but cannot be read."""
-    return _Call(run, run.plan.specs, None, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
-
-
 def answered_well(run: Run) -> None:
     """The model has answered, although its health had asked for attention meanwhile."""
     answered(_Call(run, (), None, None))
@@ -221,7 +219,7 @@ class _Call(Record, eq=False, gc=False):
     landing: LandingBooking | None
     cap: int | None
     error: ModelError | None = None
-    usage: Usage = Usage()
+    usage: Usage = _NOTHING_USED
     number: int = 0
     retries: int = 0
     escalations: int = 0
@@ -341,53 +339,20 @@ class _Call(Record, eq=False, gc=False):
             tokens = count(request)
             if hasattr(tokens, "__await__"):
                 tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
-        except Stopped as stopped:
-            if stopped.why is Why.INTERRUPT:
-                raise run.interrupted() from None
-            return None
-        except KeyboardInterrupt:
-            raise run.interrupted_by_hand() from None
-        except BaseException:
-            if run.watch.gone:
-                raise
+        except BaseException as error:
+            contained(run, error)
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
     def broken(self, attempt: Attempt, error: BaseException) -> None:
         """The stream did not end by itself: its error is noted, or raised when it ends the run."""
-        run = self.run
-        if isinstance(error, LetGo | asyncio.CancelledError):
-            self._stopped(attempt, run.watch.stopped(error))
-        elif isinstance(error, ModelError):
-            self.error = error
-        elif isinstance(error, KeyboardInterrupt):
+        try:
+            self.error = broken(self.run, attempt, error)
+        except Touchdown:
             self._keep(attempt)
-            raise run.interrupted_by_hand() from None
-        elif run.watch.gone:
-            raise error
-        elif attempt.end is not None:  # complete: what goes wrong now cannot take it back
-            self.error = attempt.fault()
-        else:
-            self.error = TransientError(told(error))
-            self.error.__cause__ = error
+            raise
         if self.error is not None:
             self._keep(attempt)
-
-    def _stopped(self, attempt: Attempt, stopped: Stopped) -> None:
-        """The run, or a time limit, has stopped the stream."""
-        run = self.run
-        attempt.let_go()
-        if stopped.let_go:
-            reason = f"the model's stream did not stop after {stopped.why.value}"
-            run.work.abandon("", run.plan.model_name, "stream", reason)
-        if stopped.why is Why.INTERRUPT:
-            self._keep(attempt)
-            raise run.interrupted() from None
-        if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
-            self.error = None if attempt.cut else attempt.fault()
-        else:
-            why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
-            self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
         """The longest text of a call that failed or was cut is its best text."""

@@ -35,7 +35,8 @@ from glidepath.messages import (
     Usage,
     packed,
 )
-from glidepath.run import HIGH_WATER
+from glidepath.run import HIGH_WATER, LetGo, Stopped, Why
+from glidepath.run.hooks import contained
 from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean
 
@@ -545,6 +546,29 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     for part in parts:
         _bytes(part)
     return ReasoningBlock(*map(clean, parts))
+
+
+def broken(run: Run, attempt: Attempt, error: BaseException, what: str = "the model's stream") -> ModelError | None:
+    """What it means that a stream did not end by itself: an error, or None when it is a reply anyway.
+
+    Raises what ends the run.
+    """
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, LetGo | asyncio.CancelledError):  # the run, or a time limit, has stopped it
+        error = run.watch.stopped(error)
+        attempt.let_go()
+        if error.let_go:
+            run.work.abandon("", run.plan.model_name, "stream", f"{what} did not stop after {error.why.value}")
+    contained(run, error)
+    if attempt.end is not None or attempt.cut:  # complete, or cut by us: what goes wrong now cannot take it back
+        return None if attempt.cut else attempt.fault()
+    if isinstance(error, Stopped):
+        why = "it cancelled itself" if error.why is Why.UNINVITED else "no delta in time"
+        return TransientError(f"the stream stalled: {why}")
+    failed = TransientError(told(error))
+    failed.__cause__ = error
+    return failed
 
 
 async def wait_for_consumer(run: Run) -> None:

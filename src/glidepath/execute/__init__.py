@@ -177,23 +177,12 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
-    # Results that have come may belong behind those made here.
-    gaps = run.turn.pending or run.turn.programs or run.terms.resumed is not None
-    results = list(run.turn.results)
     for call in run.turn.open_calls():
         job = job_for(run, call)
         job.refuse(kind, text)
-        if gaps:
-            keep(run, job)
-        else:
-            message = job.message(run)
-            run.add(message)
-            results.append(message)
+        keep(run, job)
     run.turn.forget_programs()
-    if gaps:
-        run.turn.pend(())
-    else:
-        run.turn.answer(tuple(results))
+    run.turn.pend(())
 
 
 # --- guards -----------------------------------------------------------------------------------------------------

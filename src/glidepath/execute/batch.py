@@ -16,8 +16,6 @@ from glidepath.spi.inside_variable import INSIDE
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-PATIENCE = 1.0
-
 
 class _Batch:
     """The calls of one batch that really run."""
@@ -157,10 +155,7 @@ class _Batch:
         del self.flying[job]
         job.stop_why, job.stop_asked = why, reason
         job.task.cancel()  # type: ignore[union-attr]
-        watch = self.run.watch
-        # Half of the time that is left at most: the other half is for the landing.
-        patience = min(PATIENCE, max(0.05, (watch.deadline_at - watch.loop.time()) / 2))
-        self.leaving[job] = watch.loop.time() + patience
+        self.leaving[job] = self.run.watch.let_go_at()
 
 
 async def _contained(run: Run, job: Job) -> BaseException | None:

@@ -103,7 +103,7 @@ class Job(Record, eq=False):
     def uncount(self, run: Run) -> None:
         """It was counted, and never began."""
         self.counted = False
-        run.turn.uncount_call()
+        run.turn.count_call(-1)
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
 

@@ -141,27 +141,32 @@ async def _answered(
                         break
                 else:
                     return None
-            except Stopped as stopped:
-                if stopped.why is Why.INTERRUPT:
-                    raise run.interrupted() from None
-                hung = (
-                    f"no answer within {run.plan.config.hook_timeout} s"
-                    if stopped.why is Why.TIMEOUT
-                    else "it was cancelled"
-                )
-                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
-            except KeyboardInterrupt:
-                raise run.interrupted_by_hand() from None
-            except BaseException as error:  # SystemExit, too: a hook must not end the process
-                if run.watch.gone:
-                    raise
-                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
+            except BaseException as error:
+                contained(run, error)
+                what = f" raised {told(error)}"
+                if isinstance(error, Stopped):
+                    hung = f"no answer within {run.plan.config.hook_timeout} s"
+                    what = f": {hung if error.why is Why.TIMEOUT else 'it was cancelled'}"
+                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}{what}"))
     finally:
         answer = None  # an error's traceback has this frame
         place.close()
         INSIDE.set(None)
         if run.work.spawned and not run.watch.gone:
             await recall(run, hook)
+
+
+def contained(run: Run, error: BaseException) -> None:
+    """Foreign code has failed: raise what ends the run, or return when the run survives it.
+
+    SystemExit is contained, too: a hook or a constraint must not end the process.
+    """
+    if isinstance(error, Stopped) and error.why is Why.INTERRUPT:
+        raise run.interrupted() from None
+    if isinstance(error, KeyboardInterrupt):
+        raise run.interrupted_by_hand() from None
+    if run.watch.gone:  # the run's own coroutine is being closed
+        raise error
 
 
 async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:

@@ -36,17 +36,15 @@ def open_state(
     meter: Meter,
     watch: Watch,
     landing_reserve: Amount,
-    landing_paid: bool = True,
-    deps: object = None,
-    stream: Consumer | None = None,
-    resumed: Resumption | None = None,
-    per_run: PerRun | None = None,
-    survey: Survey | None = None,
+    landing_paid: bool,
+    deps: object,
+    stream: Consumer | None,
+    resumed: Resumption | None,
+    per_run: PerRun | None,
+    survey: Survey,
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages."""
     again, first_new = resumed is not None, len(messages)
-    if messages and survey is None:
-        survey = Survey.of(messages, plan)
     run = Run(
         run_id=run_id,
         plan=plan,
@@ -59,7 +57,7 @@ def open_state(
         terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
         transcript=Transcript(
             messages=messages,
-            sizes=[] if survey is None else survey.sizes.copy(),
+            sizes=survey.sizes.copy(),
             view=messages,
             anchor=plan.fixed_tokens,
             first_new=first_new,
@@ -79,8 +77,7 @@ def open_state(
         ),
     )
     _start_clock(run)
-    if survey is not None:
-        run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
+    run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
     run.voice.attend(stream, _audience(run))
     if resumed is not None:
         restore(run, resumed)

@@ -285,13 +285,9 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.reply, self.results = message, ()
         self.stop_reason = message.stop_reason
 
-    def change_reply(self, message: AssistantMessage) -> None:
-        """A call was added to the reply before it joined the transcript."""
+    def change_reply(self, message: AssistantMessage | None) -> None:
+        """A call was added to the reply before it joined the transcript; None: it never did, its calls are dropped."""
         self.reply = message
-
-    def drop_reply(self) -> None:
-        """It was not added to the transcript: its calls are dropped."""
-        self.reply = None
 
     def answer(self, results: tuple[ToolResultMessage, ...]) -> None:
         """What the calls of the reply have returned so far."""
@@ -317,13 +313,9 @@ class CurrentTurn(Record, eq=False, gc=False):
         answered = {result.call_id for result in self.results}
         return tuple([call for call in self.reply.tool_calls if call.id not in answered])
 
-    def count_call(self) -> None:
-        """A tool call begins."""
-        self.tool_calls += 1
-
-    def uncount_call(self) -> None:
-        """It did not begin after all."""
-        self.tool_calls -= 1
+    def count_call(self, by: int = 1) -> None:
+        """A tool call begins; -1: it did not begin after all."""
+        self.tool_calls += by
 
     # --- what it may do, and who must decide ------------------------------------------------------------------
 

@@ -451,11 +451,16 @@ class Watch(TaskBound):
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
-        now, self.strict = self.time(), True
-        # At most half of the time that is left: the run must come down in the other half.
-        self.patience_at = now + min(self.longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
+        self.strict = True
+        self.patience_at = self.let_go_at(self.longest_patience)
         if self.patience_at < self.handle_at:
             self._arm(self.patience_at)
+
+    def let_go_at(self, longest: float = MAX_PATIENCE) -> float:
+        """When foreign code that is asked to stop now is let go."""
+        now = self.time()
+        # At most half of the time that is left: the run must come down in the other half.
+        return now + min(longest, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
 
     def out_of_patience(self) -> bool:
         """True when foreign code had its chance to stop."""
