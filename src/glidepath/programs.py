@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, waiting_job
+from glidepath.execute import admitted, breaker, close_batch, fly, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
@@ -175,11 +175,7 @@ class _Program:
         if fresh_jobs:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
-        if run.watch.sentry is not None:
-            await run.watch.sentry.cleared(run)
-        if not run.watch.halted():
-            await fly_jobs(run, admitted(run, jobs))
-        await follow_up(run, jobs)
+        await fly(run, jobs)
         return self._results(jobs, step)
 
     def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:

@@ -51,11 +51,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         keep_to_programs(run, jobs)
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
-    if watch.sentry is not None:
-        await watch.sentry.cleared(run)
-    await fly_jobs(run, [] if watch.halted() else admitted(run, jobs))
-    if run.work.spawned or run.hooks.after_tool_call:
-        await follow_up(run, jobs)
+    await fly(run, jobs)
     done = _finish(run, jobs)
     _learn(run, step)
     if watch.interrupt is not None:
@@ -110,24 +106,9 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
-    if run.watch.sentry is not None:
-        await run.watch.sentry.cleared(run)
-    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
-    if run.work.spawned or run.hooks.after_tool_call:
-        await follow_up(run, jobs)
-    fatal = None
-    for job in jobs:
-        if job.result is not None:
-            keep(run, job, len(jobs))
-            fatal = fatal or job.fatal
-        elif type(job.asks) is NeedsCalls:
-            _begin_program(run, job)
-    if run.watch.interrupt is None:  # else nobody is asked any more
-        left = [job for job in jobs if job.result is None and job.call.id not in run.turn.programs]
-        still = [pending for pending in run.turn.pending if pending.inside]  # programs look after them
-        run.turn.pend((*still, *[_still(waiting, job) or pend(run, job) for job in left]))
-    if fatal is not None:
-        raise Touchdown(fatal_verdict(fatal))
+    await fly(run, jobs)
+    run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside]))  # programs look after these
+    _finish(run, jobs, waiting)
     _learn(run, _step(run, reply.tool_calls))
     if run.watch.interrupt is not None:
         raise run.interrupted()
@@ -226,6 +207,14 @@ def _learn(run: Run, step: Step) -> None:
 
 
 # --- running ----------------------------------------------------------------------------------------------------
+
+
+async def fly(run: Run, jobs: list[Job]) -> None:
+    """Run those of the jobs that may run, to their end: with their children, and the hooks that look at the results."""
+    if run.watch.sentry is not None:
+        await run.watch.sentry.cleared(run)
+    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
+    await follow_up(run, jobs)
 
 
 async def fly_jobs(run: Run, ready: list[Job]) -> None:
@@ -369,36 +358,31 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
                     await later
 
 
-def _finish(run: Run, jobs: list[Job]) -> bool:
+def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall] = {}) -> bool:
     """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
 
-    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
+    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them. `waiting`: what
+    calls of an earlier process have waited for.
     """
-    results: list[ToolResultMessage] = []
     fatal, terminal, votes = None, run.plan.terminal_tools, False
-    try:
-        for job in jobs:
-            if job.result is None:
-                if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
-                    if type(job.asks) is NeedsCalls:
-                        _begin_program(run, job)
-                    else:
-                        run.turn.pend((*run.turn.pending, pend(run, job)))
-                    continue
-                job.refuse(
-                    ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
-                )
-            if job.trial is not None:
-                breaker.tell(run, job)
-            message = job.message(run, len(jobs))
-            run.add(message)
-            results.append(message)
-            if job.fatal is not None:
-                fatal = fatal or job.fatal
-            if job.result.terminate or job.tool is None or message.tool_name in terminal:  # type: ignore[union-attr]
-                votes = True
-    finally:  # Ctrl-C in between: what has its result is not answered twice
-        run.turn.answer(tuple(results))
+    for job in jobs:
+        if job.result is None:
+            if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
+                if type(job.asks) is NeedsCalls:
+                    _begin_program(run, job)
+                else:
+                    still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
+                    run.turn.pend((*run.turn.pending, still or pend(run, job)))
+                continue
+            job.refuse(
+                ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
+            )
+        if job.trial is not None:
+            breaker.tell(run, job)
+        keep(run, job, len(jobs))
+        fatal = fatal or job.fatal
+        if job.result.terminate or job.tool is None or job.call.name in terminal:  # type: ignore[union-attr]
+            votes = True
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
     return votes
@@ -410,11 +394,6 @@ def _begin_program(run: Run, job: Job) -> None:
     call = ToolCall(job.call.id, job.call.name, bound.written())
     clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
-
-
-def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
-    """What a call is still waiting for; None when it waits for something new."""
-    return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
 
 
 def pend(run: Run, job: Job, inside: str = "") -> PendingCall:

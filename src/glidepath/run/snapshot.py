@@ -210,9 +210,9 @@ def _reopen_turn(run: Run) -> None:
 
 
 def place(run: Run, result: ToolResultMessage) -> None:
-    """Put the result of a call that waited where it belongs: in the order of the calls of the current reply."""
+    """Put the result of a call where it belongs: in the order of the calls of the current reply."""
     turn, before = run.turn, run.turn.results
-    turn.answer(placed(turn.reply, before, result))  # type: ignore[arg-type]
+    turn.answer(placed(turn.reply, before, result) if before else (result,))  # type: ignore[arg-type]
     behind = len(before) - turn.results.index(result)  # how many of the results that are there belong behind it
     if not behind:
         run.add(result)
