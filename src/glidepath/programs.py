@@ -13,12 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, breaker, close_batch, fly, fly_jobs, follow_up, pend, waiting_job
+from glidepath.execute import admitted, breaker, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.execute.votes import put_off
 from glidepath.judge import judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
@@ -305,11 +304,11 @@ class _Program:
         job.took = max(0.0, run.voice.now() - self.program.clock)
         if self.terminate and job.result is not None:
             job.result = replace(job.result, terminate=True)
-        forget_program(run, job.call.id)
+        run.turn.forget_program(job.call.id)
         if job.started_at is None and job.doubt is None:
             job.started_at = run.watch.time()  # it did start: `keep` must not treat it as a call that never began
         keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
-        put_off(run, [job])
+        count_votes(run, [job])
 
 
 def _guards(run: Run) -> Sequence[CallGuard]:

@@ -103,15 +103,10 @@ def _least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -
     """The fewest tokens the prompt can have: one for eight characters of its texts and calls."""
     if system_prompt is None:
         system_prompt = run.plan.system_prompt
-    return (len(system_prompt) + _characters(run, view)) // _CHARS_PER_TOKEN_AT_MOST
-
-
-def _characters(run: Run, view: Sequence[Message]) -> int:
-    """The characters a call sends; what was counted before is not counted again."""
     transcript = run.transcript
-    known = transcript.weighed_view is view
+    known = transcript.weighed_view is view  # what was counted before is not counted again
     characters = transcript.weighed_characters if known else 0
     for index in range(transcript.weighed_messages if known else 0, len(view)):
         characters += characters_of(view[index])
     transcript.weighed(view, characters)
-    return characters
+    return (len(system_prompt) + characters) // _CHARS_PER_TOKEN_AT_MOST

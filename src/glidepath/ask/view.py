@@ -105,8 +105,7 @@ async def recovered(run: Run) -> bool:
     messages, tokens = to_read(run, run.transcript.view), run.transcript.input_tokens()
     context = about(run, OverflowContext, messages=messages, estimated_tokens=tokens)
     heard = opinion(run, hook, voices, context)
-    said = None if heard is None else await heard
-    while said is not None:
+    while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
@@ -120,7 +119,6 @@ async def recovered(run: Run) -> bool:
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
         heard = opinion(run, hook, voices, context)
-        said = None if heard is None else await heard
     return False
 
 

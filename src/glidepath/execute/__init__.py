@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -16,7 +16,6 @@ from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, 
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
-from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
@@ -38,9 +37,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
-    plan, watch = run.plan, run.watch
-    turn = run.turn
+    plan, turn = run.plan, run.turn
     turn.start_tools()
+    turn.count_votes(None)
     step = _step(run, calls)
     # Guards first: what they keep back must not run, be counted or be asked about.
     if kept_back(run, step):
@@ -52,14 +51,9 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
     await fly(run, jobs)
-    done = _finish(run, jobs)
-    _learn(run, step)
-    if watch.interrupt is not None:
-        raise run.interrupted()
+    done = _conclude(run, jobs, step)
     turn.end_tools(turn.checkpoint)
-    if turn.pending or turn.programs:
-        return put_off(run, jobs)
-    return done and count_votes(jobs, plan.terminal_tools)
+    return done
 
 
 async def text_of(run: Run, job: Job) -> str | None:
@@ -82,13 +76,8 @@ async def end_specially(run: Run, job: Job, step: Step) -> bool:
     """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
     if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
         await follow_up(run, [job])
-    votes = _finish(run, [job])
-    _learn(run, step)
-    if run.watch.interrupt is not None:
-        raise run.interrupted()
-    if run.turn.pending:  # it asks back
-        return put_off(run, [job])
-    return votes and count_votes([job], run.plan.terminal_tools)
+    run.turn.count_votes(None)
+    return _conclude(run, [job], step)
 
 
 async def finish_batch(run: Run) -> bool:
@@ -108,11 +97,7 @@ async def finish_batch(run: Run) -> bool:
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     await fly(run, jobs)
     run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside]))  # programs look after these
-    _finish(run, jobs, waiting)
-    _learn(run, _step(run, reply.tool_calls))
-    if run.watch.interrupt is not None:
-        raise run.interrupted()
-    done = not put_off(run, jobs) and not run.turn.pending and not run.turn.programs and carried(run)
+    done = _conclude(run, jobs, _step(run, reply.tool_calls), waiting)
     run.turn.end_tools(run.turn.checkpoint)
     return done
 
@@ -358,13 +343,46 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
                     await later
 
 
-def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall] = {}) -> bool:
-    """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
+def _conclude(run: Run, jobs: list[Job], step: Step, waiting: Mapping[str, PendingCall] = {}) -> bool:
+    """The calls of a batch have run: their results join the transcript, the guards see them, the votes are counted.
 
-    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them. `waiting`: what
-    calls of an earlier process have waited for.
+    True when the batch ends the run. `waiting`: what calls of an earlier process have waited for.
     """
-    fatal, terminal, votes = None, run.plan.terminal_tools, False
+    _finish(run, jobs, waiting)
+    _learn(run, step)
+    if run.watch.interrupt is not None:
+        raise run.interrupted()
+    count_votes(run, jobs)
+    return not run.turn.pending and not run.turn.programs and carried(run)
+
+
+def count_votes(run: Run, jobs: Sequence[Job]) -> None:
+    """Add the votes of the calls that have their results; others of the batch may have to wait for a person first."""
+    ended, voted, unanimous = run.turn.votes or (False, False, True)
+    for job in jobs:
+        tool, result = job.tool, job.result
+        if result is None:
+            continue
+        if tool is None:
+            unanimous = False
+        elif job.call.name in run.plan.terminal_tools and not result.is_error:
+            ended = True
+        elif tool.votes_on_termination:
+            voted = voted or result.terminate
+            unanimous = unanimous and result.terminate
+    run.turn.count_votes((ended, voted, unanimous))
+
+
+def carried(run: Run) -> bool:
+    """What the votes of a whole batch come to: a terminal tool succeeded, or all tools that vote want to end."""
+    terminal, voted, unanimous = run.turn.votes or (False, False, False)
+    run.turn.count_votes(None)
+    return terminal or (voted and unanimous)
+
+
+def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> None:
+    """Results become messages, in source order; calls waiting for a person are listed."""
+    fatal = None
     for job in jobs:
         if job.result is None:
             if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
@@ -381,11 +399,8 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall] = {}) 
             breaker.tell(run, job)
         keep(run, job, len(jobs))
         fatal = fatal or job.fatal
-        if job.result.terminate or job.tool is None or job.call.name in terminal:  # type: ignore[union-attr]
-            votes = True
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
-    return votes
 
 
 def _begin_program(run: Run, job: Job) -> None:

@@ -167,7 +167,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr, arg-type]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), lambda: job.result is not None)  # type: ignore[union-attr, arg-type]
         job.returned(value)
     except BaseException as error:
         return error

@@ -107,10 +107,6 @@ class Job(Record, eq=False):
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
 
-    def is_over(self) -> bool:
-        """True once it has its result, even if work is still running."""
-        return self.result is not None
-
     def returned(self, value: object) -> None:
         """It returned."""
         if self.result is not None:

@@ -350,7 +350,7 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
 
     def forget_program(self, call_id: str) -> None:
-        """It has its result: its state is no longer needed."""
+        """A call that made calls, if it did, has its result: its state is no longer needed."""
         self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
         self.programs = {key: one for key, one in self.programs.items() if key != call_id}
         self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
