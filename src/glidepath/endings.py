@@ -12,8 +12,7 @@ from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, told
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
-from glidepath.landing.ladder import land
-from glidepath.landing.last_words import fitted, not_executed, summary
+from glidepath.landing.ladder import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK

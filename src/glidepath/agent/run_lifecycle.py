@@ -22,8 +22,8 @@ from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
 from glidepath.run.inside import come_back, go_outside
-from glidepath.run.opening import open_state
 from glidepath.run.origins import hear
+from glidepath.run.state import open_state
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts

@@ -239,18 +239,16 @@ class _Call(Record, eq=False, gc=False):
     # --- one attempt ------------------------------------------------------------------------------------------
 
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call that plugins may affect, and its view."""
-        run, plan = self.run, self.run.plan
+        """The booking of a call, and its view."""
+        run = self.run
         if run.watch.sentry is not None:
             await run.watch.sentry.cleared(run)
-        if run.hooks.context_transform:
-            booking, view = await self._book_transformed()
-        elif self.landing is not None:
-            booking, view = self.landing(run, self.cap, self.error)
+        if self.landing is None:
+            booking, view = await self._booked()
         else:
-            count = await self._count(run.transcript.view) if plan.counter is not None and run.meter.limited else None
-            booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-            view = run.transcript.view  # after the booking, which may have compacted it
+            booking, view = self.landing(run, self.cap, self.error)
+            if run.hooks.context_transform:
+                view = await self._transformed_within(booking, view, sum(map(run.plan.size_of, view)))
         if run.journal is not None:
             later = noted(run, booking)
             if later is not None:
@@ -282,27 +280,24 @@ class _Call(Record, eq=False, gc=False):
         self.settle(attempt, booking, view)
         raise run.interrupted()
 
-    async def _fit(self, got: Booking | Refusal, count: int | None) -> Booking:
-        """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
-        if not isinstance(got, Refusal):
-            return got
-        return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
-
-    async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
+    async def _booked(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
-        if self.landing is not None:
-            booking, plain = self.landing(self.run, self.cap, self.error)
-            size = sum(map(self.run.plan.size_of, plain))
-            return booking, await self._transformed_within(booking, plain, size)
-        run, source = self.run, self.run.transcript.view
-        shape, self.shape = self.shape, None
-        view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
+        run, transcript = self.run, self.run.transcript
+        source, size = transcript.view, transcript.view_tokens
+        view, tokens = source, size
+        if run.hooks.context_transform:
+            shape, self.shape = self.shape, None
+            view, tokens = shape or await transformed(run, source, size)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
-        more = tokens - run.transcript.view_tokens
-        count = max(1, run.transcript.input_tokens() + more) if count is None else count
-        booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-        if run.transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
-            return booking, await self._transformed_within(booking, run.transcript.view, run.transcript.view_tokens)
+        more, turns = tokens - size, 0 if self.number else 1
+        count = max(1, transcript.input_tokens() + more) if count is None else count
+        booking = book(run, self.cap, turns, count)
+        if isinstance(booking, Refusal):  # wait, or make the call smaller
+            booking = await fit(run, booking, self.cap, turns, count)
+        if not run.hooks.context_transform:
+            return booking, transcript.view  # the booking may have compacted it
+        if transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
+            return booking, await self._transformed_within(booking, transcript.view, transcript.view_tokens)
         if booking.input >= count:
             booking.estimate += more
             return booking, view

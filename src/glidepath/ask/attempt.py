@@ -87,8 +87,8 @@ class Attempt(Record, gc=False):
     calls: Mapping[int, list[str]] = MappingProxyType({})
     text: str = ""
     """The visible text, once the stream has ended."""
-    thinking: Sequence[str] = ()
-    reasoning: Sequence[ReasoningBlock] = ()
+    thinking: list[str] = field(default_factory=list)
+    reasoning: list[ReasoningBlock] = field(default_factory=list)
     size: int = 0
     """Characters streamed so far, each delta counted as a token at least."""
     surplus: int = 0
@@ -104,7 +104,7 @@ class Attempt(Record, gc=False):
     """Parts of the text that were made events."""
     closing: bool = False
     """It is complete and did not end at once: its last wait has a time limit of its own."""
-    loose: Sequence[str] = ()
+    loose: list[str] = field(default_factory=list)
     """What came beside the text, and was not looked at closely yet."""
     weighed: int = 0
     """Parts of the text that were looked at closely."""
@@ -145,7 +145,7 @@ class Attempt(Record, gc=False):
         text = "".join([*self.parts[self.weighed :], *self.loose])
         dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
         more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
-        self.weighed, self.loose, self.plain = len(self.parts), (), self.size
+        self.weighed, self.loose, self.plain = len(self.parts), [], self.size
         if more <= 0:
             return 0
         self.surplus += more
@@ -465,10 +465,7 @@ def _piece(attempt: Attempt, text: str) -> int:
     """Take note of a piece of text that is not the answer; returns what it adds to the size."""
     if text.__class__ is not str:
         _bytes(text)
-    if attempt.loose:
-        attempt.loose.append(text)  # type: ignore[attr-defined]
-    else:
-        attempt.loose = [text]
+    attempt.loose.append(text)
     size = max(LEAST, len(text))
     attempt.size += size
     return size
@@ -478,14 +475,13 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     call_id, name = delta.id, delta.name
     arguments = delta.arguments
-    if attempt.loose or arguments.__class__ is not str:
-        size = _piece(attempt, arguments)
-    else:
-        attempt.loose = [arguments]
-        size = len(arguments)
-        if size < LEAST:  # noqa: PLR1730 - quicker
-            size = LEAST
-        attempt.size += size
+    if arguments.__class__ is not str:  # as `_piece` does it
+        _bytes(arguments)
+    attempt.loose.append(arguments)
+    size = len(arguments)
+    if size < LEAST:  # noqa: PLR1730 - quicker
+        size = LEAST
+    attempt.size += size
     try:
         names = len(call_id) + len(name)
     except TypeError:  # `reply` says what is wrong with it
@@ -517,19 +513,14 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
     attempt.odd = True
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
-        if attempt.thinking:
-            attempt.thinking.append(delta.text)  # type: ignore[attr-defined]
-        else:
-            attempt.thinking = [delta.text]
+        attempt.thinking.append(delta.text)
         if run.voice.chunks and delta.text:
             _say(run.voice, attempt)
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
         size, opaque = _piece(attempt, delta.text), _bytes(delta.opaque)
-        if not attempt.reasoning:
-            attempt.reasoning = []
-        attempt.reasoning.append(_reasoning(delta))  # type: ignore[attr-defined]
+        attempt.reasoning.append(_reasoning(delta))
         attempt.surplus += opaque
         attempt.opaque += opaque
         return size + opaque

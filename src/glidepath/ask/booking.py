@@ -164,11 +164,9 @@ async def _in_turn(
             meter.leave(waiting)
 
 
-def book(run: Run, cap: int | None, turns: int, count: int | None = None) -> Booking | Refusal:
-    """Reserve a call at once, or say what stands in the way. `count`: the prompt's tokens, where they were counted."""
+def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
+    """Reserve a call with a prompt of `count` tokens at once, or say what stands in the way."""
     want = run.plan.first_output_tokens if cap is None else cap
-    if count is None:
-        count = run.transcript.input_tokens()
     worst = amount(run, count, want)
     got = run.meter.reserve(worst.tokens, worst.money, turns, run.spend.first_call)
     if not isinstance(got, Reservation):
@@ -177,10 +175,9 @@ def book(run: Run, cap: int | None, turns: int, count: int | None = None) -> Boo
     return booked(run, got, count, want, cap)
 
 
-async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: int | None) -> Booking:
+async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
     """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
     want = run.plan.first_output_tokens if cap is None else cap
-    input_tokens = run.transcript.input_tokens() if count is None else count
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
         raise Touchdown(_refused(run, refusal))

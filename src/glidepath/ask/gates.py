@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from glidepath.messages import Message
     from glidepath.run import Run
 

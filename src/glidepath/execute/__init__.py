@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute import breaker
-from glidepath.execute.batch import run_together
+from glidepath.execute.batch import Batch
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
 from glidepath.execute.doubt import job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
@@ -207,7 +207,7 @@ async def fly_jobs(run: Run, ready: list[Job]) -> None:
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         await _run_alone(run, ready[0])
     elif ready:
-        await run_together(run, ready, width_for(run.plan, ready))
+        await Batch(run, ready, width_for(run.plan, ready)).fly()
         if run.plan.config.default_execution_mode == "auto":
             hint(run, ready)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 
-class _Batch:
-    """The calls of one batch that really run."""
+class Batch:
+    """The calls of one batch that really run, at most `width` at a time."""
 
     def __init__(self, run: Run, jobs: Sequence[Job], width: int) -> None:
         self.run = run
@@ -175,8 +175,3 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
         # Code that the tool has left running must not start children once the run has continued.
         inside.run = inside.work = None
     return None
-
-
-async def run_together(run: Run, jobs: Sequence[Job], width: int) -> None:
-    """Run these calls, at most `width` at a time; return when each has its result."""
-    await _Batch(run, jobs, width).fly()

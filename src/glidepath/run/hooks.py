@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -16,8 +16,6 @@ from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from glidepath.run.state import Run
 
 _enter = INSIDE.set

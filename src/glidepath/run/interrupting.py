@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import types
 from asyncio import Future
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
 
 from glidepath.run.abandoned import move_scopes, run_abandoned
 from glidepath.run.watch import LetGo, Watch
 from glidepath.run.whose import Ear
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 T = TypeVar("T")
 

@@ -1,37 +1,41 @@
-"""One run: what it was given, and its state, in a few parts that each have an owner."""
+"""One run: what it was given, and its state, in a few parts that each have an owner; and how it begins."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
-from glidepath.ledger import Caps, Meter, dollars
+from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause, Verdict
+from glidepath.outcome import AgentState, LoopOutcome, PerRun, RunResult, Snapshot, StopCause, Verdict
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
-from glidepath.run.account import Spending, breakdown
+from glidepath.run.account import Account, Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
-from glidepath.run.snapshot import take_snapshot
+from glidepath.run.snapshot import Resumption, restore, take_snapshot
+from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
 from glidepath.run.unseen import NEVER_SENT, sendable
-from glidepath.run.voice import Voice
+from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 if TYPE_CHECKING:
+    from glidepath.plugins.observer import Audience
     from glidepath.run.seams import RunJournal
 
 _log = logging.getLogger("glidepath")
@@ -388,3 +392,86 @@ class Run(Record, eq=False, kw_only=True):
         """The result is this one: something was learned after the end."""
         self.result = result
         return result
+
+
+# --- how a run begins: its parts, its guards, its clock, and who listens -------------------------------------------
+
+
+def open_state(
+    plan: Plan,
+    *,
+    run_id: str,
+    parent_id: str | None,
+    session_id: str,
+    messages: list[Message],
+    metadata: dict[str, Any],
+    meter: Meter,
+    watch: Watch,
+    landing_reserve: Amount,
+    landing_paid: bool,
+    deps: object,
+    stream: Consumer | None,
+    resumed: Resumption | None,
+    per_run: PerRun | None,
+    survey: Survey,
+) -> Run:
+    """A run that is ready to start. `survey`: what is known of all its messages."""
+    again, first_new = resumed is not None, len(messages)
+    run = Run(
+        run_id=run_id,
+        plan=plan,
+        meter=meter,
+        watch=watch,
+        hooks=plan.lineup.for_run(),
+        guards=RunGuards.of(
+            plan.make_guards(metadata, resumed=again), plan.known_stop_guards(metadata, resumed=again), metadata
+        ),
+        terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
+        transcript=Transcript(
+            messages=messages,
+            sizes=survey.sizes.copy(),
+            view=messages,
+            anchor=plan.fixed_tokens,
+            first_new=first_new,
+            call_ids={},
+        ),
+        turn=CurrentTurn(),
+        answer=AnswerSoFar(),
+        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
+        descent=Descent(),
+        audit=Audit(),
+        work=SideWork(),
+        voice=Voice(
+            run_id=run_id,
+            parent_id=parent_id,
+            now=getattr(watch.loop, "epoch", time.time),
+            next_number=counter(1),
+        ),
+    )
+    _start_clock(run)
+    run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
+    run.voice.attend(stream, _audience(run))
+    if resumed is not None:
+        restore(run, resumed)
+    run.terms.settle(plan, per_run)
+    run.look_around()
+    return run
+
+
+def _start_clock(run: Run) -> None:
+    window, deadline = run.watch.window_at, run.watch.deadline_at
+    soft_at = window - min(run.plan.config.limits.landing_time, deadline - window) if window < deadline else window
+    limit = run.plan.soft_limit
+    run.descent.expect(soft_at, run.meter.turns_wire if limit is None else limit.earliest())
+
+
+def _audience(run: Run) -> Audience | None:
+    """The listeners, except the consumer of a stream."""
+    sink = run.plan.config.event_sink
+    if not run.hooks.observers and sink is None:
+        return None
+    from glidepath.plugins.observer import Observer
+    from glidepath.plugins.sole_listener import audience_of
+
+    observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
+    return audience_of(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)
