@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, breaker, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
+from glidepath.execute import admitted, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
@@ -240,7 +240,7 @@ class _Program:
     def _told(self, job: Job) -> ToolResultMessage:
         run, tool = self.run, job.tool
         if job.trial is not None:
-            breaker.tell(run, job)
+            job.tell_breaker(run)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
             close_accounts(run, job.call.id)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
-from glidepath.execute import breaker
-from glidepath.execute.batch import Batch
+from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
 from glidepath.execute.doubt import job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
-from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
@@ -219,7 +217,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
         if job.result is None and job.waits_for is None:
             tool: Any = job.tool
             if tool.breaker is not None:
-                breaker.admit(run, job)
+                job.ask_breaker(run)
                 if job.result is not None:
                     continue
             ready.append(job)
@@ -396,7 +394,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> No
                 ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
             )
         if job.trial is not None:
-            breaker.tell(run, job)
+            job.tell_breaker(run)
         keep(run, job, len(jobs))
         fatal = fatal or job.fatal
     if fatal is not None:

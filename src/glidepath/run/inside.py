@@ -303,26 +303,12 @@ async def recall(run: Run, key: str) -> None:
     for token, child in left:
         if not child.done():
             token.cancel("the tool call or hook that started it has ended")
-            await _gone(run, child)
+            await run.watch.outlast(PATIENCE, [child])
         if not child.done():
             reason = "the tool call or hook that started it has ended"
             run.work.abandon(key, "", "child", reason)
         elif not child.cancelled():
             child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
-
-
-async def _gone(run: Run, child: asyncio.Future[Any]) -> None:
-    """Wait until the child has landed, interrupts or not; it lets go of what does not stop within its own patience."""
-    watch = run.watch
-    until = run.watch.time() + PATIENCE
-    while not child.done() and run.watch.time() < until:
-        watch.scope(until - run.watch.time())
-        try:
-            await watch.first_of(child)
-        except asyncio.CancelledError:
-            continue  # the time is up, or the run is interrupted, which waits until its children are gone
-        finally:
-            watch.calm()
 
 
 # --- from another thread ----------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import Enum, IntEnum
 from functools import partial
 from math import inf
@@ -515,6 +516,15 @@ class Watch(TaskBound):
         finally:
             for one in work:
                 one.remove_done_callback(knock)
+
+    async def outlast(self, seconds: float, work: Iterable[asyncio.Future[Any]]) -> None:
+        """Wait until all of these are done, interrupts or not, but no longer than this."""
+        until = self.time() + seconds
+        while (left := [one for one in work if not one.done()]) and self.time() < until:
+            self.scope(until - self.time())
+            with suppress(asyncio.CancelledError):  # the time is up, or the run is interrupted, which waits here
+                await self.first_of(*left)
+            self.calm()
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
