@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
 from glidepath.admit import polled
-from glidepath.ask import answered_well, ask, first_call, gave_up, handed_over, noted, shaped
+from glidepath.ask import ask, first_call, gave_up, handed_over, noted, shaped
 from glidepath.ask.attempt import Attempt, Reply, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
+from glidepath.ask.fallback import answered
 from glidepath.ask.gates import request_for
 from glidepath.ask.settlement import settle_ordinary
 from glidepath.errors import ModelError
@@ -202,7 +203,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         )
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
-            answered_well(run)
+            answered(run)
         reply = ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
         if reply is None:
             try:

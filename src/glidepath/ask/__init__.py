@@ -75,7 +75,8 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 recovering = call.error is not None
                 if not recovering and (plan.config.max_output_tokens_recovery is None or not call.escalate(attempt)):
                     if run.plan.health.alert:
-                        answered(call)
+                        call.probing = False
+                        answered(run)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
                 recovering, call.spoiled = False, None
@@ -199,11 +200,6 @@ async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> N
     except BaseException:
         booking.reservation.cancel()
         raise
-
-
-def answered_well(run: Run) -> None:
-    """The model has answered, although its health had asked for attention meanwhile."""
-    answered(_Call(run, (), None, None))
 
 
 class _Call(Record, eq=False, gc=False):
