@@ -47,20 +47,17 @@ def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[t
     messages = transcript.shown if view is transcript.messages else None
     if messages is None:
         messages = to_read(run, view)
-    context = turn.contexts.get(TransformContext) or _about(run, messages)
+    context = turn.contexts.get(TransformContext)
+    if context is None:
+        plan = run.plan
+        parts = {"system_prompt": plan.system_prompt, "model_id": plan.model_id, "estimator": plan.estimator}
+        context = about(run, TransformContext, messages=messages, **parts)
     context = replace(context, iteration=turn.iterations, messages=messages)
     heard = opinion(run, "context_transform", voices, context)
     if heard is None and view is transcript.view and not transcript.sent_view:
         transcript.sent_as_is()
         return None
     return _transformed(run, view, tokens, voices, context, heard)
-
-
-def _about(run: Run, messages: Sequence[Message]) -> TransformContext:
-    plan = run.plan
-    prompt, estimator = plan.system_prompt, plan.estimator
-    parts = {"system_prompt": prompt, "model_id": plan.model_id, "estimator": estimator, "messages": messages}
-    return about(run, TransformContext, **parts)  # type: ignore[no-any-return]
 
 
 async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
