@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
-from glidepath.run import place
+from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:
@@ -31,14 +31,8 @@ def settle(run: Run) -> None:
         if decision.kind == "unknown" or not _takes(job, decision.arguments):
             job.refuse(UNKNOWN, "")
             keep(run, job)
-            forget_program(run, call.id)
+            run.turn.forget_program(call.id)
             run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
-
-
-def forget_program(run: Run, call_id: str) -> None:
-    """A call that made calls has its result: its state is no longer needed."""
-    if call_id in run.turn.programs:
-        run.turn.forget_program(call_id)
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
