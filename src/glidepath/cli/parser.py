@@ -88,6 +88,10 @@ _ELSEWHERE = {
 """Words that are not commands, and what to type instead."""
 
 
+_ANSWERS = {"yes": "all", "y": "all", "always": "all", "auto": "all", "no": "deny", "n": "deny", "never": "deny"}
+"""What people say to a question that takes other words here."""
+
+
 def _no_command(word: str) -> str:
     """There is no such command, and what to type instead."""
     from shlex import quote
@@ -101,7 +105,7 @@ def _no_command(word: str) -> str:
 
 
 def _refuse_flag(argv: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """End with the whole line for a flag that comes before its command, or without one; return for one of nobody's."""
+    """End with the whole line for a flag that comes before its command, or without one; return for an unknown flag."""
     from glidepath.cli.usage_errors import misplaced
 
     command = next((word for word in argv if word in COMMANDS), None)
@@ -148,7 +152,8 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        close = _close_to(str(value), choices)
+        meant = [_ANSWERS.get(str(value)), _close_to(str(value), choices)]
+        close = next((one for one in meant if one in choices), f"--{value}" if f"--{value}" in self.flags else None)
         hint = f"; did you mean {close}?" if close else ""
         raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 

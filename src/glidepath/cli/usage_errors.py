@@ -36,6 +36,7 @@ _MEANT = {
     "--session-id": "--resume",
     "--directory": "--workspace",
     "--max-time": "--timeout",
+    "--older-than": "--days",
     "--dry-run": "--plan-only",
     "--schema": "--json-schema",
     "--images": "--image",
@@ -113,7 +114,7 @@ def title(text: str) -> str:
 
 
 def unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
-    """What to say of a word too many."""
+    """What to say of an unexpected argument."""
     flags = {flag for action in actions for flag in action.option_strings}
     hint = ""
     if any(action.nargs in ("*", "+") for action in actions if not action.option_strings):
@@ -126,7 +127,7 @@ def unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
 
 
 def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
-    """What to say of a flag that there is not: the one that was meant, or that it needs none."""
+    """What to say of an unknown flag: the one that was meant, or that none is needed."""
     flags = [one for action in actions for one in action.option_strings]
     same = _MONEY if flag in _MONEY else ()
     meant = next((one for one in (*same, _MEANT.get(flag)) if one and one.partition(" ")[0] in flags), None)

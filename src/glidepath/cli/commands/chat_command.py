@@ -66,7 +66,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         for text in unseen:
             world.note(text)
     talk.remember()
-    if talk.title and talk.session.messages:  # continued, and nothing was said
+    if talk.title and talk.session.messages:  # continued without a new message
         world.note(asyncio.run(rename_chat(talk, talk.title)))
     elif talk.way_back():
         world.note(f"to come back: {talk.way_back(asyncio.run(talk.name()))}")
