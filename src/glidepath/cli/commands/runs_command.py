@@ -86,7 +86,7 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
     return 0
 
 
-async def _show_team(session: str, store: SessionStore, world: World) -> int:
+async def show_team(session: str, store: SessionStore, world: World) -> int:
     from glidepath.cli.team_board import TeamBoard, happened, report
     from glidepath.teams.events import TERMINAL
     from glidepath.teams.journal import story
@@ -109,6 +109,7 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
 
 async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.burndown_view import plot_session, show_json
+    from glidepath.cli.commands.sessions_command import show_session
 
     if options.json:
         return await show_json(options, store, world)
@@ -117,59 +118,7 @@ async def _show(options: argparse.Namespace, store: SessionStore, world: World) 
     return await show_session(options.session, store, world, last=options.limit)
 
 
-async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
-    """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.shelved import label_lines, used_lines
-    from glidepath.cli.status import printable
-    from glidepath.sessions.archive import read_journal
-
-    if session.startswith("team:"):
-        return await _show_team(session, store, world)
-    journal = await read_journal(store, session)
-    folded, snapshot = journal.folded, journal.folded.snapshot
-    result = folded.result
-    out = world.stdout
-    out.write(f"session   {revealed(session)}\n")
-    out.writelines([f"{line}\n" for line in await label_lines(store, session)])
-    if folded.forked is not None:
-        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
-        for one in folded.forked.effects:
-            line = call_line(one.name, one.arguments or {})
-            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
-    if folded.repaired is not None:
-        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
-    if folded.imported:
-        out.write("origin    imported from a file: its decisions do not count here\n")
-    out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
-    if result is not None and result.cause is not None:
-        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
-    if snapshot is not None:
-        out.writelines(f"{line}\n" for line in used_lines(folded, snapshot))
-    unknown = () if result is None else result.unknown_effects
-    for call in unknown:
-        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
-    for call, why in _waiting(folded, snapshot):
-        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
-    out.write(
-        f"journal   {how_many(len(journal.commits), 'commit')}, {how_many(folded.sequence, 'record')}, intact\n\n"
-    )
-    turn = 0
-    first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
-    if first:
-        out.write(f"({how_many(first, 'message')} before)\n")
-    for number, message in enumerate(folded.messages):
-        turn += message.role == "assistant"
-        if number < first:
-            continue
-        who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
-        if message.text or not getattr(message, "tool_calls", ()):
-            out.write(f"[{who}] {printable(message.text)}\n")
-        for call in getattr(message, "tool_calls", ()):
-            out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
-    return 0
-
-
-def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
+def waiting_calls(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
     """The calls without a result, each with what happens to it when the run is resumed."""
     from glidepath._wire import replace
     from glidepath.sessions.recover import open_calls
