@@ -92,7 +92,8 @@ class _Program:
             job.doubt = run.plan.config.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=program.call.name))
+            job.doubt = run.plan.config.texts.fill("tool_gone_midway", tool=program.call.name)
+            job.refuse(UNKNOWN, "")
         else:
             job.bound = job.tool.bind(program.call.stored)
 

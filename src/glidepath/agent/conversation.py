@@ -14,7 +14,7 @@ from glidepath.outcome import NOT_CARRIED, Carried, SessionStand
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.outcome import Snapshot
-    from glidepath.run import Plan
+    from glidepath.run import Plan, Resumption
     from glidepath.sessions import Session
 
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
@@ -99,6 +99,13 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
         node.tool_calls += snapshot.metered_tool_calls - then.tool_calls
     node.warn_near(config.guardrails.reserve_tokens, int((stand.max_money or 0) * config.guardrails.cost_reserve))
     return node
+
+
+def queued_again(above: Meter | None, resumed: Resumption | None) -> None:
+    """Charge a budget for the calls that were queued when the process died: the budget of that process is gone."""
+    queued = 0 if resumed is None else len(resumed.counted)
+    for _ in range(queued if above is not None else 0):
+        above.charge_tool_call()  # type: ignore[union-attr]
 
 
 def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:

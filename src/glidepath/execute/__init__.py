@@ -11,7 +11,7 @@ from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
-from glidepath.execute.doubt import job_for, keep, settle
+from glidepath.execute.doubt import job_for, keep, settle, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
@@ -198,10 +198,9 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
         job.asks = pending
-    decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
-    if job.tool is None and (decision is None or decision.kind == "approve"):  # any other decision needs no tool
-        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=call.name))
-    return job
+    if job.tool is None and call.id in run.terms.resumed.decisions:  # type: ignore[union-attr]
+        without_tool(run, job, run.terms.resumed.decisions[call.id])  # type: ignore[union-attr]
+    return job  # without a decision it keeps waiting, also for its tool: a server may only be away
 
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:

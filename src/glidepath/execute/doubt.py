@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
+from glidepath.outcome import ResultKind
 from glidepath.run import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Decision, Run
 
 
 def settle(run: Run) -> None:
@@ -62,6 +63,27 @@ def job_for(run: Run, call: ToolCall) -> Job:
     elif run.terms.resumed is not None:
         job.counted = call.id in run.terms.resumed.counted
     return job
+
+
+def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
+    """Calls that were queued, and so counted, under a higher limit: those past the limit of now do not run."""
+    lineage = run.meter.lineage
+    over = max((one.tool_calls - one.caps.tool_calls for one in lineage if one.caps.tool_calls is not None), default=0)
+    queued = [job for job in jobs if job.result is None and job.counted and job.doubt is None]
+    limited = [job for job in queued if job.tool is None or job.tool.counts_toward_limit]
+    for job in limited[max(0, len(limited) - over) :] if over > 0 else ():
+        job.uncount(run)
+        job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_spent"))
+        job.waits_for = None
+
+
+def without_tool(run: Run, job: Job, decision: Decision) -> None:
+    """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
+    if job.asks is not None and decision.kind in ("approve", "answer"):
+        job.doubt = run.plan.config.texts.fill("tool_gone_midway", tool=job.call.name)
+        job.refuse(UNKNOWN, "")
+    elif decision.kind == "approve":
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
 
 
 def keep(run: Run, job: Job, count: int = 0) -> None:

@@ -98,9 +98,8 @@ class EventChannel:
         self.sequence = event.sequence
         if isinstance(event, TERMINAL):
             # A resumed team continues counting from the number in its result.
-            self.ended = event = replace(
-                event, result=replace(event.result, sequence=event.sequence, changes=self.changes)
-            )
+            result = replace(event.result, sequence=event.sequence, changes=self.changes)
+            self.ended = event = replace(event, result=result)
         elif isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):
