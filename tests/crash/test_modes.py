@@ -7,7 +7,8 @@ import stat
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.sessions import SqliteStore
+from glidepath.sessions import SegmentStore, SqliteStore
+from glidepath.sessions.archive import list_runs
 from glidepath.testing import ScriptedModel, say
 
 
@@ -45,3 +46,36 @@ def test_a_store_that_everybody_could_read_is_closed_to_others_and_one_that_a_gr
     used(path, lambda: None)
     path.chmod(old)
     assert used(path, lambda: modes(tmp_path))["s.db"] == new
+
+
+@pytest.mark.parametrize(("old", "new"), [(0o444, 0o400), (0o400, 0o400), (0o464, 0o460)])
+def test_a_store_that_its_owner_has_made_read_only_stays_so(tmp_path, old, new):
+    path = tmp_path / "s.db"
+    used(path, lambda: None)
+    path.chmod(old)
+
+    async def look():
+        store = SqliteStore(path)
+        await list_runs(store)
+        await store.close()
+
+    asyncio.run(look())
+    assert modes(tmp_path)["s.db"] == new
+
+
+def test_a_folder_that_its_owner_has_made_read_only_stays_so(tmp_path):
+    path = tmp_path / "s"
+
+    async def look():
+        store = SegmentStore(path)
+        await store.claim("one", "me")
+        await store.close()
+        path.chmod(0o555)
+        again = SegmentStore(path)
+        await list_runs(again)
+        await again.close()
+
+    asyncio.run(look())
+    mode = path.stat().st_mode & 0o777
+    path.chmod(0o700)
+    assert mode == 0o500

@@ -24,7 +24,9 @@ from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note
 
 if TYPE_CHECKING:
+    from glidepath.messages import ToolCall
     from glidepath.run import Run
+    from glidepath.spi.sessions import SessionStore
 
 _DECISIONS = Mapping[str, Decision]
 _NOTHING: dict[Any, Any] = {}
@@ -101,6 +103,21 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
                 if decision.kind in ("approve", "deny", "answer"):
                     found.setdefault(call_id, decision)
     return found
+
+
+async def approved_calls(store: SessionStore, session_id: str) -> tuple[ToolCall, ...]:
+    """The calls of a session's last run that a person has approved or answered and that have not run since."""
+    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions.recover import open_calls
+
+    folded = (await read_journal(store, session_id)).folded
+    posted = posted_decisions(await store.notes(session_id, folded.taken)) if offers(store, Inbox) else {}
+    decided = {**posted, **folded.decisions}
+    if folded.result is not None:
+        waiting = tuple([one.call for one in folded.result.pending])
+    else:
+        waiting = tuple([call for call in open_calls(folded) if call.id not in folded.intents])
+    return tuple([call for call in waiting if call.id in decided and decided[call.id].kind != "deny"])
 
 
 class SessionMailbox(Record, gc=False):

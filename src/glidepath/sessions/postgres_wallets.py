@@ -208,7 +208,8 @@ class PostgresWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         async def work(connection: PostgresConnection, _: bool) -> tuple[float, Sequence[HoldRow]]:
             now = await connection.fetchval(f"SELECT {_NOW}")
-            await connection.execute(_FORGET, now - books.KEPT, now)
+            if await connection.fetchval("SHOW transaction_read_only") == "off":
+                await connection.execute(_FORGET, now - books.KEPT, now)
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
             return now, [hold_row(row) for row in rows]
 

@@ -78,8 +78,8 @@ def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
 def _keep_private(path: str) -> None:
     """Create the file with mode 0600, whatever the umask, or restrict the one that exists.
 
-    SQLite gives its log the mode of the file. A file that everybody could read becomes 0600; one whose group may write
-    is shared on purpose and is closed to all others only.
+    SQLite gives its log the mode of the file. A file that everybody could read is left to its owner; one whose
+    group may write is shared on purpose and is closed to all others only.
     """
     with suppress(OSError):  # SQLite's own error is better
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -89,7 +89,7 @@ def _keep_private(path: str) -> None:
         with suppress(OSError):
             mode = os.stat(file).st_mode  # noqa: PTH116
             if stat.S_ISREG(mode) and mode & _OTHERS:
-                os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
+                os.chmod(file, mode & (0o770 if mode & stat.S_IWGRP else 0o600))  # noqa: PTH101
 
 
 class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):

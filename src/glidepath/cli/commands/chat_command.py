@@ -46,7 +46,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.talk import Talk
-    from glidepath.cli.chat_cards import chosen_chat, print_chats
+    from glidepath.cli.chat_cards import chosen_chat, print_chats, telling_of_pending
     from glidepath.cli.stores import keep_sessions
 
     world.notes = []
@@ -54,7 +54,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         keep_sessions(settings, world)
         if options.resume == "" and not settings.get("model"):
             return print_chats(settings, world)
-        wanted = chosen_chat(options, settings, world)
+        wanted = chosen_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
         talk = Talk(settings, world)
         talk.asides += named_pictures(options.image, world)
         keep_heap()

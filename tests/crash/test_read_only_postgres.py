@@ -1,0 +1,55 @@
+"""A PostgreSQL database that may only be read: sessions and wallets are shown, and writing is refused as such."""
+
+import asyncio
+
+import pytest
+
+from glidepath import Agent, Budget, Limits
+from glidepath.agent.overdue import sweep
+from glidepath.errors import StoreError
+from glidepath.sessions import PostgresStore
+from glidepath.sessions.archive import export_journal, list_runs, read_journal
+from glidepath.sessions.finding import annotate, find_sessions
+from glidepath.testing import ScriptedModel, say
+
+from .postgres import fresh_schema
+
+pytestmark = pytest.mark.process
+
+
+def test_a_database_that_may_only_be_read_is_read():
+    address = fresh_schema()
+
+    async def fill():
+        store = PostgresStore(address)
+        wallet = Budget(Limits(max_cost="5"), name="customer", store=store, per="month")
+        model = ScriptedModel(price=("1", "5")).forever(say("hello"))
+        agent = Agent(model=model, limits=Limits(max_iterations=3), store=store)
+        await agent.run("a task", session="one", parent=wallet)
+        await store.close()
+
+    async def look():
+        store = PostgresStore(f"{address}{'&' if '?' in address else '?'}default_transaction_read_only=on")
+        assert await sweep(store) == 0
+        assert [wallet.name for wallet in await store.wallets()] == ["customer"]
+        assert [wallet.name for wallet in await store.wallets("customer")] == ["customer"]
+        assert [run.session_id for run in await list_runs(store)] == ["one"]
+        assert len((await find_sessions(store, text="task")).sessions) == 1
+        assert (await read_journal(store, "one")).folded.result is not None
+        assert await export_journal(store, "one")
+        kinds = []
+        for act in (
+            lambda: store.close_wallet("customer"),
+            lambda: annotate(store, "one", title="x"),
+            lambda: store.claim("one", "me"),
+            lambda: store.remove("one"),
+            lambda: store.flag("one", "stop"),
+        ):
+            with pytest.raises(StoreError) as refused:
+                await act()
+            kinds.append(refused.value.kind)
+        await store.close()
+        return kinds
+
+    asyncio.run(fill())
+    assert asyncio.run(look()) == ["read_only"] * 5
