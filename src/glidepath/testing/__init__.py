@@ -60,12 +60,7 @@ _HOMES = {
     "transcript_errors": "plain_transcript",
     "EventRecorder": "recorder",
 }
-_withdrawn = withdrawn(
-    __name__,
-    clock=("VirtualLoop",),
-    leftovers=("live_work",),
-    model=("RecordedRequest",),
-)
+_withdrawn = withdrawn(__name__, clock=("VirtualLoop",), leftovers=("live_work",), model=("RecordedRequest",))
 
 if not TYPE_CHECKING:  # type checkers see only public names
 

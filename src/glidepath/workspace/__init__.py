@@ -25,8 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker knows only what is public
-    __getattr__ = withdrawn(
-        __name__,
-        sandbox=("find_sandbox",),
-        toolset=("TOOL_NAMES",),
-    )
+    __getattr__ = withdrawn(__name__, sandbox=("find_sandbox",), toolset=("TOOL_NAMES",))

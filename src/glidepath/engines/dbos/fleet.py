@@ -15,6 +15,7 @@ from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, needed, quiet
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
@@ -28,6 +29,7 @@ from glidepath.tools.advice import closest
 if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Decision
+    from glidepath.sessions.redaction import Hook
 
 T = TypeVar("T")
 
@@ -43,12 +45,16 @@ _SHOWN = 200
 class Fleet:
     """A fleet of workers on one PostgreSQL: `async with Fleet(dsn) as fleet: await fleet.submit("agent", "task")`.
 
-    Needs the extra `glidepath[dbos]`. Every method raises `StoreError` when the database cannot be reached.
+    Needs the extra `glidepath[dbos]`. Every method raises `StoreError` when the database cannot be reached. `redact` is
+    the hook of a `RedactingStore`: tasks and messages go through it, so the models read what it leaves.
     """
 
-    def __init__(self, dsn: str, *, timeout: float = 10.0, ledger: FleetLedger | None = None) -> None:
+    def __init__(
+        self, dsn: str, *, timeout: float = 10.0, ledger: FleetLedger | None = None, redact: Hook | None = None
+    ) -> None:
         self.ledger = ledger or FleetLedger(dsn, timeout=timeout, connections=2)
-        self.store = PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2)
+        self._redaction = FleetRedaction(redact)
+        self.store = self._redaction.store(PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2))
         self._timeout = timeout
         self._client: Any = None
         self._engine: Any = None
@@ -123,7 +129,8 @@ class Fleet:
             about["user"] = check_user(user)
         if wallet is not None:
             about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
-        await self._in_thread(self._enqueue, agent, list(zip(names, tasks, strict=True)), tenant, about)
+        runs = list(zip(names, self._redaction.tasks(tasks), strict=True))
+        await self._in_thread(self._enqueue, agent, runs, tenant, self._redaction.about(about))
         await self.ledger.announce()
         return names
 
@@ -314,12 +321,7 @@ class Fleet:
                 if refused not in ("", "known"):
                     raise _refusal(refused, session, tenant)
                 if not refused:
-                    given = (
-                        session,
-                        agent,
-                        task,
-                        *([about] if about else []),
-                    )  # older workers accept only three arguments
+                    given = (session, agent, task, *([about] if about else []))  # older workers accept only three
                     self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
 
     def _enqueue_again(self, session: str) -> bool:
