@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
 from glidepath import Agent, Limits
+from glidepath.errors import StoreError
 from glidepath.sessions import SegmentStore, SqliteStore
 from glidepath.sessions.archive import list_runs
 from glidepath.testing import ScriptedModel, say
@@ -79,3 +82,33 @@ def test_a_folder_that_its_owner_has_made_read_only_stays_so(tmp_path):
     mode = path.stat().st_mode & 0o777
     path.chmod(0o700)
     assert mode == 0o500
+
+
+def a_text(path):
+    path.write_text("something else\n" * 100)
+
+
+def another_database(path):
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE theirs(x)")
+        made.commit()
+
+
+@pytest.mark.parametrize("make", [a_text, another_database])
+def test_a_file_that_is_no_store_is_left_alone(tmp_path, make):
+    path = tmp_path / "theirs"
+    make(path)
+    path.chmod(0o644)
+    before = path.read_bytes()
+
+    async def look():
+        store = SqliteStore(path)
+        for act in (lambda: list_runs(store), lambda: store.claim("s", "me"), store.wallets):
+            with pytest.raises(StoreError) as refused:
+                await act()
+            assert refused.value.kind == "damaged"
+        await store.close()
+
+    asyncio.run(look())
+    assert modes(tmp_path) == {"theirs": 0o644}
+    assert path.read_bytes() == before

@@ -139,7 +139,7 @@ async def migrate_store(name: str | None, source: SessionStore, world: World) ->
         await target.close()
     for session, reason in done.left.items():
         world.complain(f"{session} stays: {reason}")
-    world.note(f"{how_many(len(done.moved), 'session')} moved to {getattr(target, 'path', name)}")
+    world.note(f"{how_many(len(done.moved), 'session')} copied to {getattr(target, 'path', name)}")
     file = default_file()
     if name is None and not done.left and place == str(file):
         await source.close()
