@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, put_off, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep
+from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep, unfinished
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
@@ -92,7 +92,7 @@ class _Program:
             job.doubt = run.plan.config.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.doubt = run.plan.config.texts.fill("tool_gone_midway", tool=program.call.name)
+            job.doubt = unfinished(run, f"the tool {program.call.name!r} no longer exists")
             job.refuse(UNKNOWN, "")
         else:
             job.bound = job.tool.bind(program.call.stored)

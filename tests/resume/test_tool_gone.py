@@ -67,7 +67,7 @@ async def test_a_call_that_had_begun_is_unknown_when_its_answer_finds_no_tool(sa
     [told] = [message for message in result.messages if message.role == "tool_result"]
     assert (told.kind, told.is_error) == ("unknown_effect", True)
     assert "'book'" in told.content
-    assert "no longer" in told.content
+    assert "no longer exists" in told.content
     assert [one.name for one in result.unknown_effects] == ["book"]
     assert transcript_errors(result.messages) == []
 

@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, replace
+from glidepath.agent.conversation import close_begun
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.endings import salvaged
@@ -116,7 +117,7 @@ def _opened(
         raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
     plan = with_constraints_of_its_own(plan) if plan.custom else plan
     deps, paid = deps_for(plan, asked.given, home.id), True
-    survey = None
+    survey, begun = None, () if resumed is not None else close_begun(home, plan.config.texts)
     if resumed is None:
         survey = _surveyed(plan, home)
         reserve = landing_reserve(plan, asked.prompt, meter)
@@ -146,6 +147,7 @@ def _opened(
         per_run=asked.given.per_run,
         survey=survey,
     )
+    run.work.doubt(begun)
     if plan.strategy.name == "summarize":
         from glidepath.ask.summary import recall  # left by an earlier run
 

@@ -11,7 +11,7 @@ from glidepath.events import ApprovalRequested, ToolStarted
 from glidepath.execute import breaker
 from glidepath.execute.batch import run_together
 from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
-from glidepath.execute.doubt import job_for, keep, settle, without_tool
+from glidepath.execute.doubt import has_asked, job_for, keep, settle, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.order import hint, width_for
@@ -197,7 +197,7 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job = job_for(run, call)
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
-        job.asks = pending
+        job.asks, job.counted = pending, True
     if job.tool is None and call.id in run.terms.resumed.decisions:  # type: ignore[union-attr]
         without_tool(run, job, run.terms.resumed.decisions[call.id])  # type: ignore[union-attr]
     return job  # without a decision it keeps waiting, also for its tool: a server may only be away
@@ -210,6 +210,8 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     results = list(run.turn.results)
     for call in run.turn.open_calls():
         job = job_for(run, call)
+        if has_asked(run, call):
+            job.doubt = unfinished(run, "the run ended first")
         job.refuse(kind, text)
         if gaps:
             keep(run, job)

@@ -10,7 +10,7 @@ from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import HookFailed
-from glidepath.execute.doubt import hold_to_limit
+from glidepath.execute.doubt import hold_to_limit, unfinished
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
@@ -87,6 +87,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             else:
                 _bind(run, job)
                 job.continuation = Continuation(job.asks.state, decision.arguments or {})
+                job.doubt = unfinished(run, "it was not allowed to")
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, approved=True)
         elif decision.kind == "deny":

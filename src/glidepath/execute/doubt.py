@@ -65,6 +65,16 @@ def job_for(run: Run, call: ToolCall) -> Job:
     return job
 
 
+def unfinished(run: Run, reason: str) -> str:
+    """What the model reads about a call that had asked in the middle and cannot continue."""
+    return run.plan.config.texts.fill("unfinished", reason=reason)
+
+
+def has_asked(run: Run, call: ToolCall) -> bool:
+    """Whether this call had begun and asked a person in the middle."""
+    return any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+
+
 def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
     """Calls that were queued, and so counted, under a higher limit: those past the limit of now do not run."""
     lineage = run.meter.lineage
@@ -80,7 +90,7 @@ def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
 def without_tool(run: Run, job: Job, decision: Decision) -> None:
     """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
     if job.asks is not None and decision.kind in ("approve", "answer"):
-        job.doubt = run.plan.config.texts.fill("tool_gone_midway", tool=job.call.name)
+        job.doubt = unfinished(run, f"the tool {job.call.name!r} no longer exists")
         job.refuse(UNKNOWN, "")
     elif decision.kind == "approve":
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
@@ -95,7 +105,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         if job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
         close_accounts(run, job.call.id)
-    elif job.counted and job.doubt is None and job.started_at is None:
+    elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
         job.uncount(run)
     place(run, job.message(run, count))
 
