@@ -1,7 +1,9 @@
 """A PostgreSQL database that may only be read: sessions and wallets are shown, and writing is refused as such."""
 
 import asyncio
+import os
 
+import asyncpg
 import pytest
 
 from glidepath import Agent, Budget, Limits
@@ -17,7 +19,23 @@ from .postgres import fresh_schema
 pytestmark = pytest.mark.process
 
 
-def test_a_database_that_may_only_be_read_is_read():
+async def by_transaction(address):
+    return f"{address}&default_transaction_read_only=on"
+
+
+async def by_role(address):
+    """The address for a role that may only select."""
+    schema, role = address.rpartition("%3D")[2], f"reader_{os.urandom(4).hex()}"
+    connection = await asyncpg.connect(address)
+    await connection.execute(f"CREATE ROLE {role} LOGIN")
+    await connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    await connection.close()
+    return address.replace("postgres@", f"{role}@")
+
+
+@pytest.mark.parametrize("limited", [by_transaction, by_role])
+def test_a_database_that_may_only_be_read_is_read(limited):
     address = fresh_schema()
 
     async def fill():
@@ -29,7 +47,7 @@ def test_a_database_that_may_only_be_read_is_read():
         await store.close()
 
     async def look():
-        store = PostgresStore(f"{address}{'&' if '?' in address else '?'}default_transaction_read_only=on")
+        store = PostgresStore(await limited(address))
         assert await sweep(store) == 0
         assert [wallet.name for wallet in await store.wallets()] == ["customer"]
         assert [wallet.name for wallet in await store.wallets("customer")] == ["customer"]

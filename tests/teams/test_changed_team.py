@@ -1,10 +1,10 @@
 """Every leg of a team records schema, release and configuration, and a resume says what changed since."""
 
-from glidepath import Limits, tool
+from glidepath import Limits, approve, tool
 from glidepath._version import VERSION
 from glidepath.cli.team_board import report
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore
+from glidepath.sessions import MemoryStore, RedactingStore
 from glidepath.sessions.chain import SCHEMA
 from glidepath.teams import DefaultTaskDispatchCoordinator, ExpertTeamCoordinator, Member, Team, TeamStatus
 from glidepath.teams.events import TeamStarted
@@ -137,3 +137,20 @@ async def test_the_report_of_a_team_lists_the_changes():
     await paused(store)
     result = await team(agent(posts), store=store).resume("r")
     assert "note: since the last run, tool member/publish is gone" in report(result)
+
+
+@virtual
+async def test_a_hook_that_hides_every_text_leaves_a_team_that_can_be_resumed():
+    store = RedactingStore(MemoryStore(), lambda _: "[hidden]")
+    await paused(store)
+    result = await team(agent(posts, tools=(publish,)), store=store).resume("r")
+    assert (result.status, result.changes) == (TeamStatus.PAUSED, ())
+    [pending] = result.step_outcomes[0].pending
+    result = await team(agent(posts, tools=(publish,), limits=Limits(max_iterations=9)), store=store).resume(
+        "r", decisions={pending.call.id: approve({"text": "bees"})}
+    )
+    assert result.status is TeamStatus.COMPLETED
+    assert [str(change) for change in result.changes] == ["limit member/max_iterations changed: 50 -> 9"]
+    told = b"".join(commit.body for commit in (await store.load("team:r"))[1])
+    assert b"the goal" not in told
+    assert b"bees" not in told
