@@ -13,9 +13,9 @@ from glidepath.conformance import CONTRACTS
 from glidepath.conformance.contract import Contract, clauses_of
 from glidepath.conformance.plugin import HookContract
 from glidepath.spi.hooks import HOOKS
-from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "contracts.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "contracts.md"
 HEAD = """# Contracts
 <!-- made by scripts/make_contracts.py -->
 Every extension point has a contract class in `glidepath.conformance`. Each clause is one test with a number. The
@@ -38,6 +38,9 @@ def section(contract: type[Contract], without: type[Contract] | None = None) -> 
 
 def page() -> str:
     """The whole page."""
+    sys.path.insert(0, str(ROOT))
+    from tests.extension_points import EXTENSION_POINTS, TEXTBOOK
+
     points = {point.name: point for point in EXTENSION_POINTS}
     names = [name for name in points if name not in HOOKS]
     contracts = [contract for kinds in CONTRACTS.values() for contract in kinds]

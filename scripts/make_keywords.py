@@ -69,7 +69,6 @@ from typing import Any, Self
 
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
-from glidepath.agent.said import Said
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.spi import (
@@ -92,8 +91,13 @@ from glidepath.tools.sources import ToolSource
 __all__ = ["Setters"]
 
 
-class Setters(Said):
+class Setters:
     """One method for every setting. Each takes effect on this object and returns it."""
+
+    _values: dict[str, Any]
+    _parts: dict[str, dict[str, Any]]
+    def _set(self, field: str, value: object) -> Self: ...
+    def _add(self, field: str, value: object) -> Self: ...
 '''
 ROWS = '''"""The agent's settings as a file, a variable or a flag has them. Made by scripts/make_keywords.py."""
 

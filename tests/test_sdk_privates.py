@@ -14,7 +14,6 @@ from glidepath.sdk_privates import (
     google_connection,
     is_launched,
     learn_alt_enter,
-    put_back,
     stop_events,
     with_platform,
 )
@@ -45,11 +44,10 @@ def test_a_google_client_that_hides_its_connection_has_no_known_key_and_address(
     assert google_connection(object()) == GoogleConnection(None, "", vertex=False)
 
 
-def test_dbos_has_its_instance_and_its_recovery_where_they_are_looked_for():
-    dbos = pytest.importorskip("dbos")
+def test_dbos_has_its_instance_where_it_is_looked_for():
+    pytest.importorskip("dbos")
     assert hasattr(sys.modules["dbos._dbos"], "_dbos_global_instance")
     assert dbos_instance() is None
-    assert callable(dbos.DBOS._recover_pending_workflows)
 
 
 def test_a_dbos_without_the_known_parts_keeps_its_pace_and_counts_as_launched():
@@ -58,11 +56,6 @@ def test_a_dbos_without_the_known_parts_keeps_its_pace_and_counts_as_launched():
     assert is_launched(object())
     assert not is_launched(None)
     assert not is_launched(SimpleNamespace(_launched=False))
-
-
-def test_a_dbos_that_cannot_put_runs_back_says_so():
-    with pytest.raises(AttributeError):
-        put_back(SimpleNamespace(DBOS=object()), ["worker"])
 
 
 def test_the_api_of_opentelemetry_keeps_its_context_in_a_variable(monkeypatch):

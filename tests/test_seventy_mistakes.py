@@ -354,7 +354,7 @@ TOOL = {
     "a method of a class": (lambda: agent(tools=[Own.method]), "give the agent `instance.method`"),
     "a decorated method of a class": (lambda: agent(tools=[Own.decorated]), "give the agent `instance.decorated`"),
     "a misspelled option": (lambda: tool(plain, timout=3), "did you mean 'timeout'"),
-    "a time as text": (lambda: tool(plain, timeout="30s"), "timeout: expected .*such as 30"),
+    "a time as text": (lambda: tool(plain, timeout="30s"), "timeout must .*such as 30"),
 }
 
 

@@ -238,6 +238,18 @@ def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
+def needed(module: str, says: str, extra: str) -> Any:
+    """The module of an optional package; if it is missing, a `ConfigurationError` `says` who needs it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
+            raise  # it is there, and something that it needs is not
+        raise ConfigurationError(f"{says}: {install_line(extra)}") from None
+
+
 def install_line(extra: str, *more: str) -> str:
     """The command that installs an extra where glidepath came from: a checkout, a wheel, a repository, or an index."""
     import json

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from glidepath._wire import Codec, Value
@@ -365,17 +367,10 @@ EVENTS: tuple[type[Event], ...] = tuple(
 """Every kind of event."""
 
 
-def _union() -> Any:
-    union: Any = EVENTS[0]
-    for kind in EVENTS[1:]:
-        union = union | kind
-    return union
-
-
 def codec() -> Codec[Any, UnknownEvent]:
     """A reader and writer of one event."""
     return Codec(
-        _union(),
+        reduce(or_, EVENTS),
         tag_field="event",
         tags=frozenset(kind.__name__ for kind in EVENTS),
         unknown=lambda event, raw: UnknownEvent(event=event, raw=raw),

@@ -112,14 +112,9 @@ class LogObserver(Plugin):
         self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
 
     def _fields(self, event: Event) -> dict[str, Any]:
-        if isinstance(event, RunEnded):
-            return _ending(event)
-        if self._content:
+        without = _WITHOUT_CONTENT.get(type(event), None if type(event) in EVENTS else _figures)
+        if without is None or (self._content and not isinstance(event, RunEnded)):
             return _wire.plain(event)  # type: ignore[no-any-return]
-        without = _WITHOUT_CONTENT.get(type(event))
-        if without is None and type(event) in EVENTS:
-            return _wire.plain(event)  # type: ignore[no-any-return]
-        without = without or _figures
         shown = {"event": type(event).__name__, **{name: getattr(event, name) for name in _ENVELOPE}}
         return {**shown, **without(event)}
 
@@ -198,27 +193,10 @@ def _figures(event: Event) -> dict[str, Any]:
     return found
 
 
-_WITHOUT_CONTENT: dict[type[Event], Any] = {
-    MessageAdded: _message,
-    TurnEnded: _turn,
-    ToolStarted: _call,
-    ToolEnded: _result,
-    ToolProgress: _progress,
-    ApprovalRequested: _call,
-    NoticeSent: _notice,
-}
-"""What is left of an event that carries what somebody said."""
-
-
 def _ending(event: RunEnded) -> dict[str, Any]:
     """The result without its transcript, which the log has seen message by message."""
     result = event.result
     return {
-        "event": "RunEnded",
-        "run_id": event.run_id,
-        "parent_id": event.parent_id,
-        "sequence": event.sequence,
-        "time": event.time,
         "state": result.state.value,
         "outcome": result.outcome.value,
         "cause": None if result.cause is None else _wire.plain(result.cause),
@@ -228,6 +206,19 @@ def _ending(event: RunEnded) -> dict[str, Any]:
         "cost": None if result.cost is None else str(result.cost),
         "elapsed": result.elapsed,
     }
+
+
+_WITHOUT_CONTENT: dict[type[Event], Any] = {
+    MessageAdded: _message,
+    TurnEnded: _turn,
+    ToolStarted: _call,
+    ToolEnded: _result,
+    ToolProgress: _progress,
+    ApprovalRequested: _call,
+    NoticeSent: _notice,
+    RunEnded: _ending,
+}
+"""What is left of an event that carries what somebody said."""
 
 
 def _trace() -> dict[str, str]:

@@ -532,13 +532,12 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     @property
     def all_turns(self) -> int:
         """Model turns, those of children included."""
-        return self.iterations + sum([child.all_turns for child in self.children]) if self.children else self.iterations
+        return self.iterations + sum([child.all_turns for child in self.children])
 
     @property
     def all_tool_calls(self) -> int:
         """Tool calls, those of children included."""
-        own = self.tool_calls
-        return own + sum([child.all_tool_calls for child in self.children]) if self.children else own
+        return self.tool_calls + sum([child.all_tool_calls for child in self.children])
 
     @property
     def origins(self) -> tuple[str, ...]:

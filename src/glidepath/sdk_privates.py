@@ -72,15 +72,6 @@ def stop_events(instance: object) -> list[threading.Event]:
     return [event for event in (*events, getattr(instance, "_workflow_timeout_stop_event", None)) if event is not None]
 
 
-def put_back(dbos: Any, workers: list[str]) -> None:
-    """Put the runs of dead workers back into their queues (docs/adr/0007-one-truth.md).
-
-    DBOS does it by itself only for a worker that comes back under the same name. Raises `AttributeError` without this
-    part: a fleet that cannot take over must not look as if it could.
-    """
-    dbos.DBOS._recover_pending_workflows(workers)
-
-
 # --- OpenTelemetry --------------------------------------------------------------------------------------------
 
 SPAN_PARTS = frozenset(

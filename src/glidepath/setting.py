@@ -168,29 +168,27 @@ def check_fields(config: Settings, prefix: str = "") -> None:
 # --- one value ------------------------------------------------------------------------------------------------------
 
 
-def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST) -> None:
-    """Raise `ConfigurationError` unless `value` is None or a whole number of at least `least`."""
-    if value is None:
+def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST, required: bool = False) -> None:
+    """Raise `ConfigurationError` unless `value` is a whole number of at least `least` or, if not `required`, None."""
+    if value is None and not required:
         return
+    none = "" if required else ", or None for no limit"
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         wanted = f"of at least {least}" if most == MOST else f"from {least} to {most}"
-        raise ConfigurationError(
-            f"{field} must be a whole number {wanted}, or None for no limit; got {shown(value, 100)}"
-        )
+        raise ConfigurationError(f"{field} must be a whole number {wanted}{none}; got {shown(value, 100)}")
     if value > most:
         said = "10**15" if most == MOST else most
-        raise ConfigurationError(
-            f"{field} must be at most {said}, or None for no limit; got a number of {value.bit_length()} bits"
-        )
+        raise ConfigurationError(f"{field} must be at most {said}{none}; got a number of {value.bit_length()} bits")
 
 
-def checked_seconds(field: str, value: object, example: str = "30") -> None:
-    """Raise `ConfigurationError` unless `value` is None or a positive, finite number of seconds."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or not 0 < value < FOREVER):  # type: ignore[operator] # NaN is not, either
+def checked_seconds(field: str, value: object, example: str = "30", *, required: bool = False) -> None:
+    """Raise `ConfigurationError` unless `value` is a positive, finite number or, if not `required`, None."""
+    if value is None and not required:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < FOREVER:  # NaN is not, either
+        none = "" if required else ", or None for no limit"
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0 such as {example}, or None for no limit; "
-            f"got {shown(value, 100)}"
+            f"{field} must be a number of seconds greater than 0 such as {example}{none}; got {shown(value, 100)}"
         )
 
 
@@ -225,15 +223,19 @@ def _seconds(field: str, value: object, _: Setting) -> None:
     checked_seconds(field, value, "30, a time such as '90s' or '1h30m'")
 
 
-def _number(field: str, value: object, _: Setting) -> None:
+def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any, Setting], None]:
+    """The check of a kind whose values are right or wrong, and nothing in between."""
+
+    def check(field: str, value: object, _: Setting) -> None:
+        if not fits(value):
+            raise ConfigurationError(f"{field} must be {wanted}, not {shown(value, 100)}")
+
+    return check
+
+
+def _is_number(value: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < FOREVER:  # type: ignore[operator] # NaN is not, either
-        raise ConfigurationError(f"{field} must be a finite number of at least 0, not {shown(value, 100)}")
-
-
-def _bool(field: str, value: object, _: Setting) -> None:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{field} must be True or False, not {shown(value, 100)}")
+    return number and 0 <= value < FOREVER  # type: ignore[operator] # NaN is not, either
 
 
 def _choice(field: str, value: object, setting: Setting) -> None:
@@ -245,26 +247,16 @@ def _text(field: str, value: object, _: Setting) -> None:
     check_text(field, value)
 
 
-def _table(field: str, value: object, _: Setting) -> None:
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{field} must be a mapping, not {shown(value, 100)}")
-
-
-def _callable(field: str, value: object, _: Setting) -> None:
-    if not callable(value):
-        raise ConfigurationError(f"{field} must be callable, not {shown(value, 100)}")
-
-
 _CHECKS: Mapping[str, Callable[[str, Any, Setting], None]] = {
     "int": _int,
     "count": _count,
     "seconds": _seconds,
-    "number": _number,
-    "bool": _bool,
+    "number": _must_be("a finite number of at least 0", _is_number),
+    "bool": _must_be("True or False", lambda value: isinstance(value, bool)),
     "choice": _choice,
     "text": _text,
-    "table": _table,
-    "callable": _callable,
+    "table": _must_be("a mapping", lambda value: isinstance(value, Mapping)),
+    "callable": _must_be("callable", callable),
 }
 _NOT_NONE = {
     "int": "a whole number",

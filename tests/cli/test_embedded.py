@@ -4,9 +4,17 @@ import shlex
 
 import pytest
 
+from glidepath.models import pull
+
 from .shell_user import glidepath
 
 LOCAL = ("config", "check", "--model", "local:smollm2")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights():
+    """A machine that has never run the embedded model has no weights yet."""
+    return pull("smollm2")
 
 
 @pytest.mark.parametrize("tools", ["read,list", "shell", "write", "edit"])

@@ -1,5 +1,6 @@
 """A run with a store can be gone on with, and the last line says how."""
 
+import contextlib
 import json
 import os
 import re
@@ -148,7 +149,7 @@ def test_a_store_that_cannot_be_opened_is_a_failure_without_a_hint(tmp_path):
 
 def _later_layout(file):
     glidepath("run", "go", "--model", "python:flights:hello", "--store", "runs.db", folder=file.parent)
-    with sqlite3.connect(file) as database:
+    with contextlib.closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA user_version = 99")
 
 

@@ -1,7 +1,5 @@
 """Our plugins, and the textbook examples of hooks that we have none of, keep their contracts."""
 
-import asyncio
-
 from glidepath import Plugin
 from glidepath.conformance import (
     AfterToolCallContract,
@@ -20,7 +18,7 @@ from glidepath.observe import LogObserver
 from glidepath.plugins import ApprovalGate, ChannelSteering, OpeningGate, ToolListGate
 from glidepath.provenance import Provenance
 from glidepath.spi import AfterDecision, Block, Replace
-from glidepath.teams.mailbox import TeamMailbox
+from glidepath.teams.mailbox import INBOX, TeamMailbox
 from glidepath.testing import EventRecorder
 from glidepath.testing.recorder import _Recording
 
@@ -165,11 +163,11 @@ class Mail:
     """The notes of the current task, as a coordinator opens them."""
 
     def make_plugin(self):
-        self.boxes = {}
-        return TeamMailbox(self.boxes)
+        INBOX.set([])
+        return TeamMailbox()
 
     def put(self, plugin, text):
-        self.boxes.setdefault(asyncio.current_task(), []).append(text)
+        INBOX.get().append(text)
         return True
 
 

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from glidepath import Agent, Budget, Limits
-from glidepath.agent.overdue import sweep
+from glidepath.agent.purse import sweep
 from glidepath.errors import StoreError
 from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import export_journal, list_runs, read_journal

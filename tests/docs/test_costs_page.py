@@ -5,11 +5,11 @@ import re
 import subprocess
 
 import pytest
+from tests.extension_points import EXTENSION_POINTS
 
 from glidepath.models.hosts import HOSTS
 from glidepath.outcome import LoopOutcome
 from glidepath.spi.hooks import HOOKS
-from glidepath.spi.points import EXTENSION_POINTS
 from glidepath.stability import stability_of
 
 from .pages import ROOT

@@ -8,13 +8,13 @@ import inspect
 from typing import Protocol
 
 import pytest
+from tests.extension_points import EXTENSION_POINTS, TEXTBOOK, VIEWS
 
 import glidepath.spi
 import glidepath.teams.spi
 from glidepath import Plugin
 from glidepath.spi import Model
 from glidepath.spi.hooks import HOOKS
-from glidepath.spi.points import EXTENSION_POINTS, TEXTBOOK, VIEWS
 from glidepath.stability import Stability, experimental, stability_of, stable
 from glidepath.testing import ScriptedModel
 

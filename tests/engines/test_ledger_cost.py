@@ -8,8 +8,8 @@ from tests.crash.test_postgres import Tap
 
 from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Quota
+from glidepath.engines.dbos.contain import PARTS
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.tables import PARTS
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import PostgresStore

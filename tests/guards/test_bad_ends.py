@@ -8,7 +8,6 @@ from glidepath.guards import GracefulTurnLimit
 from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.turn_notice import DEFAULT_NOTICE
 from glidepath.models import StreamEnd, TextDelta
-from glidepath.spi import Recovery
 from glidepath.testing import ScriptedModel, call, empty, raw, say, thinking, truncated, virtual
 
 from .loops import fly
@@ -245,18 +244,3 @@ def test_a_turn_limit_that_makes_no_sense_is_a_configuration_error(wrong):
 
 def test_every_stop_guard_names_its_setting():
     assert [guard.setting for guard in STOP_GUARDS if guard.setting not in GuardrailsConfig.__struct_fields__] == []
-
-
-@virtual
-async def test_a_stop_guard_that_looks_at_every_answer_is_asked_from_the_first_one(monkeypatch):
-    class Apology(STOP_GUARDS[0]):
-        name, setting, bad_ends_only = "apology", "max_empty_recoveries", False
-
-        def recover(self, stop):
-            return Recovery(reason=self.name, message="Answer.") if stop.text == "Sorry." and self._use() else None
-
-    monkeypatch.setattr("glidepath.guards.guard_set.STOP_GUARDS", (*STOP_GUARDS, Apology))
-    monkeypatch.setattr("glidepath.guards.guard_set._WATCHING", (Apology,))
-    with ScriptedModel([say("Sorry."), say("42")]) as model:
-        result, _ = await fly(model)
-    assert (result.outcome, result.text, result.iterations) == (LoopOutcome.DONE, "42", 2)

@@ -32,7 +32,7 @@ from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Block, Gate, GuardVerdict
 from glidepath.testing import VirtualClock
-from glidepath.testing.compact import compact
+from glidepath.testing.recorder import compact_line as compact
 
 TURNS = 4
 

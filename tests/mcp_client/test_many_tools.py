@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glidepath import Agent, Limits, approve, tool
+from glidepath import Agent, Limits, Texts, approve, tool
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.outcome import LoopOutcome
 from glidepath.plugins import ApprovalGate, ToolListGate
@@ -72,6 +72,27 @@ async def test_g10_the_arguments_are_those_of_the_real_tool():
 async def test_arguments_that_were_written_as_text_are_read():
     result = await crowded([call("call_found_tool", name="echo", arguments='{"text": "hi"}'), say("ok")]).run("go")
     assert results(result)[0].text == "hi"
+
+
+async def test_the_words_of_the_settings_hold_where_tools_stand_behind_two():
+    @tool(terminal=True)
+    def deliver(text: str) -> str:
+        """Deliver."""
+        return text
+
+    def nudged(request):
+        assert request.messages[-1].text == "Call deliver, please."
+        return call("deliver", text="42")
+
+    agent = crowded(
+        [say("42"), nudged],
+        deliver,
+        texts=Texts(plain_text="Call {tool}, please."),
+        plain_text_terminal_fallback_tool="deliver",
+        plain_text_terminal_fallback_eager=True,
+        plain_text_terminal_fallback_eager_nudge=True,
+    )
+    assert (await agent.run("go")).outcome is LoopOutcome.DONE
 
 
 async def test_a_name_that_is_not_there_gets_the_closest():

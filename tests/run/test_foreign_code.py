@@ -8,6 +8,7 @@ import importlib
 import inspect
 
 import pytest
+from tests.extension_points import EXTENSION_POINTS
 
 from glidepath import (
     Agent,
@@ -31,7 +32,6 @@ from glidepath.models import StreamEnd, TextDelta
 from glidepath.outcome import RunResult
 from glidepath.sessions import MemoryStore
 from glidepath.spi.hooks import HOOKS
-from glidepath.spi.points import EXTENSION_POINTS
 from glidepath.teams import ExpertTeamCoordinator, Member, Team, TeamResult
 from glidepath.testing import (
     EventRecorder,

@@ -93,7 +93,7 @@ def test_options_for_an_existing_tool_are_refused():
     [
         ({"time_out": 3}, "did you mean 'timeout'"),
         ({"zzz": 3}, "the options are"),
-        ({"timeout": 0}, "timeout: .*above 0"),
+        ({"timeout": 0}, "timeout must .*greater than 0"),
         ({"timeout": -1}, "timeout"),
         ({"timeout": math.nan}, "timeout"),
         ({"timeout": math.inf}, "timeout"),

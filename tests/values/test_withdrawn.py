@@ -6,9 +6,9 @@ import pytest
 
 WITHDRAWN = {
     "glidepath.conformance": ("Clause", "clauses_of"),
-    "glidepath.guards": ("DEFAULT_NOTICE", "RepetitionGuard", "make_guards", "stitch"),
+    "glidepath.guards": ("DEFAULT_NOTICE", "RepetitionGuard", "stitch"),
     "glidepath.sessions": ("Totals",),
-    "glidepath.spi": ("EXTENSION_POINTS", "HOOKS", "ToolTraits"),
+    "glidepath.spi": ("HOOKS", "ToolTraits"),
     "glidepath.testing": ("RecordedRequest", "VirtualLoop", "live_work"),
     "glidepath.tools": ("Bound", "ToolHost", "ToolOptions", "as_result", "trim"),
     "glidepath.workspace": ("TOOL_NAMES", "find_sandbox"),

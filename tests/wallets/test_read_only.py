@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glidepath import Agent, Budget, Limits
-from glidepath.agent.overdue import account_of, sweep
+from glidepath.agent.purse import account_of, sweep
 from glidepath.errors import StoreError
 from glidepath.sessions import SegmentStore, SqliteStore
 from glidepath.spi.wallets import Hold, WalletDraw

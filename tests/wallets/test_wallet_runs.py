@@ -7,8 +7,7 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, Budget, Limits, tool
-from glidepath.agent.overdue import sweep
-from glidepath.agent.purse import PATIENCE
+from glidepath.agent.purse import PATIENCE, sweep
 from glidepath.errors import StoreError
 from glidepath.events import TurnEnded
 from glidepath.ledger import pico

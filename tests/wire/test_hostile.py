@@ -12,10 +12,10 @@ from glidepath.errors import ModelError
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, UserMessage
 from glidepath.models import ModelRequest
 from glidepath.models.anthropic import _Reader as AnthropicReader
-from glidepath.models.content import VendorReply, pieces
+from glidepath.models.content import pieces
 from glidepath.models.exchange import _guarded
 from glidepath.models.faults import Faults
-from glidepath.models.openai_chat import _Reader as ChatReader
+from glidepath.models.openai_chat import ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
 from glidepath.models.strictness import strict
 from glidepath.testing import no_leftovers
@@ -118,7 +118,7 @@ JSON = st.recursive(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_no_event_makes_a_reader_raise_anything_but_a_model_error(reader, events):
     faults = Faults("x", [], "")
-    made = reader(VendorReply(set()), faults, echo=True) if reader is ChatReader else reader(VendorReply(set()), faults)
+    made = reader(REQUEST, faults, set())
     try:
         for data in events:
             _guarded(made.read, faults, "", json.dumps(data))

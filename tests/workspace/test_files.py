@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Workspace, workspace_tools
-from glidepath.workspace.file_tools import MOST_READ, SearchPatience, edit_file, list_folder, read_file, write_file
-from glidepath.workspace.search import search
+from glidepath.tools import ToolContext
+from glidepath.workspace import Workspace, file_tools, workspace_tools
+from glidepath.workspace.file_tools import MOST_READ, edit_file, list_folder, read_file, search, write_file
 from glidepath.workspace.toolset import TOOL_NAMES
 
 
@@ -344,17 +344,18 @@ def test_a_line_is_found_wherever_pieces_end(place):
 
 def test_work_for_a_call_that_was_let_go_ends(place):
     (place.root / "long").write_bytes(b"x" * 3_000_000)
-    checks = iter([False, False, True])
+    let_go = ToolContext.for_testing(cancelled=True)
     with pytest.raises(ToolError, match="stopped"):
-        read_file(place, "long", 2, 1, SearchPatience(lambda: next(checks)))
+        read_file(place, "long", 2, 1, let_go)
     with pytest.raises(ToolError, match="stopped"):
-        list_folder(place, ".", "nothing", 5, SearchPatience(lambda: True))
+        list_folder(place, ".", "nothing", 5, let_go)
 
 
-def test_work_that_takes_too_long_ends(place):
+def test_work_that_takes_too_long_ends(place, monkeypatch):
+    monkeypatch.setattr(file_tools, "PATIENCE", -1)
     (place.root / "long").write_bytes(b"x" * 3_000_000)
     with pytest.raises(ToolError, match="longer than -1 seconds"):
-        read_file(place, "long", 2, 1, SearchPatience(seconds=-1))
+        read_file(place, "long", 2, 1)
 
 
 def test_a_folder_with_very_many_entries_is_listed_in_part(place, monkeypatch):

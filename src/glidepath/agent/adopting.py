@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from glidepath.agent.durable import Opening, claimed, reopened
-from glidepath.agent.kin import TRIES
+from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
 from glidepath.run import LostChild
 from glidepath.run.origins import hear, place_here
@@ -59,15 +59,12 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     """True if a child has a journal to continue; raises `LostChild` for one that should have and cannot be read."""
     scribe = cast("Scribe", parent.journal)
-    for left in reversed(range(TRIES)):
-        try:
-            return bool((await heard(called(scribe.store.load, session_id)))[1])
-        except StoreError as error:
-            if session_id not in scribe.born:
-                return False
-            if not left or error.kind == "missing":
-                raise _lost(parent, place) from None
-    raise AssertionError  # the last try has answered or raised
+    try:
+        return bool((await patiently(lambda: heard(called(scribe.store.load, session_id))))[1])
+    except StoreError:
+        if session_id not in scribe.born:
+            return False
+        raise _lost(parent, place) from None
 
 
 def _lost(parent: Run, place: str) -> LostChild:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Never, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
-from glidepath.agent.assemble import assemble
+from glidepath.agent.assemble import assemble, warn_about_ineffective
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.forks import ForkingAgent
-from glidepath.agent.ineffective import warn_about_ineffective
-from glidepath.agent.inner_run import DELEGATES, call_of, place_of, run_inside, stream_inside
+from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import NOTHING
-from glidepath.agent.prompts import as_messages
+from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
@@ -30,12 +27,13 @@ from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.own_loop import SyncStream
     from glidepath.agent.resuming import Target
-    from glidepath.agent.sync_stream import SyncStream
     from glidepath.run import Decision
+    from glidepath.sessions.forking import Fork
 
 
-class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
+class Agent(RunStarter, Generic[OutputT, DepsT]):
     """An agent: `Agent(model=..., tools=[...], limits=Limits(...))`, or `Agent(config)`.
 
     The keywords are the fields of `LoopConfig`. An agent is immutable and keeps nothing between runs: use one for as
@@ -198,8 +196,7 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
-        from glidepath.agent.run_keywords import check_keywords
-        from glidepath.agent.sync_stream import SyncStream
+        from glidepath.agent.own_loop import SyncStream
 
         check_keywords(keywords)
         token = keywords.get("cancel") or CancelToken()
@@ -263,13 +260,10 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         if prompt is not None or session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
-            from glidepath.agent.resuming import check_decisions, find, nothing_to_decide
+            from glidepath.agent.resuming import check_decisions, find
 
             found = find(resume)
-            if isinstance(found, RunResult):
-                nothing_to_decide(decisions)
-            else:
-                check_decisions(decisions, found[0])
+            check_decisions(decisions, None if isinstance(found, RunResult) else found[0])
         asked.limits = limits
         fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=accept_repair)
         return RunStream(lambda stream: fly(asked.heard_by(stream)))
@@ -289,6 +283,37 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping()
 
+    # --- the sessions in its store ------------------------------------------------------------------------------
+
+    async def fork(self, target: Target, *, at: int | None = None, name: str | None = None) -> Fork:
+        """A new session from this one as it was after turn `at`, the last one by default; this one does not change.
+
+        Continue with `run(..., session=fork.session_id)` or `resume(fork.session_id)`. `fork.effects` lists what the
+        original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
+        """
+        from glidepath.agent.durable import session_of
+        from glidepath.sessions.forking import fork
+
+        return await fork(self._kept_store("fork"), session_of(target), at=at, name=name, **self._views())
+
+    async def rewind(self, target: Target, *, at: int) -> Fork:
+        """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
+        from glidepath.agent.durable import session_of
+        from glidepath.sessions.forking import rewind
+
+        return await rewind(self._kept_store("rewind"), session_of(target), at=at, **self._views())
+
+    def _kept_store(self, what: str) -> Any:
+        if self.config.store is None:
+            raise ConfigurationError(f"{what} needs the store that keeps the session: pass Agent(store=...)")
+        return self.config.store
+
+    def _views(self) -> dict[str, Any]:
+        """How a fork speaks; calls of its tools that only read do not count as effects."""
+        tools = list(_all_tools(self, []))
+        acting = {one.name for one in tools if not one.read_only}
+        return {"texts": self.config.texts, "harmless": frozenset(one.name for one in tools) - acting}
+
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
@@ -298,3 +323,13 @@ class Agent(ForkingAgent, RunStarter, Generic[OutputT, DepsT]):
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"
+
+
+def _all_tools(agent: Agent[Any, Any], seen: list[object]) -> Iterator[Tool]:
+    """The tools of an agent, and of the agents among them."""
+    seen.append(agent)
+    for one in agent._plan.tools.values():  # noqa: SLF001 - one of us
+        yield one
+        inner, _ = delegate_of(one)
+        if inner is not None and inner not in seen:
+            yield from _all_tools(inner, seen)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from glidepath import _wire
 from glidepath.agent.config import LoopConfig, terminal_tools
-from glidepath.agent.prices import find_price
-from glidepath.agent.route import known_output, reply_ceiling, routed, vendor_of
+from glidepath.agent.limits import Limits
+from glidepath.agent.route import facts_of, known_output, routed
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
 from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
-from glidepath.errors import ConfigurationError, readable
-from glidepath.guards import GracefulTurnLimit
-from glidepath.guards.guard_set import known_stop_guards, make_guards, make_stop_guards
+from glidepath.errors import ConfigurationError, close_to, readable
+from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
+from glidepath.guards.guard_set import GuardSet
 from glidepath.guards.truncation import stitch
 from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
-from glidepath.resilience import model_breaker
 from glidepath.run import Fallback, Plan
 from glidepath.run.watch import Patience
+from glidepath.setting import declared
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
@@ -46,9 +46,9 @@ def assemble(
     estimate = guarded(estimator.estimate)
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
-        from glidepath.agent.many_tools import FoundToolsPolicy  # only where there are many
+        from glidepath.agent.many_tools import with_found_tools  # only where there are many
 
-        policy = FoundToolsPolicy(policy, {tool.name: tool for tool in behind})
+        policy = with_found_tools(policy, {tool.name: tool for tool in behind})
     hands = hands_of(config.tools)
     tools = (*config.tools, *behind, *hands)
     specs = tuple(tool.spec for tool in config.tools)
@@ -59,17 +59,15 @@ def assemble(
         _reminding(texts.fill("landing"), output),
     )
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
+    guards = GuardSet(config.guardrails, texts, config.guards)
     ours = _built_in(config)
     metered = tuple(one for one in ours if one.metered)
     asked = (*(one for one in ours if not one.metered), *config.constraints)
     constraints = (*metered, *_parts(asked))
     plan = Plan(
         config=config,
-        model=model,
-        model_name=model.name,
+        **facts_of(model, config),
         model_id=config.model_id or model.name,
-        vendor=vendor_of(model),
-        health=model_breaker(model),
         route=None,
         position=0,
         system_prompt=system_prompt,
@@ -89,9 +87,6 @@ def assemble(
         notice=_notice(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
-        price=find_price(config, model, needed=limits.max_cost is not None),
-        counter=getattr(model, "count_tokens", None),
-        usage_is_billed=getattr(model, "usage_is_billed", False) is True,
         near_money=_near_money(config),
         estimator=estimator,
         size_of=sizer(estimator),
@@ -102,7 +97,6 @@ def assemble(
         context_window=config.context_window or getattr(model, "context_window", None),
         max_output_tokens=config.max_output_tokens,
         first_output_tokens=config.max_output_tokens or known_output(model),
-        reply_bytes=reply_ceiling(model),
         extras=None if config.extras is None else _wire.frozen(dict(config.extras)),
         told=set() if told is None else told,
         policy=policy,
@@ -116,9 +110,9 @@ def assemble(
         clocked=tuple(one for one in constraints if one.check_every is not None),
         switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=partial(make_guards, config.guardrails, texts=texts, own=config.guards),
-        make_stop_guards=partial(make_stop_guards, config.guardrails, texts=texts, own=config.guards),
-        known_stop_guards=partial(known_stop_guards, config.guardrails, texts=texts, own=config.guards),
+        make_guards=guards.for_calls,
+        make_stop_guards=guards.for_ends,
+        known_stop_guards=guards.for_every_end,
         stitch=stitch,
     )
     _check_fits(plan)
@@ -217,7 +211,7 @@ def _with_format(system_prompt: str, output: Output | None) -> str:
 
 def _near_money(config: LoopConfig) -> int:
     money = config.limits.caps().money
-    return 0 if money is None else int(money * Decimal(str(config.guardrails.reserve_cost_fraction)))
+    return 0 if money is None else int(money * config.guardrails.cost_reserve)
 
 
 def _check_fits(plan: Plan) -> None:
@@ -233,3 +227,48 @@ def _check_fits(plan: Plan) -> None:
             f"{plan.fixed_tokens} for the system prompt and tools, {least} for a reply (min_output_tokens) and "
             f"{reserve} for the landing; raise max_tokens, shorten the prompt, or lower min_output_tokens"
         )
+
+
+# --- settings that have no effect: another one is missing, or a tool is misspelled -------------------------------
+
+
+def _ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
+    """The settings that have no effect, each with the one it needs: the declarations say which."""
+    for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
+        for name, setting in declared(owner).items():
+            value = getattr(kept, name)
+            used = value != setting.choices[0] if setting.choices else bool(value)  # the first word is the default
+            if setting.needs and used and not _is_there(config, setting.needs):
+                yield name, setting.needs
+
+
+def _is_there(config: LoopConfig, name: str) -> bool:
+    if name in Limits.__struct_fields__:  # which bind nobody without the built-in constraints
+        return getattr(config.limits, name) is not None and not config.replace_defaults
+    return getattr(config, name) not in (None, False)
+
+
+def _misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
+    """Gates that name a misspelled tool: the gate, the name it uses, and the likely tool.
+
+    A name that is like no tool may be meant for other agents that share the gate.
+    """
+    if not config.plugins:
+        return
+    from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+
+    tools = [tool.name for tool in config.tools]
+    for plugin in config.plugins:
+        if isinstance(plugin, ApprovalGate | OpeningGate | ToolListGate):
+            for name in plugin.named:
+                pattern = any(mark in name for mark in "*?[")
+                if name not in tools and not pattern and (close := close_to(name, tools, 0.8)):
+                    yield plugin.name, name, close
+
+
+def warn_about_ineffective(config: LoopConfig) -> None:
+    """One warning for each setting that has no effect."""
+    for gate, name, close in _misspelt(config):
+        warnings.warn(f"{gate} names {name!r}, which is not a tool; did you mean {close!r}?", stacklevel=3)
+    for setting, needed in _ineffective(config):
+        warnings.warn(f"{setting} has no effect without {needed}", stacklevel=3)

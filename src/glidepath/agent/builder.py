@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Collection
 from typing import Any, Self, TypeAlias
 
 from glidepath._wire import replace
@@ -12,8 +13,7 @@ from glidepath.agent.setters import Setters
 from glidepath.errors import BuilderError, ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.derived import narrowed, origin, plugin_from
-from glidepath.plugins.lineup import Lineup, hooks_of, name_of
+from glidepath.plugins.lineup import Lineup, hooks_of, name_of, snake_case
 from glidepath.setting import Passed, declared
 from glidepath.spi import (
     GateContext,
@@ -24,6 +24,7 @@ from glidepath.spi import (
     ToolResultContext,
     TransformContext,
 )
+from glidepath.spi.hooks import HOOKS
 
 _HOW_IT_LANDS = ("grace_iterations", "landing_tokens", "landing_seconds", "max_depth", "max_descendants")
 _KINDS: dict[str, Any] = {"limits": Limits, "guardrails": GuardrailsConfig}
@@ -56,10 +57,14 @@ class AgentBuilder(Setters):
 
     def plugin(self, plugin: Plugin | str) -> Self:
         """One more plugin, with all its hooks: an object, or the name of an installed one."""
+        return self._put(plugin, plugin)
+
+    def _put(self, plugin: Plugin | str, made: Plugin | str) -> Self:
+        """Register what was made of a plugin, in place of what was made of it before."""
         plugins = self._values.get("plugins", ())
-        if any(plugin is origin(known) for known in plugins):
-            return self._set("plugins", tuple(plugin if origin(known) is plugin else known for known in plugins))
-        return self._add("plugins", (plugin,))
+        if any(_origin(known) is plugin for known in plugins):
+            return self._set("plugins", tuple(made if _origin(known) is plugin else known for known in plugins))
+        return self._add("plugins", (made,))
 
     def before_tool_call(self, hook: Judge, *, name: str | None = None) -> Self:
         """Judge every call before it runs: a function of `ToolCallContext`, or this one hook of a plugin."""
@@ -103,20 +108,12 @@ class AgentBuilder(Setters):
                 raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")
             if hook not in hooks_of(given):
                 raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
-            return self._hook_of(given, hook)
+            before = [hooks_of(known) for known in self._values.get("plugins", ()) if _origin(known) is given]
+            return self._put(given, _narrowed(given, *[one for found in before for one in found], hook))
         if isinstance(given, type) or not callable(given):
             raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
         taken = {name_of(known) for known in self._values.get("plugins", ()) if isinstance(known, Plugin)}
-        return self.plugin(plugin_from(hook, given, name=name, taken=taken, events=events))
-
-    def _hook_of(self, plugin: Plugin, hook: str) -> Self:
-        """One hook of a plugin, beside those of its hooks that were registered before."""
-        plugins: tuple[Any, ...] = self._values.get("plugins", ())
-        for place, known in enumerate(plugins):
-            if origin(known) is plugin:
-                more = narrowed(plugin, *hooks_of(known), hook)
-                return self._set("plugins", (*plugins[:place], more, *plugins[place + 1 :]))
-        return self.plugin(narrowed(plugin, hook))
+        return self.plugin(_plugin_from(hook, given, name=name, taken=taken, events=events))
 
     # --- the result ---
 
@@ -168,3 +165,83 @@ def child_builder(config: LoopConfig) -> AgentBuilder:
     builder._values["limits"] = Limits(**{name: getattr(config.limits, name) for name in _HOW_IT_LANDS})  # noqa: SLF001
     builder._inherits_grace = True  # noqa: SLF001
     return builder
+
+
+# --- plugins made from something else: from a function, or from some hooks of another plugin ----------------------
+
+
+def _plugin_from(
+    hook: str,
+    function: Callable[[Any], Any],
+    *,
+    name: str | None = None,
+    taken: Collection[str] = (),
+    events: tuple[type[Event], ...] | None = None,
+) -> Plugin:
+    """A plugin whose only hook is this function, plain or async.
+
+    Its name is `name`, else the function's, else the hook's, with a number added if that is taken.
+    """
+    called = name or _function_name(function) or hook
+    number = 1
+    while name is None and called in taken:
+        number += 1
+        called = f"{_function_name(function) or hook}_{number}"
+    body: dict[str, Any] = {"name": called, "events": events, hook: staticmethod(_awaited(function))}
+    body["__doc__"] = inspect.getdoc(function) or f"The function {called}."
+    made: Plugin = type("FunctionPlugin", (Plugin,), body)()
+    return made
+
+
+def _function_name(function: object) -> str | None:
+    name = getattr(function, "__name__", None) or type(function).__name__
+    return snake_case(name) if isinstance(name, str) and name.isidentifier() else None
+
+
+def _awaited(function: Callable[[Any], Any]) -> Any:
+    """An object with an async `__call__`, wrapped so that it is recognized as async."""
+    if inspect.iscoroutinefunction(function) or not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return function
+
+    async def call(context: object) -> Any:
+        return await function(context)
+
+    return call
+
+
+def _narrowed(plugin: Plugin, *hooks: str) -> Plugin:
+    """A plugin with only these hooks of another one: same name, same order, same state."""
+    kept = tuple(hook for hook in HOOKS if hook in hooks)
+    if kept == hooks_of(plugin):
+        return plugin
+    kind = type(plugin)
+    body: dict[str, Any] = {
+        "__doc__": f"{', '.join(kept)} of {kind.__name__}.",
+        "_origin": plugin,
+        "name": name_of(plugin),
+        "events": plugin.events,
+        "runs_before": plugin.runs_before,
+        "runs_after": plugin.runs_after,
+        "inheritable_to_child": plugin.inheritable_to_child,
+        **{hook: staticmethod(getattr(plugin, hook)) for hook in kept},
+    }
+    for made in ("for_run", "for_child"):
+        if getattr(kind, made) is not getattr(Plugin, made):
+            body[made] = _made_for(made, kept)
+    part: Plugin = type("NarrowedPlugin", (Plugin,), body)()
+    return part
+
+
+def _origin(plugin: object) -> Any:
+    """The plugin that this one was narrowed from, or the plugin itself."""
+    return getattr(plugin, "_origin", plugin)
+
+
+def _made_for(method: str, kept: tuple[str, ...]) -> Any:
+    """`for_run` or `for_child` of the whole plugin, narrowed in the same way."""
+
+    def make(self: object) -> Any:
+        mine = getattr(_origin(self), method)()
+        return _narrowed(mine, *kept) if isinstance(mine, Plugin) else mine
+
+    return make

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, get_origin
 
 from glidepath._wire import Settings, settle_field
-from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
+from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
 from glidepath.agent.prices import checked_prices
 from glidepath.constraints import FunctionConstraint
 from glidepath.context import strategy
@@ -362,13 +362,16 @@ def _check_model(field: str, model: object) -> None:
 
 
 def _check_objects(config: LoopConfig) -> None:
-    """Check objects: the right class, or the right method."""
-    if config.store is not None and not _is_store(config.store):
-        raise ConfigurationError(
-            f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
-        )
+    if config.store is not None:
+        from glidepath.spi import SessionStore
+        from glidepath.spi.ports import offers
+
+        if not offers(config.store, SessionStore):
+            raise ConfigurationError(
+                f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
+            )
+    check_limits(config.limits)
     for field, kind in (
-        ("limits", Limits),
         ("guardrails", GuardrailsConfig),
         ("texts", Texts),
         ("default_execution_mode", ExecutionMode),
@@ -377,8 +380,7 @@ def _check_objects(config: LoopConfig) -> None:
         value = getattr(config, field)
         if not isinstance(value, kind) and not (value is None and kind is ProtocolPolicy):
             article = "an" if kind is ExecutionMode else "a"
-            example = " such as Limits(max_iterations=10)" if kind is Limits else ""
-            raise ConfigurationError(f"{field} must be {article} {kind.__name__}{example}, not {value!r:.100}")
+            raise ConfigurationError(f"{field} must be {article} {kind.__name__}, not {value!r:.100}")
     for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
         value = getattr(config, field)
         if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
@@ -391,13 +393,6 @@ def _check_objects(config: LoopConfig) -> None:
         raise ConfigurationError(
             "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
         )
-
-
-def _is_store(store: object) -> bool:
-    from glidepath.spi import SessionStore
-    from glidepath.spi.ports import offers
-
-    return offers(store, SessionStore)
 
 
 def _check_tools(config: LoopConfig) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath.agent.config import INSTALLED
 from glidepath.errors import ConfigurationError, close_to, told
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
@@ -14,14 +13,11 @@ from glidepath.tools import Tool, tool
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUPS = {field: f"glidepath.{field}" for field in INSTALLED}
-"""The entry-point group behind each field of the configuration that takes names."""
-
 
 def available(field: str) -> dict[str, tuple[Any, ...]]:
     """The entry points of installed packages for a field, by name; more than one where packages disagree."""
     found: dict[str, dict[tuple[str, str], Any]] = {}
-    for point in _points(GROUPS[field]):
+    for point in _points(f"glidepath.{field}"):
         found.setdefault(point.name, {}).setdefault((_package(point), point.value), point)
     return {name: tuple(found[name].values()) for name in sorted(found)}
 
@@ -46,21 +42,15 @@ def installed(field: str, name: str) -> Any:
         raise ConfigurationError(f"{where} cannot be loaded: {told(error)}") from error
 
 
-def _points(group: str) -> Iterable[Any]:
-    from importlib.metadata import entry_points  # slow, and only needed when a name is listed
+def _points(group: str) -> Iterator[Any]:
+    from importlib.metadata import distributions, entry_points  # slow, and only needed when a name is listed
 
     try:
-        return entry_points(group=group)
+        yield from entry_points(group=group)
     except Exception:  # some package in the environment is broken: read the others one by one
-        return _readable(group)
-
-
-def _readable(group: str) -> Iterator[Any]:
-    from importlib.metadata import distributions
-
-    for package in distributions():
-        with suppress(Exception):
-            yield from package.entry_points.select(group=group)
+        for package in distributions():
+            with suppress(Exception):
+                yield from package.entry_points.select(group=group)
 
 
 def _package(point: EntryPoint) -> str:

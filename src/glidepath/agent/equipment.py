@@ -67,6 +67,7 @@ class Equipment:
 
     def __init__(self, sources: Sequence[ToolSource], taken: frozenset[str]) -> None:
         self._sources = tuple(sources)
+        self._names = {source.origin: source.name for source in sources}
         self._taken = taken
         self._supplies: dict[object, ToolSupply] = {}
         self._renamed: dict[tuple[int, str], tuple[Tool, Tool]] = {}
@@ -86,8 +87,7 @@ class Equipment:
                 supply = self._supplies[source.origin] = source.open()
                 supply.kept = self.keepers > 0
         found = await self._gathered(cancel, seconds)
-        names = {source.origin: source.name for source in self._sources}
-        fitted = Fitted([(names[origin], supply) for origin, supply in self._supplies.items()])
+        fitted = Fitted([(self._names[origin], supply) for origin, supply in self._supplies.items()])
         taken = set(self._taken)
         for source in self._sources:
             tools, why = found[source.origin]
@@ -122,23 +122,16 @@ class Equipment:
         if cancel is not None:
             cancel.subscribe(hear)
         try:
-            waiting: set[asyncio.Future[Any]] = set(tasks.values())
-            until = None if seconds is None else loop.time() + seconds
-            while waiting and not stopped.done():
-                left = None if until is None else until - loop.time()
-                if left is not None and left <= 0:
-                    break
-                done, _ = await asyncio.wait({*waiting, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                waiting -= done
+            waiting: set[asyncio.Future[Any]] = {asyncio.gather(*tasks.values(), return_exceptions=True), stopped}
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if cancel is not None:
                 cancel.unsubscribe(hear)
             for task in tasks.values():
                 task.cancel()
-        names = {source.origin: source.name for source in self._sources}
         late = "had not answered when the run was stopped" if stopped.done() else "did not answer in the run's time"
         return {
-            origin: task.result() if task.done() and not task.cancelled() else ((), f"{names[origin]!r} {late}")
+            origin: task.result() if task.done() and not task.cancelled() else ((), f"{self._names[origin]!r} {late}")
             for origin, task in tasks.items()
         }
 
@@ -163,13 +156,10 @@ class Equipment:
         """Close every source; those that take too long are abandoned and listed."""
         supplies, self._supplies = self._supplies, {}
         loop = asyncio.get_running_loop()
-        names = {source.origin: source.name for source in self._sources}
-        tasks = {
-            loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context()): names[
-                origin
-            ]
-            for origin, supply in supplies.items()
-        }
+        tasks = {}
+        for origin, supply in supplies.items():
+            task = loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context())
+            tasks[task] = self._names[origin]
         if not tasks:
             return ()
         _, slow = await asyncio.wait(tasks, timeout=PATIENCE)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from glidepath.agent.limits import Budget, Limits
 from glidepath.errors import ConfigurationError
-from glidepath.messages import Message
 from glidepath.outcome import RunResult
 from glidepath.run import INHERIT, CancelToken, Place, RunStream
 from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
-from glidepath.tools import ToolContext
+from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
 """The agents that were made tools, and their limits, by the function of the tool."""
+
+
+def delegate_of(tool: Tool) -> tuple[Any, Limits | None]:
+    """The agent behind a tool that `as_tool` made, and its limits; nobody behind any other."""
+    with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
+        return DELEGATES.get(tool.fn, (None, None))
+    return None, None
 
 
 def place_of(parent: object) -> Place | None:
@@ -42,18 +49,20 @@ def call_of(context: ToolContext) -> Place:
     return place(context.call_id)  # type: ignore[no-any-return]
 
 
-def named(place: Place, messages: tuple[Message, ...]) -> str:
-    """The journal name of a child that a hook or a team starts: stable for the same request.
+def _named(place: Place, asked: RunRequest, name: str) -> str:
+    """The name of a child in its parent's journal. That of a hook or a team is another: stable for the same request.
 
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
     """
+    run = place.run
+    if run.journal is None or not (place.is_hook or asked.budget is not None):
+        return name
     from hashlib import blake2b
 
     from glidepath.sessions.fold import HOOK
 
-    run = place.run
-    asked = "\0".join([str(run.turn.checkpoint), *[message.text for message in messages]])
-    digest = blake2b(asked.encode(errors="replace"), digest_size=6).hexdigest()
+    said = "\0".join([str(run.turn.checkpoint), *[message.text for message in asked.prompt]])
+    digest = blake2b(said.encode(errors="replace"), digest_size=6).hexdigest()
     name = f"{HOOK}{place.key}:{run.turn.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
     return f"{name}-{run.work.number(name)}"
 
@@ -67,10 +76,8 @@ async def run_inside(agent: Agent, place: Place, asked: RunRequest) -> RunResult
     cancel = asked.cancel
 
     def begin(token: CancelToken, name: str) -> Any:
-        if place.run.journal is not None and (place.is_hook or asked.budget is not None):
-            name = named(place, asked.prompt)
         asked.cancel = token
-        return agent.fly_below(asked, place.run, name)
+        return agent.fly_below(asked, place.run, _named(place, asked, name))
 
     here = partial(launch, place, begin, cancel, partial(agent.fly_alone, asked))
     away = partial(_apart, agent, place, asked)
@@ -88,9 +95,7 @@ async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: R
         return await _apart(agent, place, asked)
     asked.cancel, let_go = linked(asked.cancel)
     run = place.run
-    name = f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}"
-    if run.journal is not None and (place.is_hook or asked.budget is not None):
-        name = named(place, asked.prompt)
+    name = _named(place, asked, f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}")
     enlist(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
         return await agent.fly_below(asked, run, name)

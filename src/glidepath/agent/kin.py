@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from glidepath._wire import Value, replace
 from glidepath.errors import StoreError
@@ -18,7 +19,7 @@ from glidepath.sessions.recover import begun_calls, charged, inner_calls, open_c
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-TRIES = 2  # to read the journal of a child: a connection may have dropped
+T = TypeVar("T")
 
 
 class Family(Value, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ async def family(store: SessionStore, folded: Folded) -> Family:
         if child.call_id not in unfinished and not child.of_hook:
             continue
         try:
-            snapshot = await _patiently(store, child.session_id)
+            snapshot = await patiently(partial(_used, store, child.session_id))
         except StoreError:
             lost.append(child.call_id)
             continue
@@ -57,14 +58,14 @@ async def family(store: SessionStore, folded: Folded) -> Family:
     return Family(used=used, by_call=by_call, lost=tuple(lost))
 
 
-async def _patiently(store: SessionStore, session_id: str) -> Snapshot | None:
-    for left in reversed(range(TRIES)):
-        try:
-            return await _used(store, session_id)
-        except StoreError as error:
-            if not left or error.kind == "missing":
-                raise
-    raise AssertionError  # the last try has answered or raised
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask a store about a child, and once more if it fails: a connection may have dropped."""
+    try:
+        return await ask()
+    except StoreError as error:
+        if error.kind == "missing":
+            raise
+    return await ask()
 
 
 def _figures(snapshot: Snapshot) -> Used:

@@ -2,7 +2,6 @@
 
 import math
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Settings, asdict, replace
@@ -13,7 +12,7 @@ from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.plurals import how_many
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
-from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, declared, with_settings
+from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, with_settings
 from glidepath.spi import Remaining
 
 if TYPE_CHECKING:
@@ -46,11 +45,6 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
 }
 
 
-@cache
-def _money_fields() -> tuple[str, ...]:
-    return tuple(field for field, setting in declared(Limits).items() if setting.kind == "money?")
-
-
 @with_settings
 class Limits(Settings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
@@ -77,12 +71,10 @@ class Limits(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_fields(self, "Limits.")
-        for field in _money_fields():
-            amount = getattr(self, field)
-            if amount is not None and pico(amount, field=f"Limits.{field}") <= 0:
-                raise ConfigurationError(
-                    f"Limits.{field} must be greater than 0 dollars, or None for no limit; got {amount!r}"
-                )
+        if self.max_cost is not None and pico(self.max_cost, field="Limits.max_cost") <= 0:
+            raise ConfigurationError(
+                f"Limits.max_cost must be greater than 0 dollars, or None for no limit; got {self.max_cost!r}"
+            )
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
@@ -112,6 +104,12 @@ class Limits(Settings, frozen=True, kw_only=True):
             descendants=self.max_descendants,
             depth=self.max_depth,
         )
+
+
+def check_limits(limits: object) -> None:
+    """Raise `ConfigurationError` unless these are `Limits`."""
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
 
 
 class Budget:
@@ -157,20 +155,17 @@ class Budget:
     @classmethod
     def inside(cls, place: Place, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
-        budget = cls(limits)
-        budget.place = place = place.copy(place.mailbox)
-        near = budget.meter
-        caps = replace(near.caps, descendants=None, depth=None)  # the run around it bounds them
-        budget.meter = Meter(caps, place.run.meter, depth=-1)
-        budget.meter.warn_near(near.near_tokens, near.near_money)
+        budget = cls.below(place.run.meter, limits, family=False)  # which the run around it bounds
+        budget.place = place.copy(place.mailbox)
         return budget
 
     @classmethod
-    def below(cls, meter: Meter, limits: Limits) -> "Budget":
-        """Limits for runs started together that also draw from this meter."""
+    def below(cls, meter: Meter, limits: Limits, *, family: bool = True) -> "Budget":
+        """Limits for runs started together that also draw from this meter; `family`: on their descendants, too."""
         budget = cls(limits)
         near = budget.meter
-        budget.meter = Meter(near.caps, meter, depth=-1)
+        caps = near.caps if family else replace(near.caps, descendants=None, depth=None)
+        budget.meter = Meter(caps, meter, depth=-1)
         budget.meter.warn_near(near.near_tokens, near.near_money)
         return budget
 
@@ -180,7 +175,7 @@ class Budget:
 
         Raises `StoreError` when the store fails.
         """
-        from glidepath.agent.overdue import known_wallet  # only needed for a wallet
+        from glidepath.agent.purse import known_wallet  # only needed for a wallet
 
         wallet = await known_wallet(store, name)
         tokens, money = wallet.declared
@@ -230,7 +225,7 @@ class Budget:
 
     async def account(self) -> "Wallet":
         """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
-        from glidepath.agent.overdue import account_of  # only needed for a wallet
+        from glidepath.agent.purse import account_of  # only needed for a wallet
 
         if self.store is None:
             raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from glidepath import _wire
@@ -121,36 +122,31 @@ def _near(word: str, words: set[str]) -> int:
     return int(len(word) >= LONG_WORD and any(other.startswith(word) or word.startswith(other) for other in long))
 
 
-class FoundToolsPolicy(ProtocolPolicy):
-    """The application's policy, with calls of found tools first turned into calls of the tools themselves."""
+def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> ProtocolPolicy:
+    """The same policy, with calls of found tools first turned into calls of the tools themselves.
 
-    def __init__(self, inner: ProtocolPolicy, behind: Mapping[str, Tool]) -> None:
-        self._inner = inner
-        self._behind = behind
-        self.terminal_tool_names = inner.terminal_tool_names
+    It is a subclass, not a wrapper: whoever looks which methods the application has overridden still sees that.
+    """
+    kind: Any = type(policy)
 
-    def plain_text_recovery_prompt(self, text: str, tool_name: str) -> str:
-        """As the application's policy does it."""
-        return self._inner.plain_text_recovery_prompt(text, tool_name)
+    def normalize(self: Any, calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:
+        return kind.normalize_tool_calls(self, [_real(call, behind) for call in calls], tool_names)  # type: ignore[no-any-return]
 
-    def hidden_tool_error(self, name: str, available: Sequence[str]) -> str | None:
-        """As the application's policy does it."""
-        return self._inner.hidden_tool_error(name, available)
+    made: Any = copy(policy)
+    made.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "normalize_tool_calls": normalize})
+    return made  # type: ignore[no-any-return]
 
-    def normalize_tool_calls(self, calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:
-        """Each call of a found tool as a call of that tool; then as the application has it."""
-        return self._inner.normalize_tool_calls([self._real(call) for call in calls], tool_names)
 
-    def _real(self, call: ToolCall) -> ToolCall:
-        if call.name != CALL or call.malformed is not None:
+def _real(call: ToolCall, behind: Mapping[str, Tool]) -> ToolCall:
+    if call.name != CALL or call.malformed is not None:
+        return call
+    given = call.arguments
+    name, arguments = given.get("name"), given.get("arguments")
+    if isinstance(arguments, str):  # models like to write objects as text
+        try:
+            arguments = _wire.loads(arguments.encode())
+        except Exception:
             return call
-        given = call.arguments
-        name, arguments = given.get("name"), given.get("arguments")
-        if isinstance(arguments, str):  # models like to write objects as text
-            try:
-                arguments = _wire.loads(arguments.encode())
-            except Exception:
-                return call
-        if not isinstance(name, str) or name not in self._behind or not isinstance(arguments or {}, dict):
-            return call
-        return ToolCall(call.id, name, arguments or {})
+    if not isinstance(name, str) or name not in behind or not isinstance(arguments or {}, dict):
+        return call
+    return ToolCall(call.id, name, arguments or {})

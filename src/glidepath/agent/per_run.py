@@ -1,8 +1,12 @@
-"""What one run is given beside its agent's settings: checked before the first call, kept over a resume."""
+"""What one run is given: its prompt, its session, and what it has beside its agent's settings.
+
+All of it is checked before the first call; what can be written is kept over a resume.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import is_
@@ -10,16 +14,20 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from glidepath import _wire
-from glidepath._wire import Value, asdict, replace
-from glidepath.agent.config import TOOL_CHOICES, LoopConfig
-from glidepath.agent.limits import Limits
+from glidepath._wire import Value, WireError, asdict, replace
+from glidepath.agent.config import FIELDS, TOOL_CHOICES, LoopConfig
+from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
 from glidepath.agent.route import joined
-from glidepath.errors import ConfigurationError, shown, told
+from glidepath.context import repair
+from glidepath.errors import ConfigurationError, close_to, shown, told
+from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
-from glidepath.setting import check_sendable
+from glidepath.sessions import Session
+from glidepath.setting import check_sendable, check_text
 from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
+from glidepath.tools.picture_size import picture_bytes
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import RunKeywords
@@ -52,8 +60,6 @@ def checked_per_run(tools: tuple[Tool, ...], given: RunKeywords, *, more_tools: 
     `more_tools`: there are sources, whose tools are known only when the run starts.
     """
     if not _KEYWORDS.issuperset(given):
-        from glidepath.agent.run_keywords import check_keywords
-
         check_keywords(given)
     if all(map(is_, given.values(), repeat(None))):  # nearly always
         return NOTHING
@@ -150,9 +156,8 @@ def _fits(deps: object, kind: object) -> bool:
         return deps is not None
 
 
-def _limits(limits: object) -> dict[str, Any]:
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
+def _limits(limits: Limits) -> dict[str, Any]:
+    check_limits(limits)
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
     return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
 
@@ -160,10 +165,8 @@ def _limits(limits: object) -> dict[str, Any]:
 _DEFAULTS = Limits()
 
 
-def _system_prompt(text: object) -> str:
-    if not isinstance(text, str):
-        raise ConfigurationError(f"system_prompt must be a str, not {shown(text, 100)}")
-    check_sendable("system_prompt", text)
+def _system_prompt(text: str) -> str:
+    check_text("system_prompt", text)
     return str.__str__(text)
 
 
@@ -229,22 +232,135 @@ def check_metadata(metadata: object) -> dict[str, str]:
     if len(metadata) > MOST_PAIRS:
         raise ConfigurationError(f"metadata has {len(metadata)} entries; {MOST_PAIRS} are the most a vendor takes")
     for key, value in metadata.items():
-        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
-            raise ConfigurationError(
-                f"metadata: a key must be a str of 1 to {LONGEST_KEY} characters, not {shown(key, 100)}"
-            )
-        if not isinstance(value, str) or len(value) > LONGEST_VALUE:
-            raise ConfigurationError(
-                f"metadata[{key!r}] must be a str of at most {LONGEST_VALUE} characters, not {shown(value, 100)}"
-            )
-        check_sendable("metadata", key)
-        check_sendable(f"metadata[{key!r}]", value)
+        _check_short("metadata: a key", key, LONGEST_KEY)
+        _check_short(f"metadata[{key!r}]", value, LONGEST_VALUE, least=0)
     return dict(metadata)
 
 
 def check_user(user: object) -> str:
     """The user of a run as vendors take it, or a `ConfigurationError`."""
-    if not isinstance(user, str) or not 0 < len(user) <= LONGEST_USER:
-        raise ConfigurationError(f"user must be a str of 1 to {LONGEST_USER} characters, not {shown(user, 100)}")
-    check_sendable("user", user)
-    return user
+    return _check_short("user", user, LONGEST_USER)
+
+
+def _check_short(field: str, text: object, most: int, least: int = 1) -> str:
+    if not isinstance(text, str) or not least <= len(text) <= most:
+        size = f"{least} to {most}" if least else f"at most {most}"
+        raise ConfigurationError(f"{field} must be a str of {size} characters, not {shown(text, 100)}")
+    check_sendable(field, text)
+    return text
+
+
+# --- the prompt and the session ---------------------------------------------------------------------------------
+
+_ROLES = frozenset({"system", "user", "assistant", "tool_result", "custom", "unknown"})
+
+
+def as_messages(prompt: object, config: LoopConfig) -> tuple[Message, ...]:
+    """A prompt as messages; raises `ConfigurationError` for what cannot be sent."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise ConfigurationError("prompt is empty: say what the agent should do")
+        check_sendable("prompt", prompt)
+        return (UserMessage(str.__str__(prompt)),)  # of a subclass, the text: nothing else can be written
+    if getattr(prompt, "role", None) in _ROLES:
+        prompt = (prompt,)
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not prompt:
+        raise ConfigurationError(
+            f"prompt must be a str or a non-empty sequence of messages, not {type(prompt).__name__}"
+        )
+    for message in prompt:
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"prompt must hold messages such as glidepath.messages.UserMessage('...'), not {type(message).__name__}"
+            )
+        _check_message(message)
+        _check_pictures(message, config)
+    return tuple(repair(prompt, keep_custom=True))
+
+
+def _check_pictures(message: object, config: LoopConfig) -> None:
+    """A picture or file that is too large would be refused by the provider, in this run and in every later one."""
+    content = getattr(message, "content", None)
+    if type(content) is not tuple:
+        return
+    for block in content:
+        size = len(block.data or b"") if type(block) is not TextBlock else 0
+        if type(block) is FileBlock:
+            _check_file(block)
+        what, article = ("file", "a file") if type(block) is FileBlock else ("image", "an image")
+        most = getattr(config, f"max_{what}_bytes")
+        if size > most:
+            raise ConfigurationError(
+                f"prompt: {article} has {size} bytes, more than max_{what}_bytes={most}; "
+                f"make it smaller, or raise max_{what}_bytes if your model takes it"
+            )
+    total, most = picture_bytes(content), config.max_image_bytes_per_request
+    if total > most:
+        raise ConfigurationError(
+            f"prompt: its images and files take {total} bytes together, more than max_image_bytes_per_request={most}; "
+            "send fewer or smaller ones, or raise the setting if your model takes them"
+        )
+
+
+def _check_file(file: FileBlock) -> None:
+    named = f" {file.name!r:.100}" if file.name else ""
+    if not file.kind:
+        hint = "use an ImageBlock for a picture" if file.media_type.startswith("image/") else "check media_type"
+        raise ConfigurationError(
+            f"prompt: the file{named} has media_type={file.media_type!r:.100}, which no provider is known to take; "
+            f"{hint}"
+        )
+    if not file.data and not file.url:
+        raise ConfigurationError(f"prompt: the file{named} needs data or a url; it has neither")
+
+
+def _check_message(message: Message) -> None:
+    """Messages are built unchecked, for speed: those from outside are read once as they would be from a file."""
+    try:
+        codec.decode(codec.encode(message))
+    except (WireError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"prompt: this {message.role} message cannot be sent: {error}") from None
+    check_sendable("prompt", message.text)
+
+
+def as_session(session: object) -> Session:
+    """The session itself, or one with this id."""
+    if isinstance(session, Session):
+        return session
+    if session is None or isinstance(session, str):
+        return Session(session)
+    raise ConfigurationError(f"session must be an id or a Session, not {type(session).__name__}")
+
+
+# --- keywords that a run does not take, and where what was meant belongs ----------------------------------------
+
+_MEANT = {
+    **dict.fromkeys(("history", "message_history", "messages", "conversation", "thread_id", "session_id"), "session"),
+    **dict.fromkeys(("context", "dependencies"), "deps"),
+    **dict.fromkeys(("budget", "wallet"), "parent"),
+    **dict.fromkeys(("instructions", "system"), "system_prompt"),
+    **dict.fromkeys(("cancel_token", "token"), "cancel"),
+    "llm": "model",
+    "user_id": "user",
+}
+"""What a keyword of a run is called elsewhere."""
+
+
+def check_keywords(keywords: Iterable[str]) -> None:
+    """Raise a `ConfigurationError` for a keyword that no run takes; it says what to write instead."""
+    from glidepath.agent.agent import Agent  # which imports what asks this
+
+    known = inspect.signature(Agent.stream).parameters.keys() - {"self", "unknown"}
+    name = next((one for one in keywords if one not in known), None)
+    if name is None:
+        return
+    limit = name if name in Limits.__struct_fields__ else OTHER_LIMIT_NAMES.get(name)
+    meant = _MEANT.get(name) or close_to(name, known)
+    hint = ""
+    if meant in known:
+        hint = f"; did you mean {meant!r}?"
+    elif limit is not None:
+        hint = f"; it is a limit: agent.run(..., limits=Limits({limit}=...))"
+    elif name in FIELDS:
+        hint = f"; it is a setting of the agent: agent.replace({name}=...).run(...)"
+    raise ConfigurationError(f"a run takes no keyword {name!r}{hint}")

@@ -20,7 +20,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     for place in ("", f"{getattr(model, 'provider', None)}:", f"{getattr(model, 'host', None)}:"):
         name = f"{place}{model.name}"
         if name in checked:
-            return _cached(checked[name], model)
+            return checked[name] if checked[name].cache_write is not None else _written_at(checked[name], model)
     own = getattr(model, "price", None)
     price = None if own is None else Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
@@ -69,16 +69,8 @@ def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     return price
 
 
-def _cached(price: Price, model: object) -> Price:
-    """A price of two figures, for a model that writes to a cache which costs more than plain input."""
-    rate = getattr(model, "cache_write_rate", None)
-    if rate is None or price.cache_write is not None:
-        return price
-    return replace(price, cache_write=math.ceil(price.input * Decimal(rate)))
-
-
 def _written_at(price: Price | None, model: object) -> Price | None:
-    """A price that was looked up, for a model whose cache may cost more to write than the list says: for an hour."""
+    """A price for a model whose cache costs more to write than plain input, or than the list says: for an hour."""
     rate = getattr(model, "cache_write_rate", None)
     if price is None or rate is None:
         return price

@@ -9,20 +9,24 @@ import threading
 import time
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import replace
-from glidepath.agent.overdue import sweep
-from glidepath.errors import StoreError
+from glidepath.agent.kin import used_in
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, called, heard
+from glidepath.sessions.archive import read_journal
+from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.owner import LEASE, this_owner
 from glidepath.sessions.scribe import ON_DISK
-from glidepath.spi.wallets import Grant, Hold, WalletDraw, WalletTerms
+from glidepath.spi.ports import offers
+from glidepath.spi.sessions import SessionStore
+from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -291,3 +295,101 @@ def store_failed(error: StoreError) -> Touchdown:
     """The run ends: where its budget or its journal is kept fails, or belongs to another run by now."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))
+
+
+# --- what dead runs held: settled by their journal if it knows, else counted as used ------------------------------
+
+_ALL = (None, None)
+
+
+class WalletKeeper(SessionStore, WalletStore, Protocol):
+    """A store with journals and wallets: the journals say what a dead run has used."""
+
+
+async def sweep(store: WalletKeeper) -> int:
+    """Write off the holds that are overdue; how many there were. Raises `StoreError` when the store fails.
+
+    A journal has on disk, before each call, what that call may cost. So it says exactly what a dead run has used, a
+    call in flight at its worst case. Where there is no journal, or one that cannot say, all that was held counts as
+    used. So it does at first for a run that is silent and may only be slow; when it is silent for another minute it is
+    kept from its journal, so that it can begin no further call, and then the journal is asked. In a read-only store
+    nothing is written off.
+    """
+    done = 0
+    for late in await heard(called(store.overdue)):
+        try:
+            figures = await _by_journal(store, late)
+            if figures is not None:
+                done += bool(await heard(called(store.write_off, late, *figures)))
+        except StoreError as error:
+            if error.kind != "read_only":
+                raise
+            break
+    return done
+
+
+async def known_wallet(store: object, name: str) -> Wallet:
+    """A wallet of this name; raises `ConfigurationError` when there is none."""
+    if not offers(store, WalletStore):
+        raise ConfigurationError(f"{store!r:.80} keeps no wallets")
+    try:
+        found = await heard(called(store.wallets, name))
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        found = ()
+    if not found:
+        raise ConfigurationError(f"there is no wallet {name!r:.80} in this store; `glidepath wallets set` makes one")
+    return found[0]
+
+
+async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
+    """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
+    try:
+        await sweep(store)
+        found = await heard(called(store.wallets, terms.name))
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        found = ()
+    if found:
+        return found[0]
+    return Wallet(
+        name=terms.name,
+        per=terms.per,
+        parent=terms.parent,
+        period="",
+        max_tokens=terms.max_tokens,
+        max_money=terms.max_money,
+    )
+
+
+async def _by_journal(store: WalletKeeper, late: OverdueHold) -> tuple[int | None, int | None] | None:
+    """The meter of the run as its journal has it; (None, None) when nobody knows; None when it is alive after all."""
+    if late.session_id is None or not (late.dead or late.written_off):
+        return _ALL
+    try:
+        if late.dead:
+            return await _read(store, late)
+        lease = await claim_session(store, late.session_id, create=False)
+        try:
+            return await _read(store, late)
+        finally:
+            await heard(called(store.release, lease))
+    except StoreError as error:
+        if error.kind == "busy":
+            return None
+        if error.kind in ("missing", "damaged"):
+            return _ALL
+        raise
+
+
+async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int | None]:
+    folded = (await heard(read_journal(store, late.session_id or ""))).folded
+    snapshot = folded.snapshot
+    if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
+        return _ALL  # there has been another run since
+    if folded.children and not late.dead:
+        return _ALL  # a child that is only slow writes its own journal
+    used = await used_in(store, late.session_id or "")
+    return _ALL if used is None else (used.tokens, used.picodollars)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent.durable import claimed, reopened
-from glidepath.agent.inner_run import DELEGATES
+from glidepath.agent.inner_run import delegate_of
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, legs_of, other_settings
@@ -54,12 +54,12 @@ from glidepath.tools import ToolResult
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
-    from glidepath.agent.limits import Limits
     from glidepath.spi import ModelRequest, SessionStore
     from glidepath.spi.sessions import Lease
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
 
+ENDS_HERE = "the recording ends here"
 PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
 TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment
 
@@ -94,7 +94,7 @@ class _Tape:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
         await asyncio.sleep(0)
         if not self._attempts:
-            raise RejectedError("the recording ends here")
+            raise RejectedError(ENDS_HERE)
         reply = self._attempts.pop(0)
         if reply is None:
             raise TransientError("this attempt failed when it was recorded", retry_after=1e-6)
@@ -120,8 +120,8 @@ class _Checking(MemoryStore):
         self.source = source
         self.head = leg.start
         self.difference = ""
-        self.over = asyncio.Event()
-        """Everything that can be compared has been."""
+        self.token = CancelToken()
+        """Ends the replay once everything that can be compared has been."""
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class _Checking(MemoryStore):
         """Record it, and compare."""
         leg = self.leg
         if commit.number > leg.last and not leg.whole:
-            raise StoreError("the recording ends here")
+            raise StoreError(ENDS_HERE)
         super().append(lease, commit, **keywords)
         self.head = commit.number
         if not self.difference and commit.number > leg.last:
@@ -155,7 +155,7 @@ class _Checking(MemoryStore):
                 self.difference = other_settings(recorded, commit) or _first_difference(recorded, commit)
         self._move()
         if self.difference or (commit.number >= leg.last and not leg.whole):
-            self.over.set()
+            self.token.cancel(ENDS_HERE)
 
     async def reach(self, number: int) -> None:
         """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
@@ -185,7 +185,7 @@ class _Checking(MemoryStore):
     def _give_up(self) -> None:
         self.difference = self.difference or f"commit {self.head + 1} was recorded, but the replay does not produce it"
         self._move()
-        self.over.set()
+        self.token.cancel(ENDS_HERE)
 
     def dismiss(self) -> None:
         """Wake all waiters."""
@@ -370,10 +370,9 @@ async def _children(
     """The replays of the children whose agents are known."""
     known: dict[str, tuple[Agent, Any]] = {name: (one, None) for name, one in agents.items()}
     for tool in agent.config.tools:
-        with suppress(TypeError):  # a function that nobody can refer to weakly is none of ours
-            if tool.fn in DELEGATES:
-                one, limits = DELEGATES[tool.fn]
-                known.setdefault(one.config.agent_name, (one, limits))
+        one, limits = delegate_of(tool)
+        if one is not None:
+            known.setdefault(one.config.agent_name, (one, limits))
     sessions = {child.session_id: child.agent for leg in legs for kin in leg.kin.values() for child in kin}
     found = {}
     for session_id, name in sessions.items():
@@ -390,24 +389,14 @@ async def _fly(
     """One leg, from the journal before it."""
     checking = _Checking(leg, store)
     await checking.prepare()
-    token = CancelToken()
-    with unreal():
-        flying = asyncio.get_running_loop().create_task(_flown(agent, leg, checking, above, token))
-    over = asyncio.get_running_loop().create_task(checking.over.wait())
     try:
-        await asyncio.wait({flying, over}, return_when=asyncio.FIRST_COMPLETED)
-        token.cancel("the recording ends here")
-        return await flying, checking
+        with unreal():
+            return await _flown(agent, leg, checking, above), checking
     finally:
-        for task in (flying, over):
-            task.cancel()
-        await asyncio.wait({flying, over})
         checking.dismiss()
 
 
-async def _flown(
-    agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None, token: CancelToken
-) -> RunResult:
+async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None) -> RunResult:
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
@@ -430,7 +419,10 @@ async def _flown(
     if agent._behind:  # noqa: SLF001 - an agent's
         flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
         flier._plan = assemble(config, told=flier._plan.told, behind=flier._behind)  # noqa: SLF001
-    plan = flier._plan if above is None else flier._plan_under(above[0], _limited(config, above[1]))  # noqa: SLF001
+    plan = flier._plan  # noqa: SLF001
+    if above is not None:
+        plan_above, limits = above
+        plan = flier._plan_under(plan_above, config if limits is None else replace(config, limits=limits))  # noqa: SLF001
     loop = asyncio.get_running_loop()
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
     watch = partial(watch_over, plan, loop.time(), inf)
@@ -449,11 +441,11 @@ async def _flown(
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
-            asked = RunRequest((), cancel=token)
+            asked = RunRequest((), cancel=checking.token)
             run = open_run(asked, plan, home, meter, watch(), resumed=resumed, carried=leg.carried)
         else:
             begun(meter, leg.carried)
-            asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=token, given=Given(leg.per_run))
+            asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=checking.token, given=Given(leg.per_run))
             run = open_run(asked, plan, home, meter, watch(), carried=leg.carried)
         if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
             run.terms.take_notes(leg.per_run.notes)
@@ -482,7 +474,3 @@ def _answering(tool: Tool, answer: Runner) -> Any:
     if tool.makes_calls:
         return tool.making_calls([hand.answering(answer) for hand in tool.hands])
     return tool.answering(answer)
-
-
-def _limited(config: LoopConfig, limits: Limits | None) -> Any:
-    return config if limits is None else replace(config, limits=limits)

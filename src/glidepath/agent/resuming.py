@@ -83,19 +83,16 @@ def run_of(target: object) -> str | None:
 
 def nothing_to_decide(decisions: object, obeyed: Mapping[str, Decision] | None = None) -> None:
     """Reject decisions about a finished run unless they were obeyed: the person who made them expects an effect."""
-    if decisions is not None and not isinstance(decisions, Mapping):
-        check_decisions(decisions, Snapshot(run_id=""))
-    for call_id, decision in decisions.items() if isinstance(decisions, Mapping) else ():
-        if not _was_obeyed(call_id, decision, obeyed or {}):
-            raise ConfigurationError(
-                f"decisions: there is no pending call {call_id!r:.100}; the run is done and nothing is pending"
-            )
+    check_decisions(decisions, None, obeyed)
 
 
 def check_decisions(
-    decisions: object, snapshot: Snapshot, obeyed: Mapping[str, Decision] | None = None, begun: Container[str] = ()
+    decisions: object,
+    snapshot: Snapshot | None,
+    obeyed: Mapping[str, Decision] | None = None,
+    begun: Container[str] = (),
 ) -> Mapping[str, Decision]:
-    """The decisions, each about a pending call; raises `ConfigurationError` otherwise.
+    """The decisions, each about a pending call; raises `ConfigurationError` otherwise. No `snapshot`: the run is done.
 
     `obeyed` are those in the journal and `begun` the calls that no longer wait: a decision that is passed again after
     a death, or by a handler that is retried, is fine, and nothing comes of it.
@@ -107,14 +104,16 @@ def check_decisions(
             "decisions must be a mapping of call ids to approve(), deny(reason) or answer(text), not "
             f"{decisions!r:.100}"
         )
-    pending = [waiting.call.id for waiting in snapshot.pending if waiting.call.id not in begun]
+    waiting = () if snapshot is None else snapshot.pending
+    pending = {one.call.id: one for one in waiting if one.call.id not in begun}
     found: dict[str, Decision] = {}
     for call_id, decision in decisions.items():
         if call_id in pending:
             found[call_id] = _checked(call_id, decision)
-            _check_answer(call_id, decision, next(one for one in snapshot.pending if one.call.id == call_id))
+            _check_answer(call_id, decision, pending[call_id])
         elif not _was_obeyed(call_id, decision, obeyed or {}):
-            waits = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
+            done = "the run is done and " if snapshot is None else ""
+            waits = f"pending are {', '.join(pending)}" if pending else f"{done}nothing is pending"
             raise ConfigurationError(f"decisions: there is no pending call {call_id!r:.100}; {waits}")
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
@@ -41,9 +41,7 @@ def routed(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a route to its fallback models; unchanged when there are none."""
     if not config.fallback_models:
         return plan
-    needed = config.limits.max_cost is not None
-    others = [_with_model(plan, config, model, needed=needed) for model in config.fallback_models]
-    return joined([plan, *others])
+    return joined([plan, *[_with_model(plan, config, model) for model in config.fallback_models]])
 
 
 def priced(plan: Plan, config: LoopConfig) -> Plan:
@@ -65,23 +63,30 @@ def joined(plans: list[Plan]) -> Plan:
     return route.plans[0]
 
 
-def _with_model(plan: Plan, config: LoopConfig, model: Model, *, needed: bool) -> Plan:
+def facts_of(model: Any, config: LoopConfig) -> dict[str, Any]:
+    """What a plan knows of its model."""
+    return {
+        "model": model,
+        "model_name": model.name,
+        "vendor": vendor_of(model),
+        "health": model_breaker(model),
+        "price": find_price(config, model, needed=config.limits.max_cost is not None),
+        "usage_is_billed": getattr(model, "usage_is_billed", False) is True,
+        "counter": getattr(model, "count_tokens", None),
+        "reply_bytes": reply_ceiling(model),
+    }
+
+
+def _with_model(plan: Plan, config: LoopConfig, model: Model) -> Plan:
     known = known_output(model)
     cap = plan.max_output_tokens
     if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):
         cap = min(cap, known)  # what the first model may write can be too much for this one
     return replace(
         plan,
-        model=model,
-        model_name=model.name,
         model_id=model.name,
-        vendor=vendor_of(model),
-        health=model_breaker(model),
-        price=find_price(config, model, needed=needed),
-        usage_is_billed=getattr(model, "usage_is_billed", False) is True,
-        counter=getattr(model, "count_tokens", None),
         context_window=getattr(model, "context_window", None) or config.context_window,
         max_output_tokens=cap,
         first_output_tokens=cap or known,
-        reply_bytes=reply_ceiling(model),
+        **facts_of(model, config),
     )

@@ -96,67 +96,50 @@ def open_run(
 ) -> Run:
     """A run with its budget, ready to start; no timer is left behind if anything fails."""
     try:
-        run = _opened(asked, plan, home, meter, watch, parent, resumed)
+        if home.in_flight:
+            raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
+        plan = with_constraints_of_its_own(plan) if plan.custom else plan
+        deps = deps_for(plan, asked.given, home.id)
+        begun = close_begun(home, plan.config.texts) if resumed is None else ()
+        survey = _surveyed(plan, home) if resumed is None else None
+        # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
+        task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
+        reserve, paid = landing_reserve(plan, task, meter), True
+        if resumed is not None or meter.tokens or meter.money:  # some of it is used: by the run, or earlier ones
+            reserve = what_is_left(reserve, meter)
+            paid = enough_to_land(plan, reserve, meter)
+        meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
+        run = open_state(
+            plan,
+            run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
+            parent_id=None if parent is None else parent.run_id,
+            session_id=home.id,
+            messages=home.messages,
+            metadata=home.metadata,
+            meter=meter,
+            watch=watch,
+            landing_reserve=reserve,
+            landing_paid=paid,
+            deps=deps,
+            stream=asked.stream,
+            resumed=resumed,
+            per_run=asked.given.per_run,
+            survey=survey,
+        )
+        run.work.doubt(begun)
+        if plan.strategy.name == "summarize":
+            from glidepath.ask.summary import recall  # left by an earlier run
+
+            recall(run)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
-    run.terms.accept(carried, asked.cancel)
-    return run
-
-
-def _opened(
-    asked: RunRequest,
-    plan: Plan,
-    home: Session,
-    meter: Meter,
-    watch: Watch,
-    parent: Run | None,
-    resumed: Resumption | None,
-) -> Run:
-    if home.in_flight:
-        raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-    plan = with_constraints_of_its_own(plan) if plan.custom else plan
-    deps, paid = deps_for(plan, asked.given, home.id), True
-    survey, begun = None, () if resumed is not None else close_begun(home, plan.config.texts)
-    if resumed is None:
-        survey = _surveyed(plan, home)
-        reserve = landing_reserve(plan, asked.prompt, meter)
-        if meter.tokens or meter.money:  # earlier runs of the session have used some of it
-            reserve = what_is_left(reserve, meter)
-            paid = enough_to_land(plan, reserve, meter)
-    else:
-        # The landing is paid for the task and what is pinned, as when the run began: the rest can be left out of it.
-        task = [home.messages[place] for place in resumed.snapshot.pinned]
-        reserve = what_is_left(landing_reserve(plan, task, meter), meter)
-        resumed.landing_paid = enough_to_land(plan, reserve, meter)
-    meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
-    run = open_state(
-        plan,
-        run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
-        parent_id=None if parent is None else parent.run_id,
-        session_id=home.id,
-        messages=home.messages,
-        metadata=home.metadata,
-        meter=meter,
-        watch=watch,
-        landing_reserve=reserve,
-        landing_paid=paid,
-        deps=deps,
-        stream=asked.stream,
-        resumed=resumed,
-        per_run=asked.given.per_run,
-        survey=survey,
-    )
-    run.work.doubt(begun)
-    if plan.strategy.name == "summarize":
-        from glidepath.ask.summary import recall  # left by an earlier run
-
-        recall(run)
     # Last: a run that could not be opened must not block its session.
     home.flight = run
     if asked.stream is not None:
         asked.stream.run = run
         watch.wake(asked.stream)
+    run.terms.accept(carried, asked.cancel)
     return run
 
 

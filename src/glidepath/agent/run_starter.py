@@ -14,9 +14,8 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.conversation import begun, bounded_conversation, is_conversation, queued_again
 from glidepath.agent.equipped import Equipped, supplied
-from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.per_run import continued, inherited
-from glidepath.agent.prompts import as_messages, as_session
+from glidepath.agent.limits import Budget, Limits, check_limits
+from glidepath.agent.per_run import as_messages, as_session, continued, inherited
 from glidepath.agent.run_lifecycle import (
     Begin,
     RunRequest,
@@ -59,9 +58,10 @@ class RunStarter(Equipped):
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         return self._fly_kept(asked)
 
-    def _begin(self, asked: RunRequest) -> tuple[Run, Session]:
-        """A run on its own limits that nobody keeps, ready to start."""
-        return self._ready(asked, self._home_of(asked))
+    def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:
+        """A root, ready to start, and its session."""
+        home = home or self._home_of(asked)
+        return self._open(asked, home), home
 
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
@@ -73,7 +73,7 @@ class RunStarter(Equipped):
 
                 opening = await claimed(self.config, home).enter()
                 scribe = opening.scribe
-            flight = finish_run(partial(self._ready, asked, home), asked, opening=opening, fitted=self._fitted)
+            flight = finish_run(partial(self._begin, asked, home), asked, opening=opening, fitted=self._fitted)
             del opening  # what the journal said would stay until the run ends, in each of a thousand
             return await flight
         finally:
@@ -84,9 +84,6 @@ class RunStarter(Equipped):
                 come_back(before)
                 if purse is not None:
                     await purse.close()
-
-    def _ready(self, asked: RunRequest, home: Session) -> tuple[Run, Session]:
-        return self._open(asked, home), home
 
     def _home_of(self, asked: RunRequest) -> Session:
         """The session of a root, once everything about it has been checked."""
@@ -180,7 +177,7 @@ class RunStarter(Equipped):
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         config, plan, limits = self.config, self._plan, asked.limits
         if limits is not None:
-            _check_limits(limits)
+            check_limits(limits)
             config = replace(config, limits=limits)
             plan = assemble(config, told=plan.told, behind=self._behind)
             resumed.snapshot = replace(
@@ -228,7 +225,7 @@ class RunStarter(Equipped):
         if asked.limits is None:
             plan = self._heir(parent.plan)
         else:
-            _check_limits(asked.limits)
+            check_limits(asked.limits)
             plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
         asked.given = inherited(parent, plan, asked.given)
         home: Any = asked.session
@@ -314,13 +311,6 @@ class RunStarter(Equipped):
                 "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
                 "or unbounded=True to run without one"
             )
-
-
-def _check_limits(limits: object) -> None:
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(
-            f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
-        )
 
 
 def _check_cancel(cancel: object) -> None:

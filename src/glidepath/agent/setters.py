@@ -5,28 +5,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
-from glidepath.agent.said import Said
+from glidepath.errors import BuilderError
 from glidepath.guards import GuardrailsConfig
 from glidepath.setting import Setting, declared, sentence
 
-_DOC = "One method for every setting. Each takes effect on this object and returns it."
 _PARTS: dict[type[Any], str] = {LoopConfig: "", Limits: "limits", GuardrailsConfig: "guardrails"}
+
+
+class Setters:
+    """One method for every setting. Each takes effect on this object and returns it."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        # Single limits and guardrails, apart from whole ones.
+        self._parts: dict[str, dict[str, Any]] = {"limits": {}, "guardrails": {}}
+
+    def _set(self, field: str, value: object) -> Self:
+        self._values[field] = value
+        return self
+
+    def _set_all(self, field: str, value: object) -> Self:
+        said = self._parts[field]
+        if said:
+            first = next(iter(said))
+            raise BuilderError(
+                f"{field}(...) would overwrite {first}({said[first]!r}): call {field}() before {first}()"
+            )
+        return self._set(field, value)
+
+    def _list(self, field: str, value: object, before: tuple[Any, ...] = ()) -> Self:
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise BuilderError(f"{field} must be a list or tuple, not {value!r:.100}")
+        return self._set(field, (*before, *value))
+
+    def _add(self, field: str, value: object) -> Self:
+        return self._list(field, value, self._values.get(field, ()))
 
 
 def _method(name: str, one: Setting, part: str) -> Callable[..., Any]:
     """What a method of the builder does with the value of this setting."""
-    if part:
-        return lambda self, value: self._part(part, name, value)
+
+    def set_part(self: Setters, value: object) -> Setters:
+        self._parts[part][name] = value
+        return self
+
     how = "_set_all" if one.kind == "part" else "_set"
     if one.kind == "names":
         how = "_add" if one.adds_up else "_list"
-    return lambda self, value: getattr(self, how)(name, value)
+    return set_part if part else lambda self, value: getattr(self, how)(name, value)
 
 
 def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -41,4 +73,5 @@ def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, made
 
 
-Setters: type[Said] = type("Setters", (Said,), {"__doc__": _DOC, **dict(_methods())})
+for _name, _made in _methods():
+    setattr(Setters, _name, _made)

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
-from glidepath.agent.said import Said
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.spi import (
@@ -28,8 +27,13 @@ from glidepath.tools.sources import ToolSource
 
 __all__ = ["Setters"]
 
-class Setters(Said):
+class Setters:
     """One method for every setting. Each takes effect on this object and returns it."""
+
+    _values: dict[str, Any]
+    _parts: dict[str, dict[str, Any]]
+    def _set(self, field: str, value: object) -> Self: ...
+    def _add(self, field: str, value: object) -> Self: ...
     def model(self, value: Model | str) -> Self:
         """An object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5."""
     def tools(self, value: Iterable[Tool | ToolSource | Callable[..., Any] | str]) -> Self:

@@ -17,7 +17,7 @@ from glidepath.messages import Message
 from glidepath.plurals import how_many
 from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.tools import Tool
-from glidepath.workspace import Workspace, toolset
+from glidepath.workspace import Workspace, file_tools
 from glidepath.workspace.file_tools import write_file
 
 WRITERS = ("write", "edit")
@@ -44,7 +44,7 @@ class NoChange(NamedTuple):
 
 def edits_workspace(name: str, tools: Iterable[Tool]) -> bool:
     """True for the `write` and `edit` of the workspace, which reach no file outside it."""
-    return name in WRITERS and any(tool.name == name and tool.fn.__module__ == toolset.__name__ for tool in tools)
+    return name in WRITERS and any(tool.name == name and tool.__module__ == file_tools.__name__ for tool in tools)
 
 
 class Changes(Plugin):

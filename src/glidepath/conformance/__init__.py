@@ -109,7 +109,7 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "tool_source": (ToolSourceContract,),
     }
 )
-"""The contracts of each extension point, by its name in `glidepath.spi.points`; the first applies to all."""
+"""The contracts of each extension point, by its name; the first applies to all."""
 
 if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = withdrawn(

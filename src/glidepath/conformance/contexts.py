@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from glidepath.conformance.contract import Contract, missing
-from glidepath.conformance.transcripts import long_talk, torn_calls
-from glidepath.context import CharEstimator, message_size
+from glidepath.conformance.transcripts import long_talk, sizes_of
 from glidepath.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import ContextStrategy, Shaped
+from glidepath.testing import transcript_errors
 
 T = TypeVar("T")
 BUDGETS = (300, 700, 1500, 4000)
@@ -28,7 +28,7 @@ class ContextStrategyContract(Contract):
             messages = long_talk(turns)
             for budget in BUDGETS:
                 pinned = _pinned(messages)
-                yield messages, pinned, budget, self.make_strategy().shape(messages, _sizes(messages), budget, pinned)
+                yield messages, pinned, budget, self.make_strategy().shape(messages, sizes_of(messages), budget, pinned)
 
     def test_ctx_1_the_view_fits(self) -> None:
         """CTX-1: the view is within the budget, wherever the pinned and the newest messages are."""
@@ -38,14 +38,14 @@ class ContextStrategyContract(Contract):
     def test_ctx_2_calls_and_results_stay_together(self) -> None:
         """CTX-2: a call is never separated from its result, even in a batch of several."""
         for _, _, budget, view in self._views():
-            assert not torn_calls(view.messages), budget
+            assert not transcript_errors(view.messages), budget
 
     def test_ctx_3_pinned_messages_stay(self) -> None:
         """CTX-3: a pinned message (the task) is in every view, even in one that cannot fit."""
         for messages, pinned, _, view in self._views():
             assert all(any(kept is messages[index] for kept in view.messages) for index in pinned)
         messages = long_talk(20)
-        tight = self.make_strategy().shape(messages, _sizes(messages), 1, [0])
+        tight = self.make_strategy().shape(messages, sizes_of(messages), 1, [0])
         assert any(kept is messages[0] for kept in tight.messages)
 
     def test_ctx_4_the_order_stays(self) -> None:
@@ -59,7 +59,7 @@ class ContextStrategyContract(Contract):
         """CTX-5: a transcript that fits is shown whole, and nothing is reported as left out."""
         for turns in (0, 1, 10):
             messages = long_talk(turns)
-            view = self.make_strategy().shape(messages, _sizes(messages), 10**6, [0])
+            view = self.make_strategy().shape(messages, sizes_of(messages), 10**6, [0])
             assert list(view.messages) == messages
             assert view.dropped == 0
 
@@ -68,7 +68,7 @@ class ContextStrategyContract(Contract):
         for messages, _, _, view in self._views():
             assert len(view.sizes) == len(view.messages)
             kept = [(_place(messages, message), size) for message, size in zip(view.messages, view.sizes, strict=True)]
-            sizes = _sizes(messages)
+            sizes = sizes_of(messages)
             assert all(size == sizes[place] for place, size in kept if place is not None)
             assert view.dropped == len(messages) - len([place for place, _ in kept if place is not None])
 
@@ -82,14 +82,14 @@ class ContextStrategyContract(Contract):
         strategy = self.make_strategy()
         for _ in range(2):
             for messages, pinned, budget, view in self._views():
-                again = strategy.shape(messages, _sizes(messages), budget, pinned)
+                again = strategy.shape(messages, sizes_of(messages), budget, pinned)
                 assert list(again.messages) == list(view.messages)
                 assert (list(again.sizes), again.dropped) == (list(view.sizes), view.dropped)
 
     def test_ctx_9_the_transcript_stays_as_it_is(self) -> None:
         """CTX-9: the transcript, the sizes and the pins it is given are not changed."""
         messages = long_talk(40)
-        sizes, pinned = _sizes(messages), _pinned(messages)
+        sizes, pinned = sizes_of(messages), _pinned(messages)
         before = (list(messages), list(sizes), list(pinned))
         view = self.make_strategy().shape(messages, sizes, 700, pinned)
         assert view.messages is not messages
@@ -98,7 +98,7 @@ class ContextStrategyContract(Contract):
     def test_ctx_10_what_cannot_fit_is_as_small_as_it_gets(self) -> None:
         """CTX-10: a view that cannot fit is returned, not refused, with nothing in it that could be left out."""
         huge = [UserMessage("x" * 9_000), *long_talk(10)[1:], UserMessage("y" * 9_000)]
-        view = self.make_strategy().shape(huge, _sizes(huge), 100, [0])
+        view = self.make_strategy().shape(huge, sizes_of(huge), 100, [0])
         assert view.messages[0] is huge[0]
         assert view.messages[-1] is huge[-1]
         newest = max(number for number, message in enumerate(huge) if isinstance(message, AssistantMessage))
@@ -110,7 +110,7 @@ class ContextStrategyContract(Contract):
         reads = []
         for turns in (300, 3_000):
             messages: Any = _Counted(long_talk(turns))
-            sizes: Any = _Counted(_sizes(messages.items))
+            sizes: Any = _Counted(sizes_of(messages.items))
             self.make_strategy().shape(messages, sizes, 1_000, [0])
             reads.append(messages.reads + sizes.reads)
         assert reads[1] <= 1.5 * reads[0] + 50, f"{reads[0]} reads, then {reads[1]}"
@@ -121,9 +121,9 @@ class ContextStrategyContract(Contract):
         batch = [AssistantMessage((TextBlock("Now."), *calls))]
         results = [ToolResultMessage(call.id, "lookup", "word " * 100) for call in calls]
         messages: list[Message] = [*long_talk(10), *batch, *results]
-        view = self.make_strategy().shape(messages, _sizes(messages), 200, [0])
+        view = self.make_strategy().shape(messages, sizes_of(messages), 200, [0])
         assert all(any(kept is result for kept in view.messages) for result in results)
-        assert not torn_calls(view.messages)
+        assert not transcript_errors(view.messages)
 
 
 class _Counted(Sequence[T]):
@@ -139,11 +139,6 @@ class _Counted(Sequence[T]):
     def __getitem__(self, place: int | slice) -> Any:
         self.reads += len(range(*place.indices(len(self.items)))) if isinstance(place, slice) else 1
         return self.items[place]
-
-
-def _sizes(messages: Sequence[Message]) -> list[int]:
-    estimate = CharEstimator().estimate
-    return [message_size(message, estimate) for message in messages]
 
 
 def _pinned(messages: Sequence[Message]) -> list[int]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Generic, Protocol, TypeVar
 
+import pytest
+
 from glidepath._wire import Value
+from glidepath.errors import StoreError
 from glidepath.testing import VirtualClock
 
 T = TypeVar("T")
@@ -41,6 +43,9 @@ class Contract:
         """Run one async clause to its end on a fresh event loop; override it to use another kind of loop."""
         return asyncio.run(main)
 
+    async def _performed(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
+        await test(self, **named)
+
 
 class VirtualContract(Contract):
     """A contract whose clauses run in virtual time."""
@@ -54,8 +59,8 @@ def _on_its_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
     """A plain function that pytest can call, whatever async plugins are installed."""
 
     @wraps(test)
-    def clause(self: Contract, *args: object, **named: object) -> None:
-        self.run(test(self, *args, **named))
+    def clause(self: Contract, **named: object) -> None:
+        self.run(self._performed(test, **named))
 
     return clause
 
@@ -68,7 +73,13 @@ S = TypeVar("S", bound=_Closes)
 
 
 class StoreContract(Contract, Generic[S]):
-    """What the contracts of all stores need: an empty store, and a second store object on the same data."""
+    """What the contracts of all stores need: an empty store, and a second store object on the same data.
+
+    While a clause runs, they are `self.store` and `self.other`.
+    """
+
+    store: S
+    other: S
 
     def make_store(self, *, lease: float = 10.0) -> S:
         """An empty store whose leases last this many seconds."""
@@ -78,15 +89,31 @@ class StoreContract(Contract, Generic[S]):
         """Another store object on the same data; the same object if the data lives only inside it."""
         return store
 
-    @asynccontextmanager
-    async def _stores(self, *, lease: float = 10.0) -> AsyncIterator[tuple[S, S]]:
-        store = self.make_store(lease=lease)
-        other = self.again(store)
+    async def _performed(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
+        self.store = self.make_store(lease=getattr(test, "lease", 10.0))
+        self.other = self.again(self.store)
         try:
-            yield store, other
+            await test(self, **named)
         finally:
-            await store.close()
-            await other.close()
+            await self.store.close()
+            await self.other.close()
+
+
+def leased(seconds: float) -> Callable[[T], T]:
+    """The stores of this clause have leases of this many seconds."""
+
+    def note(test: T) -> T:
+        test.lease = seconds  # type: ignore[attr-defined]
+        return test
+
+    return note
+
+
+async def refused(kind: str, act: Awaitable[object]) -> None:
+    """The store refuses this with an error of this kind."""
+    with pytest.raises(StoreError) as caught:
+        await act
+    assert caught.value.kind == kind
 
 
 def missing(test: Contract, name: str) -> str:

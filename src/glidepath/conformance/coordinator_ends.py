@@ -180,10 +180,9 @@ class EndingClauses(CoordinatorContract):
         """COORD-30: a resume with decisions does only what was not finished, by the member that began it."""
         stage = _waiting_stage()
         paused = await self._fly(stage)
-        decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
         before = stage.models["b"].calls
         stage.published.clear()
-        result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        result = await self._approved(stage, paused)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert result.outcome("a").output == "sent"
         assert stage.models["b"].calls == before, "b was finished"
@@ -192,10 +191,9 @@ class EndingClauses(CoordinatorContract):
 
         stage = _waiting_stage_for_anybody()
         paused = await self._fly(stage)
-        decided = {pending.call.id: approve() for pending in paused.outcome("send").pending}
         [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
         earlier = {name: model.calls for name, model in stage.models.items()}
-        result = await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        result = await self._approved(stage, paused)
         assert result.status is TeamStatus.COMPLETED, result.reason
         busy = [name for name, model in stage.models.items() if model.calls > earlier[name]]
         assert busy == [asker], f"the run of {asker} waits, but {busy} continued it"
@@ -277,10 +275,14 @@ class EndingClauses(CoordinatorContract):
         paused = await self._fly(stage)
         if paused.status is not TeamStatus.PAUSED:
             return  # which COORD-29 is about
-        decided = {pending.call.id: approve() for pending in paused.outcome("a").pending}
         stage.published.clear()
-        await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
+        await self._approved(stage, paused)
         assert not [event for event in stage.published if isinstance(event, PlanReady)]
+
+    async def _approved(self, stage: Stage, paused: TeamResult) -> TeamResult:
+        """The result once a person has approved everything that was pending."""
+        decided = {pending.call.id: approve() for outcome in paused.step_outcomes for pending in outcome.pending}
+        return await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
 
 
 def _kept(result: TeamResult) -> None:
@@ -304,13 +306,14 @@ class _Spender:
         return say(text)
 
 
+@tool(requires_approval=True)
+async def send() -> str:
+    """Send it."""
+    return "ok"
+
+
 def _waiting_stage_for_anybody() -> Stage:
     """Two steps that either member can do; the member with the second wants to send something."""
-
-    @tool(requires_approval=True)
-    async def send() -> str:
-        """Send it."""
-        return "ok"
 
     def works(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool_result":
@@ -322,11 +325,6 @@ def _waiting_stage_for_anybody() -> Stage:
 
 
 def _waiting_stage() -> Stage:
-    @tool(requires_approval=True)
-    async def send() -> str:
-        """Send it."""
-        return "ok"
-
     def asks(request: ModelRequest) -> Any:
         return say("sent") if request.messages[-1].role == "tool_result" else call("send")
 

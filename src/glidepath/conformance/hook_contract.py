@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from glidepath import _wire
 from glidepath.conformance.plugin import HookContract, view_problems, written
-from glidepath.conformance.transcripts import TASK, every_kind, long_talk
-from glidepath.context import CharEstimator, message_size
+from glidepath.conformance.transcripts import TASK, every_kind, long_talk, sizes_of
 from glidepath.messages import ImageBlock, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import (
     AfterDecision,
@@ -204,7 +203,7 @@ class ContextOverflowRecoveryContract(HookContract):
 
     def _contexts(self) -> list[Any]:
         return [
-            OverflowContext(messages=messages, estimated_tokens=_tokens(messages), iteration=number, **WHO)
+            OverflowContext(messages=messages, estimated_tokens=sum(sizes_of(messages)), iteration=number, **WHO)
             for number, messages in enumerate(_talks())
         ]
 
@@ -217,7 +216,7 @@ class ContextOverflowRecoveryContract(HookContract):
         """OVER-2: the view has fewer tokens than what did not fit."""
         async for context, answer in self._answers():
             if answer is not None:
-                assert _tokens(list(answer)) < context.estimated_tokens
+                assert sum(sizes_of(answer)) < context.estimated_tokens
 
     async def test_over_3_calls_and_results_stay_together(self) -> None:
         """OVER-3: a call is never separated from its result."""
@@ -291,8 +290,3 @@ class ToolGateContract(HookContract):
 
 def _talks() -> list[list[Message]]:
     return [every_kind(), long_talk(40), [UserMessage(TASK)]]
-
-
-def _tokens(messages: list[Message]) -> int:
-    estimate = CharEstimator().estimate
-    return sum(message_size(message, estimate) for message in messages)

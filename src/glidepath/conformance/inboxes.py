@@ -6,10 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import pytest
-
-from glidepath.conformance.contract import StoreContract
-from glidepath.errors import StoreError
+from glidepath.conformance.contract import StoreContract, refused
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note, SessionStore
@@ -24,77 +21,68 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
-        async with self._stores() as (store, other):
-            assert offers(store, Inbox)
-            await _session(store, "s")
-            bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
-            numbers = [await other.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
-            assert numbers == [1, 2, 3]
-            for _ in range(2):
-                found = await store.notes("s")
-                assert [(note.number, note.id, note.kind, note.body) for note in found] == [
-                    (place + 1, f"n{place}", "message", body) for place, body in enumerate(bodies)
-                ]
-            assert [note.number for note in await store.notes("s", 2)] == [3]
-            assert list(await store.notes("s", 3)) == []
+        assert offers(self.store, Inbox)
+        await _session(self.store, "s")
+        bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
+        numbers = [await self.other.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
+        assert numbers == [1, 2, 3]
+        for _ in range(2):
+            found = await self.store.notes("s")
+            assert [(note.number, note.id, note.kind, note.body) for note in found] == [
+                (place + 1, f"n{place}", "message", body) for place, body in enumerate(bodies)
+            ]
+        assert [note.number for note in await self.store.notes("s", 2)] == [3]
+        assert list(await self.store.notes("s", 3)) == []
 
     async def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
         """INBOX-2: a note that is posted again is not written again, and post returns its number."""
-        async with self._stores() as (store, other):
-            await _session(store, "s")
-            assert [await store.post("s", _note("a")), await store.post("s", _note("b"))] == [1, 2]
-            assert await other.post("s", _note("a")) == 1
-            again = await asyncio.gather(*[other.post("s", _note("c")) for _ in range(8)])
-            assert again == [3] * 8
-            assert [note.id for note in await store.notes("s")] == ["a", "b", "c"]
+        await _session(self.store, "s")
+        assert [await self.store.post("s", _note("a")), await self.store.post("s", _note("b"))] == [1, 2]
+        assert await self.other.post("s", _note("a")) == 1
+        again = await asyncio.gather(*[self.other.post("s", _note("c")) for _ in range(8)])
+        assert again == [3] * 8
+        assert [note.id for note in await self.store.notes("s")] == ["a", "b", "c"]
 
     async def test_inbox_3_what_is_missing_is_said(self) -> None:
         """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
-        async with self._stores() as (store, _other):
-            await _session(store, "other")
-            acts: tuple[Callable[[], Any], ...] = (lambda: store.post("s", _note("a")), lambda: store.notes("s"))
-            for act in acts:
-                with pytest.raises(StoreError) as caught:
-                    await act()
-                assert caught.value.kind == "missing"
-            assert [entry.session_id for entry in await store.entries()] == ["other"]
+        await _session(self.store, "other")
+        acts: tuple[Callable[[], Any], ...] = (lambda: self.store.post("s", _note("a")), lambda: self.store.notes("s"))
+        for act in acts:
+            await refused("missing", act())
+        assert [entry.session_id for entry in await self.store.entries()] == ["other"]
 
     async def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
         """INBOX-4: a claim and every beat report the number of the last note; without notes a beat is silent."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            assert lease.mail == 0
-            assert list(await store.beat([lease], renew=False)) == []
-            await other.post("s", _note("a"))
-            await other.post("s", _note("b"))
-            for renew in (False, True):
-                (sign,) = await store.beat([lease], renew=renew)
-                assert (sign.mail, sign.lost, sign.stop) == (2, False, None)
-            await store.release(lease)
-            lease = await store.claim("s", this_owner())
-            assert lease.mail == 2
-            await store.release(lease)
+        lease = await self.store.claim("s", this_owner())
+        assert lease.mail == 0
+        assert list(await self.store.beat([lease], renew=False)) == []
+        await self.other.post("s", _note("a"))
+        await self.other.post("s", _note("b"))
+        for renew in (False, True):
+            (sign,) = await self.store.beat([lease], renew=renew)
+            assert (sign.mail, sign.lost, sign.stop) == (2, False, None)
+        await self.store.release(lease)
+        lease = await self.store.claim("s", this_owner())
+        assert lease.mail == 2
 
     async def test_inbox_5_notes_go_with_their_session(self) -> None:
         """INBOX-5: a session that is removed and created again has an empty inbox."""
-        async with self._stores() as (store, _other):
-            await _session(store, "s")
-            await store.post("s", _note("a"))
-            await store.remove("s")
-            await _session(store, "s")
-            assert list(await store.notes("s")) == []
-            assert await store.post("s", _note("a")) == 1
+        await _session(self.store, "s")
+        await self.store.post("s", _note("a"))
+        await self.store.remove("s")
+        await _session(self.store, "s")
+        assert list(await self.store.notes("s")) == []
+        assert await self.store.post("s", _note("a")) == 1
 
     async def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
         """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
-        async with self._stores() as (store, other):
-            await _session(store, "s")
-            posts = [(store, other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
-            numbers = await asyncio.gather(*posts)
-            assert sorted(numbers) == list(range(1, 51))
-            found = await store.notes("s")
-            assert [note.number for note in found] == list(range(1, 51))
-            assert [note.id for note in found] == [f"n{numbers.index(place)}" for place in range(1, 51)]
+        await _session(self.store, "s")
+        posts = [(self.store, self.other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
+        numbers = await asyncio.gather(*posts)
+        assert sorted(numbers) == list(range(1, 51))
+        found = await self.store.notes("s")
+        assert [note.number for note in found] == list(range(1, 51))
+        assert [note.id for note in found] == [f"n{numbers.index(place)}" for place in range(1, 51)]
 
 
 def _note(id_: str, body: bytes = b"{}") -> Note:

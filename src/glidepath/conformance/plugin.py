@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from glidepath._wire import encode
 from glidepath.agent import Agent, Limits
 from glidepath.conformance.contract import Contract, missing
-from glidepath.conformance.transcripts import TASK, torn_calls
+from glidepath.conformance.transcripts import TASK
 from glidepath.events import HookFailed
 from glidepath.messages import (
     AssistantMessage,
@@ -98,7 +98,7 @@ class HookContract(Contract):
 
     async def _no_torn_calls(self) -> None:
         async for _, answer in self._answers():
-            assert answer is None or not torn_calls(answer)
+            assert answer is None or not transcript_errors(answer)
 
     async def _task_kept(self) -> None:
         async for _, answer in self._answers():

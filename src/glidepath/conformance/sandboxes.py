@@ -70,13 +70,16 @@ class SandboxFiles(Contract):
     def ran(
         self,
         code: str,
-        scene: Scene,
+        scene: Scene | None = None,
         *,
         words: Sequence[str] = (),
         stdin: int | IO[Any] = subprocess.DEVNULL,
         **policy: object,
     ) -> subprocess.CompletedProcess[str]:
         """Run this code inside; returns what it printed and how it ended."""
+        if scene is None:
+            with scene_around() as own:
+                return self.ran(code, own, words=words, stdin=stdin, **policy)
         policy = {"read": [scene.given], "write": [scene.inside], **policy}
         python = [os.path.realpath(sys.executable), "-I", "-S", "-c", textwrap.dedent(code), *words]
         with self.make_sandbox(**policy).enter(python, cwd=scene.inside) as boxed:
@@ -142,18 +145,15 @@ class SandboxFiles(Contract):
 
     def test_sbx_2_status_and_programs(self) -> None:
         """SBX-2: programs of the system can be started, and the exit status is the program's own."""
-        with scene_around() as scene:
-            done = self.ran("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))", scene)
-            assert done.returncode == 5, (done.returncode, done.stdout)
+        done = self.ran("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))")
+        assert done.returncode == 5, (done.returncode, done.stdout)
 
     def test_sbx_3_temporary_files(self) -> None:
         """SBX-3: there is a folder for temporary files, which nobody else sees."""
-        with scene_around() as scene:
-            code = "import os, tempfile; f = tempfile.NamedTemporaryFile(delete=False); f.write(b'x'); print(f.name)"
-            done = self.ran(code, scene)
-            name = done.stdout.strip()
-            assert name.startswith("/"), done.stdout
-            assert not os.path.exists(name)  # noqa: PTH110
+        code = "import os, tempfile; f = tempfile.NamedTemporaryFile(delete=False); f.write(b'x'); print(f.name)"
+        name = self.ran(code).stdout.strip()
+        assert name.startswith("/"), name
+        assert not os.path.exists(name)  # noqa: PTH110
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -199,16 +199,8 @@ class SandboxFiles(Contract):
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208
-        code = """
-            for place in sys.argv[1:]:
-                try:
-                    print(place, os.listdir(place) if os.path.isdir(place) else open(place, "rb").read(1)); break
-                except OSError:
-                    pass
-            else:
-                raise OSError("nothing")
-        """
-        self.held("SBX-11", code, *names)
+        read = "lambda place: os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)"
+        self.held("SBX-11", f"print(once({read}, sys.argv[1:]))", *names)
 
     def test_sbx_12_hard_links(self) -> None:
         """SBX-12: a file outside cannot be linked to inside."""
@@ -222,9 +214,7 @@ class SandboxFiles(Contract):
 
     def test_sbx_14_writes_nothing_outside(self) -> None:
         """SBX-14: nothing can be created outside."""
-        with scene_around() as scene:
-            code = "open(sys.argv[1] + '/new', 'w').write('x')"
-            self.held("SBX-14", code, scene.outside, scene=scene)
+        self.held("SBX-14", "open(sys.argv[1] + '/new', 'w').write('x')", "{outside}")
 
     def test_sbx_15_changes_nothing_outside(self) -> None:
         """SBX-15: a file outside cannot be changed, removed or replaced."""
@@ -238,10 +228,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_17_moving(self) -> None:
         """SBX-17: files cannot be moved in from a folder that may be read, nor out of the sandbox."""
-        with scene_around() as scene:
-            self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", scene.given / "note", scene=scene)
-            code = "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])"
-            self.held("SBX-17", code, scene.outside / "mine", scene=scene)
+        self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", "{given}/note")
+        self.held("SBX-17", "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])", "{outside}/mine")
 
     def test_sbx_18_moving_folders(self) -> None:
         """SBX-18: the folder that may be written cannot be moved away, so that something else takes its place."""
@@ -259,9 +247,8 @@ class SandboxFiles(Contract):
     def test_sbx_20_the_system(self) -> None:
         """SBX-20: nothing in the system can be changed."""
         for place in ("/usr", "/etc", "/usr/local/bin", "/var", "/opt", "/"):
-            with scene_around() as scene:
-                self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place, scene=scene)
-                assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
+            self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place)
+            assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
 
     def test_sbx_21_swapping_a_link(self) -> None:
         """SBX-21: a folder that becomes a link while it is written through does not lead out."""
@@ -289,29 +276,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_22_devices(self) -> None:
         """SBX-22: memory, disks and virtual machines cannot be opened as devices."""
-        names = [
-            "mem",
-            "kmem",
-            "port",
-            "kvm",
-            "sda",
-            "vda",
-            "nvme0n1",
-            "fuse",
-            "loop-control",
-            "mapper/control",
-            "kmsg",
-        ]
-        code = """
-            for name in sys.argv[1:]:
-                try:
-                    os.close(os.open("/dev/" + name, os.O_RDWR)); break
-                except OSError:
-                    pass
-            else:
-                raise OSError("none")
-        """
-        self.held("SBX-22", code, *names)
+        names = "'mem kmem port kvm sda vda nvme0n1 fuse loop-control mapper/control kmsg'.split()"
+        self.held("SBX-22", f"once(lambda name: os.open('/dev/' + name, os.O_RDWR), {names})")
 
     def test_sbx_23_device_nodes(self) -> None:
         """SBX-23: device nodes cannot be created."""
@@ -325,16 +291,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_25_sysfs(self) -> None:
         """SBX-25: /sys and control groups cannot be written."""
-        code = """
-            for place in ("/sys/fs/cgroup/glidepath", "/sys/kernel/glidepath"):
-                try:
-                    os.mkdir(place); break
-                except OSError:
-                    pass
-            else:
-                open("/sys/kernel/uevent_helper", "w").write("/bin/true")
-        """
-        self.held("SBX-25", code)
+        self.held("SBX-25", "once(os.mkdir, ['/sys/fs/cgroup/glidepath', '/sys/kernel/glidepath'])")
+        self.held("SBX-25", "open('/sys/kernel/uevent_helper', 'w').write('/bin/true')")
 
     # --- environment and descriptors --------------------------------------------------------------------------
 
@@ -342,12 +300,9 @@ class SandboxFiles(Contract):
         """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
-            with scene_around() as scene:
-                self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])", scene=scene)
-                done = self.ran(
-                    "import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", scene, env=["GLIDEPATH_TEST_KEY"]
-                )
-                assert done.stdout == f"{len(SECRET)}\n", done.stdout
+            self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])")
+            done = self.ran("import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", env=["GLIDEPATH_TEST_KEY"])
+            assert done.stdout == f"{len(SECRET)}\n", done.stdout
         finally:
             del os.environ["GLIDEPATH_TEST_KEY"]
 
@@ -373,15 +328,7 @@ class SandboxFiles(Contract):
         """SBX-28: descriptors that the caller left open are closed inside."""
         with scene_around() as scene, (scene.outside / "secret").open() as file:
             os.set_inheritable(file.fileno(), True)
-            code = """
-                for number in range(3, 200):
-                    try:
-                        os.lseek(number, 0, 0); print(os.read(number, 100)); break
-                    except OSError:
-                        pass
-                else:
-                    raise OSError("none")
-            """
+            code = "print(once(lambda number: os.lseek(number, 0, 0) or os.read(number, 100), range(3, 200)))"
             self.held("SBX-28", code, scene=scene)
 
 
@@ -402,4 +349,12 @@ def call(name, *args):
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
+def once(act, things):
+    """Do this with one after the other, until it succeeds; raises OSError when it never does."""
+    for thing in things:
+        try:
+            return act(thing)
+        except OSError:
+            pass
+    raise OSError("with none of them")
 '''

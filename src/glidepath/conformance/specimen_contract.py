@@ -16,6 +16,7 @@ import pytest
 
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 from glidepath.sim import Report, simulate
 from glidepath.sim.findings import Finding
 
@@ -53,12 +54,8 @@ def simulator() -> Callable[..., Report]:
     return assert_contained
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _told(report: Report, holes: Sequence[Finding], idle: Sequence[str]) -> str:
-    lines = [f"{_count(len(holes), 'hole')} in {_count(len(report.flights), 'flight')}:"]
+    lines = [f"{how_many(len(holes), 'hole')} in {how_many(len(report.flights), 'flight')}:"]
     for finding in holes:
         lines += ["", f"{finding.code}: {finding.what}", f"  {finding.advice}"]
         lines.append(f"  specimens: {', '.join(finding.specimens) or 'none'}")

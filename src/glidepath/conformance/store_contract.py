@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glidepath.conformance.contract import StoreContract
+from glidepath.conformance.contract import StoreContract, leased, refused
 from glidepath.errors import StoreError
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import this_owner
@@ -25,267 +25,229 @@ class SessionStoreContract(StoreContract[SessionStore]):
 
     async def test_store_1_what_is_appended_is_loaded(self) -> None:
         """STORE-1: commits come back as they were written, in order, and the entry has the last one's head."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            assert (lease.head, lease.hash) == (0, b"")
-            commits = await _write(store, lease, 5)
-            await store.release(lease)
-            entry, found = await other.load("s")
-            assert list(found) == commits
-            assert (entry.head, entry.hash) == (5, commits[-1].hash)
-            assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == len(commits)
+        lease = await self.store.claim("s", this_owner())
+        assert (lease.head, lease.hash) == (0, b"")
+        commits = await write(self.store, lease, 5)
+        await self.store.release(lease)
+        entry, found = await self.other.load("s")
+        assert list(found) == commits
+        assert (entry.head, entry.hash) == (5, commits[-1].hash)
+        assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == len(commits)
 
     async def test_store_2_a_commit_must_follow_the_head(self) -> None:
         """STORE-2: a commit that is not the next one is refused with kind conflict, and changes nothing."""
-        async with self._stores() as (store, _other):
-            lease = await store.claim("s", this_owner())
-            (first,) = await _write(store, lease, 1)
-            for number in (1, 3, 99):
-                with pytest.raises(StoreError) as caught:
-                    await append(store, lease, Commit(number, b"[]", b"x" * 16))
-                assert caught.value.kind == "conflict"
-            _, found = await store.load("s")
-            assert list(found) == [first]
-            await store.release(lease)
+        lease = await self.store.claim("s", this_owner())
+        (first,) = await write(self.store, lease, 1)
+        for number in (1, 3, 99):
+            await refused("conflict", append(self.store, lease, Commit(number, b"[]", b"x" * 16)))
+        _, found = await self.store.load("s")
+        assert list(found) == [first]
 
     async def test_store_3_a_summary_is_kept_until_the_next(self) -> None:
         """STORE-3: the entry has the summary of the last commit that brought one."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            await append(store, lease, Commit(1, b"[]", b"a" * 16), summary={"state": "running", "turns": 1})
-            await append(store, lease, Commit(2, b"[]", b"b" * 16))
-            assert (await store.load("s"))[0].summary == {"state": "running", "turns": 1}
-            await append(store, lease, Commit(3, b"[]", b"c" * 16), summary={"state": "completed"})
-            await store.release(lease)
-            assert (await other.load("s"))[0].summary == {"state": "completed"}
+        lease = await self.store.claim("s", this_owner())
+        await append(self.store, lease, Commit(1, b"[]", b"a" * 16), summary={"state": "running", "turns": 1})
+        await append(self.store, lease, Commit(2, b"[]", b"b" * 16))
+        assert (await self.store.load("s"))[0].summary == {"state": "running", "turns": 1}
+        await append(self.store, lease, Commit(3, b"[]", b"c" * 16), summary={"state": "completed"})
+        await self.store.release(lease)
+        assert (await self.other.load("s"))[0].summary == {"state": "completed"}
 
     async def test_store_4_bytes_are_bytes(self) -> None:
         """STORE-4: a body of any size and content comes back byte for byte."""
-        async with self._stores() as (store, other):
-            bodies = [b"", b"\x00\xff\xfe", bytes(range(256)) * 5000, "\u2028\U0001f6eb".encode()]
-            lease = await store.claim("s \u00e9'\"%", this_owner())
-            for number, body in enumerate(bodies, 1):
-                await append(store, lease, Commit(number, body, bytes([number]) * 16))
-            await store.release(lease)
-            _, found = await other.load("s \u00e9'\"%")
-            assert len(found) == len(bodies)
-            changed = [commit.number for commit, body in zip(found, bodies, strict=True) if commit.body != body]
-            assert changed == []  # the bodies themselves are not compared here: a diff of megabytes takes hours
+        bodies = [b"", b"\x00\xff\xfe", bytes(range(256)) * 5000, "\u2028\U0001f6eb".encode()]
+        lease = await self.store.claim("s \u00e9'\"%", this_owner())
+        for number, body in enumerate(bodies, 1):
+            await append(self.store, lease, Commit(number, body, bytes([number]) * 16))
+        await self.store.release(lease)
+        _, found = await self.other.load("s \u00e9'\"%")
+        assert len(found) == len(bodies)
+        changed = [commit.number for commit, body in zip(found, bodies, strict=True) if commit.body != body]
+        assert changed == []  # the bodies themselves are not compared here: a diff of megabytes takes hours
 
     # --- leases -----------------------------------------------------------------------------------------------
 
     async def test_store_5_one_owner_at_a_time(self) -> None:
         """STORE-5: a second claim is refused with kind busy while the owner lives, and granted after its release."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            with pytest.raises(StoreError) as caught:
-                await other.claim("s", this_owner())
-            assert caught.value.kind == "busy"
-            await store.release(lease)
-            second = await other.claim("s", this_owner())
-            assert second.token > lease.token
-            await other.release(second)
+        lease = await self.store.claim("s", this_owner())
+        await refused("busy", self.other.claim("s", this_owner()))
+        await self.store.release(lease)
+        second = await self.other.claim("s", this_owner())
+        assert second.token > lease.token
 
+    @leased(0.8)
     async def test_store_6_a_silent_owner_is_replaced(self) -> None:
         """STORE-6: a lease that ran out can be claimed by another; beats and commits renew it."""
-        async with self._stores(lease=0.8) as (store, other):
-            lease = await store.claim("s", this_owner())
-            for renew in ("beat", "commit", None):  # each held over by the one before
-                await asyncio.sleep(0.5)
-                with pytest.raises(StoreError):
-                    await other.claim("s", this_owner())
-                if renew == "beat":
-                    await store.beat([lease], renew=True)
-                elif renew == "commit":
-                    await append(store, lease, Commit(1, b"[]", b"x" * 16))
+        lease = await self.store.claim("s", this_owner())
+        for renew in ("beat", "commit", None):  # each held over by the one before
             await asyncio.sleep(0.5)
-            second = await other.claim("s", this_owner())
-            assert second.token > lease.token
-            assert second.head == 1
-            await other.release(second)
-            await store.release(lease)
+            with pytest.raises(StoreError):
+                await self.other.claim("s", this_owner())
+            if renew == "beat":
+                await self.store.beat([lease], renew=True)
+            elif renew == "commit":
+                await append(self.store, lease, Commit(1, b"[]", b"x" * 16))
+        await asyncio.sleep(0.5)
+        second = await self.other.claim("s", this_owner())
+        assert second.token > lease.token
+        assert second.head == 1
 
+    @leased(0.1)
     async def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
         """STORE-7: a write with an old token is refused with kind fenced, even if nobody has written since."""
-        async with self._stores(lease=0.1) as (store, other):
-            stalled = await store.claim("s", this_owner())
-            await append(store, stalled, Commit(1, b"[]", b"a" * 16))
-            await asyncio.sleep(0.15)
-            owner = await other.claim("s", this_owner())
-            with pytest.raises(StoreError) as caught:
-                await append(store, stalled, Commit(2, b"[]", b"b" * 16))
-            assert caught.value.kind == "fenced"
-            await append(other, owner, Commit(2, b"[1]", b"c" * 16))
-            await store.release(stalled)  # it has nothing to give back
-            with pytest.raises(StoreError):
-                await append(store, stalled, Commit(3, b"[]", b"d" * 16))
-            _, found = await other.load("s")
-            assert [commit.body for commit in found] == [b"[]", b"[1]"]
-            await other.release(owner)
+        stalled = await self.store.claim("s", this_owner())
+        await append(self.store, stalled, Commit(1, b"[]", b"a" * 16))
+        await asyncio.sleep(0.15)
+        owner = await self.other.claim("s", this_owner())
+        await refused("fenced", append(self.store, stalled, Commit(2, b"[]", b"b" * 16)))
+        await append(self.other, owner, Commit(2, b"[1]", b"c" * 16))
+        await self.store.release(stalled)  # it has nothing to give back
+        with pytest.raises(StoreError):
+            await append(self.store, stalled, Commit(3, b"[]", b"d" * 16))
+        _, found = await self.other.load("s")
+        assert [commit.body for commit in found] == [b"[]", b"[1]"]
 
+    @leased(0.1)
     async def test_store_8_a_beat_says_what_was_lost(self) -> None:
         """STORE-8: a beat reports a lease that another owner has taken, and says nothing about one that is held."""
-        async with self._stores(lease=0.1) as (store, other):
-            lost, kept = await store.claim("lost", this_owner()), await store.claim("kept", this_owner())
-            await asyncio.sleep(0.15)
-            thief = await other.claim("lost", this_owner())
-            signs = await store.beat([lost, kept], renew=True)
-            assert [(sign.session_id, sign.lost) for sign in signs] == [("lost", True)]
-            await other.release(thief)
-            await store.release(kept)
-            await store.release(lost)
+        lost, kept = await self.store.claim("lost", this_owner()), await self.store.claim("kept", this_owner())
+        await asyncio.sleep(0.15)
+        await self.other.claim("lost", this_owner())
+        signs = await self.store.beat([lost, kept], renew=True)
+        assert [(sign.session_id, sign.lost) for sign in signs] == [("lost", True)]
 
     async def test_store_9_a_dead_owner_of_this_host_is_replaced_at_once(self) -> None:
         """STORE-9: the lease of a dead process on this host can be claimed at once."""
-        async with self._stores() as (store, other):
-            host, _, _, nonce = this_owner().split("|")
-            dead = await store.claim("s", f"{host}|{_DEAD}|1|{nonce}")
-            second = await other.claim("s", this_owner())
-            assert second.token > dead.token
-            await other.release(second)
-            await store.release(dead)
+        host, _, _, nonce = this_owner().split("|")
+        dead = await self.store.claim("s", f"{host}|{_DEAD}|1|{nonce}")
+        second = await self.other.claim("s", this_owner())
+        assert second.token > dead.token
 
     # --- stop requests ----------------------------------------------------------------------------------------
 
     async def test_store_10_a_flag_reaches_the_owner(self) -> None:
         """STORE-10: a stop requested from anywhere is reported by the owner's beats, until it is withdrawn."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            assert list(await store.beat([lease], renew=False)) == []
-            await other.flag("s", "enough")
-            (sign,) = await store.beat([lease], renew=False)
-            assert (sign.session_id, sign.stop, sign.lost) == ("s", "enough", False)
-            await other.flag("s", None)
-            assert list(await store.beat([lease], renew=True)) == []
-            await store.release(lease)
+        lease = await self.store.claim("s", this_owner())
+        assert list(await self.store.beat([lease], renew=False)) == []
+        await self.other.flag("s", "enough")
+        (sign,) = await self.store.beat([lease], renew=False)
+        assert (sign.session_id, sign.stop, sign.lost) == ("s", "enough", False)
+        await self.other.flag("s", None)
+        assert list(await self.store.beat([lease], renew=True)) == []
 
     async def test_store_11_a_stop_holds_through_a_claim(self) -> None:
         """STORE-11: a stop requested while nothing ran is found by the next claim, until it is withdrawn."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            await store.release(lease)
-            await other.flag("s", "enough")
-            lease = await store.claim("s", this_owner())
-            assert [sign.stop for sign in await store.beat([lease], renew=False)] == ["enough"]
-            assert (await other.load("s"))[0].flag == "enough"
-            await store.flag("s", None)
-            assert list(await store.beat([lease], renew=False)) == []
-            await store.release(lease)
+        lease = await self.store.claim("s", this_owner())
+        await self.store.release(lease)
+        await self.other.flag("s", "enough")
+        lease = await self.store.claim("s", this_owner())
+        assert [sign.stop for sign in await self.store.beat([lease], renew=False)] == ["enough"]
+        assert (await self.other.load("s"))[0].flag == "enough"
+        await self.store.flag("s", None)
+        assert list(await self.store.beat([lease], renew=False)) == []
 
     # --- missing sessions -------------------------------------------------------------------------------------
 
     async def test_store_12_what_is_missing_is_said(self) -> None:
         """STORE-12: load, flag, remove and a claim that may not create raise kind missing, and create nothing."""
-        async with self._stores() as (store, _other):
-            lease = await store.claim("other", this_owner())
-            await store.release(lease)
-            for act in (
-                lambda: store.load("s"),
-                lambda: store.flag("s", "stop"),
-                lambda: store.remove("s"),
-                lambda: store.claim("s", this_owner(), create=False),
-            ):
-                with pytest.raises(StoreError) as caught:
-                    await act()
-                assert caught.value.kind == "missing"
-            assert [entry.session_id for entry in await store.entries()] == ["other"]
+        lease = await self.store.claim("other", this_owner())
+        await self.store.release(lease)
+        for act in (
+            lambda: self.store.load("s"),
+            lambda: self.store.flag("s", "stop"),
+            lambda: self.store.remove("s"),
+            lambda: self.store.claim("s", this_owner(), create=False),
+        ):
+            await refused("missing", act())
+        assert [entry.session_id for entry in await self.store.entries()] == ["other"]
 
     # --- housekeeping -----------------------------------------------------------------------------------------
 
     async def test_store_13_entries_are_listed_last_written_first(self) -> None:
         """STORE-13: entries lists every session once, the last written first, and only those with the prefix."""
-        async with self._stores() as (store, _other):
-            for name in ("a/1", "b/1", "a/2"):
-                lease = await store.claim(name, this_owner())
-                await append(store, lease, Commit(1, b"[]", b"x" * 16))
-                await store.release(lease)
-                await asyncio.sleep(0.01)
-            assert [entry.session_id for entry in await store.entries()] == ["a/2", "b/1", "a/1"]
-            assert [entry.session_id for entry in await store.entries("a/")] == ["a/2", "a/1"]
-            assert list(await store.entries("c")) == []
+        for name in ("a/1", "b/1", "a/2"):
+            lease = await self.store.claim(name, this_owner())
+            await append(self.store, lease, Commit(1, b"[]", b"x" * 16))
+            await self.store.release(lease)
+            await asyncio.sleep(0.01)
+        assert [entry.session_id for entry in await self.store.entries()] == ["a/2", "b/1", "a/1"]
+        assert [entry.session_id for entry in await self.store.entries("a/")] == ["a/2", "a/1"]
+        assert list(await self.store.entries("c")) == []
 
     async def test_store_14_only_what_nobody_holds_is_removed(self) -> None:
         """STORE-14: remove is refused with kind busy while the owner lives; after it, nothing is left."""
-        async with self._stores() as (store, _other):
-            lease = await store.claim("s", this_owner())
-            await _write(store, lease, 2)
-            with pytest.raises(StoreError) as caught:
-                await store.remove("s")
-            assert caught.value.kind == "busy"
-            await store.release(lease)
-            await store.remove("s")
-            fresh = await store.claim("s", this_owner())
-            assert (fresh.head, fresh.hash) == (0, b"")
-            await store.release(fresh)
-            assert list((await store.load("s"))[1]) == []
+        lease = await self.store.claim("s", this_owner())
+        await write(self.store, lease, 2)
+        await refused("busy", self.store.remove("s"))
+        await self.store.release(lease)
+        await self.store.remove("s")
+        fresh = await self.store.claim("s", this_owner())
+        assert (fresh.head, fresh.hash) == (0, b"")
+        await self.store.release(fresh)
+        assert list((await self.store.load("s"))[1]) == []
 
     async def test_store_15_a_cut_drops_the_tail(self) -> None:
         """STORE-15: after a cut the journal ends with the given head, the lease is dead, and writing continues."""
-        async with self._stores() as (store, _other):
-            lease = await store.claim("s", this_owner())
-            commits = await _write(store, lease, 4)
-            await store.cut(lease, 2, commits[1].hash)
-            with pytest.raises(StoreError):
-                await append(store, lease, Commit(3, b"[]", b"z" * 16))
-            second = await store.claim("s", this_owner())
-            assert (second.head, second.hash) == (2, commits[1].hash)
-            await append(store, second, Commit(3, b"[]", b"z" * 16))
-            await store.release(second)
-            _, found = await store.load("s")
-            assert [commit.number for commit in found] == [1, 2, 3]
+        lease = await self.store.claim("s", this_owner())
+        commits = await write(self.store, lease, 4)
+        await self.store.cut(lease, 2, commits[1].hash)
+        with pytest.raises(StoreError):
+            await append(self.store, lease, Commit(3, b"[]", b"z" * 16))
+        second = await self.store.claim("s", this_owner())
+        assert (second.head, second.hash) == (2, commits[1].hash)
+        await append(self.store, second, Commit(3, b"[]", b"z" * 16))
+        await self.store.release(second)
+        _, found = await self.store.load("s")
+        assert [commit.number for commit in found] == [1, 2, 3]
 
     # --- many at once -----------------------------------------------------------------------------------------
 
     async def test_store_16_many_sessions_at_once(self) -> None:
         """STORE-16: a hundred sessions written at the same time are each whole."""
-        async with self._stores() as (store, _other):
 
-            async def one(name: str) -> None:
-                lease = await store.claim(name, this_owner())
-                await _write(store, lease, 5)
-                await store.release(lease)
+        async def one(name: str) -> None:
+            lease = await self.store.claim(name, this_owner())
+            await write(self.store, lease, 5)
+            await self.store.release(lease)
 
-            await asyncio.gather(*[one(f"s{number}") for number in range(100)])
-            for number in range(100):
-                entry, found = await store.load(f"s{number}")
-                assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == 5
+        await asyncio.gather(*[one(f"s{number}") for number in range(100)])
+        for number in range(100):
+            entry, found = await self.store.load(f"s{number}")
+            assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == 5
 
     async def test_store_17_of_many_that_claim_at_once_one_gets_it(self) -> None:
         """STORE-17: of ten claims of one session at the same time exactly one succeeds; the others are busy."""
-        async with self._stores() as (store, other):
-            claims = [other.claim("s", this_owner()) for _ in range(10)]
-            found = await asyncio.gather(*claims, return_exceptions=True)
-            won = [lease for lease in found if isinstance(lease, Lease)]
-            assert len(won) == 1
-            assert {getattr(error, "kind", error) for error in found if not isinstance(error, Lease)} == {"busy"}
-            await store.release(won[0])
+        claims = [self.other.claim("s", this_owner()) for _ in range(10)]
+        found = await asyncio.gather(*claims, return_exceptions=True)
+        won = [lease for lease in found if isinstance(lease, Lease)]
+        assert len(won) == 1
+        assert {getattr(error, "kind", error) for error in found if not isinstance(error, Lease)} == {"busy"}
+        await self.store.release(won[0])
 
     @pytest.mark.parametrize("durability", ["sync", "full", "async"])
     async def test_store_18_every_durability_writes_everything(self, durability: str) -> None:
         """STORE-18: with any durability, everything is there after the release, in order."""
-        async with self._stores() as (store, other):
-            lease = await store.claim("s", this_owner())
-            commits = await _write(store, lease, 20, durability=durability)
-            await store.release(lease)
-            entry, found = await other.load("s")
-            assert list(found) == commits
-            assert entry.owner is None
+        lease = await self.store.claim("s", this_owner())
+        commits = await write(self.store, lease, 20, durability=durability)
+        await self.store.release(lease)
+        entry, found = await self.other.load("s")
+        assert list(found) == commits
+        assert entry.owner is None
 
     async def test_store_19_a_failed_write_is_reported_by_a_later_call(self) -> None:
         """STORE-19: with durability async a refused write is reported by a later call, at the latest by the release."""
-        async with self._stores() as (store, _other):
-            lease = await store.claim("s", this_owner())
+        lease = await self.store.claim("s", this_owner())
 
-            async def all_of_it() -> None:
-                await append(store, lease, Commit(7, b"[]", b"x" * 16), durability="async")
-                for number in (8, 9):
-                    await asyncio.sleep(0.02)
-                    await append(store, lease, Commit(number, b"[]", b"x" * 16), durability="async")
-                await store.release(lease)
+        async def all_of_it() -> None:
+            await append(self.store, lease, Commit(7, b"[]", b"x" * 16), durability="async")
+            for number in (8, 9):
+                await asyncio.sleep(0.02)
+                await append(self.store, lease, Commit(number, b"[]", b"x" * 16), durability="async")
+            await self.store.release(lease)
 
-            with pytest.raises(StoreError):
-                await all_of_it()
-            await store.close()
+        with pytest.raises(StoreError):
+            await all_of_it()
+        await self.store.close()
 
 
 _DEAD = 2**22 + 1  # a process id that no Linux or macOS gives out
@@ -298,11 +260,11 @@ async def append(store: SessionStore, lease: Lease, commit: Commit, **options: A
         await later
 
 
-async def _write(store: SessionStore, lease: Lease, count: int, **options: object) -> list[Commit]:
+async def write(store: SessionStore, lease: Lease, count: int, **options: object) -> list[Commit]:
     """A chain of this many commits after the lease's head."""
     commits, before = [], lease.hash
     for number in range(lease.head + 1, lease.head + 1 + count):
-        commit = link(before, number, number, 1.5, [("note", {"number": number, "text": "x" * 10})])
+        commit = link(before, number, number, 1.5, [("note", {"of": lease.session_id, "number": number})])
         await append(store, lease, commit, **options)
         commits.append(commit)
         before = commit.hash

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glidepath.context import CharEstimator, message_size
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -54,9 +55,7 @@ def long_talk(turns: int = 60) -> list[Message]:
     return messages
 
 
-def torn_calls(messages: Sequence[Message]) -> list[str]:
-    """The calls without their result, and the results without their call, in a view."""
-    calls = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls]
-    results = [message.call_id for message in messages if isinstance(message, ToolResultMessage)]
-    torn = [f"call {call_id} has no result" for call_id in calls if call_id not in results]
-    return torn + [f"result {call_id} has no call" for call_id in results if call_id not in calls]
+def sizes_of(messages: Sequence[Message]) -> list[int]:
+    """The size of each message, in estimated tokens."""
+    estimate = CharEstimator().estimate
+    return [message_size(message, estimate) for message in messages]

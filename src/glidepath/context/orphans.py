@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -45,7 +46,7 @@ def repair(
     if in_order(messages, {}, keep_custom=keep_custom):  # nearly always, and a session may be long
         return messages
     answers, ids = _match(messages)
-    names = _Names(ids)
+    seen: Counter[str] = Counter()
     mended: list[Message] = []
     for place, message in enumerate(messages):
         if isinstance(message, ToolResultMessage | CustomMessage | UnknownMessage):
@@ -53,7 +54,7 @@ def repair(
                 mended.append(message)
             continue
         if type(message) is AssistantMessage and (calls := message.tool_calls):
-            fresh = [names.claim(call.id) for call in calls]
+            fresh = [_claimed(call.id, seen, ids) for call in calls]
             mended.append(_renamed(message, fresh))
             missing = "not_decided" if not_decided else "interrupted"
             mended += [_answer(call, fresh[k], answers.get((place, k)), missing, texts) for k, call in enumerate(calls)]
@@ -81,24 +82,15 @@ def _match(messages: Sequence[Message]) -> tuple[Answers, set[str]]:
     return answers, set(waiting)
 
 
-class _Names:
-    """Hands out call ids, each only once."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = taken
-        self._seen: dict[str, int] = {}
-
-    def claim(self, call_id: str) -> str:
-        count = self._seen.get(call_id, 0) + 1
-        name = call_id
-        if count > 1:
-            name = f"{call_id}_{count}"
-            while name in self._taken:
-                count += 1
-                name = f"{call_id}_{count}"
-            self._taken.add(name)
-        self._seen[call_id] = count
-        return name
+def _claimed(call_id: str, seen: Counter[str], taken: set[str]) -> str:
+    """The id itself the first time; then with the next number that makes it one of its own."""
+    seen[call_id] += 1
+    if seen[call_id] == 1:
+        return call_id
+    while (name := f"{call_id}_{seen[call_id]}") in taken:
+        seen[call_id] += 1
+    taken.add(name)
+    return name
 
 
 def _renamed(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:

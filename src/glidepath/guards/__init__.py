@@ -12,7 +12,6 @@ __all__ = ["GracefulTurnLimit", "GuardrailsConfig", "MaxTokensRecovery", "TokenS
 if not TYPE_CHECKING:  # a checker knows only what is public
     __getattr__ = withdrawn(
         __name__,
-        guard_set=("known_stop_guards", "make_guards", "make_stop_guards"),
         repetition=("RepetitionGuard",),
         stops=("EmptyAnswerGuard", "PrematureEndGuard", "TruncationGuard"),
         streaks=("ErrorStreakGuard", "ReadOnlyGuard"),

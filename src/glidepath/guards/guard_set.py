@@ -8,10 +8,10 @@ from glidepath.guards.guardrails_config import GuardrailsConfig
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
+from glidepath.guards.withdrawing import kept
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 
-_WATCHING = tuple(guard for guard in STOP_GUARDS if not guard.bad_ends_only)
 _STOPS = frozenset(guard.name for guard in STOP_GUARDS)
 _CALL_GUARDS: dict[str, Any] = {
     "max_repeated_tool_steps": RepetitionGuard,
@@ -21,85 +21,55 @@ _CALL_GUARDS: dict[str, Any] = {
 _BUILT_IN = _STOPS | {guard.name for guard in _CALL_GUARDS.values()} | {"programs"}
 
 
-def make_guards(
-    config: GuardrailsConfig,
-    metadata: dict[str, Any],
-    *,
-    resumed: bool = False,
-    texts: Texts | None = None,
-    own: tuple[Any, ...] = (),
-) -> tuple[CallGuard, ...]:
-    """The guards of a run's steps, their state in `metadata["guardrails"]`; forgotten unless the run is resumed."""
-    fresh = resumed or "guardrails" not in metadata
-    home = _dict(metadata, "guardrails")
-    guards: list[Any] = []
-    for setting, kind in _CALL_GUARDS.items():
-        if limit := getattr(config, setting):
-            guards.append(kind(limit, _dict(home, kind.name), texts))
-    made = tuple(guards) if fresh else _forgetful(guards)
-    if not own:
-        return made
-    from glidepath.guards.own import OwnCallGuard, own_guards  # there since the settings were checked
+class GuardSet:
+    """Makes the guards of each run of an agent: `own` are the application's, asked after the built-in ones.
 
-    return (*made, *own_guards(own, home, OwnCallGuard, _BUILT_IN))
+    Their state is in `metadata["guardrails"]` of the session; what an earlier run counted is forgotten, unless that
+    run is resumed.
+    """
 
+    __slots__ = ("_config", "_own", "_texts", "_watching")
 
-def make_stop_guards(
-    config: GuardrailsConfig,
-    metadata: dict[str, Any],
-    *,
-    resumed: bool = False,
-    texts: Texts | None = None,
-    own: tuple[Any, ...] = (),
-) -> tuple[StopGuard, ...]:
-    """The guards of a run's end, made when an end looks bad; their state as that of the others."""
-    home = _dict(metadata, "guardrails")
-    guards: list[Any] = []
-    for kind in STOP_GUARDS:
-        times = getattr(config, kind.setting) or 0
-        if times or kind.always:
-            guards.append(kind(times, _dict(home, kind.name), texts))
-    made = tuple(guards) if resumed else _forgetful(guards)
-    if not own:
-        return made
-    from glidepath.guards.own import OwnStopGuard, own_guards  # there since the settings were checked
+    def __init__(self, config: GuardrailsConfig, texts: Texts | None = None, own: tuple[Any, ...] = ()) -> None:
+        self._config, self._texts, self._own = config, texts, own
+        self._watching = False
+        if own:
+            from glidepath.guards.own import OwnStopGuard
 
-    return (*made, *own_guards(own, home, OwnStopGuard, _BUILT_IN))
+            self._watching = any(map(OwnStopGuard.fits, own))  # ours look only at bad ends
 
+    def for_calls(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
+        """The guards of a run's steps."""
+        fresh = resumed or "guardrails" not in metadata
+        home = kept(metadata, "guardrails", {})
+        made: list[Any] = []
+        for setting, kind in _CALL_GUARDS.items():
+            if limit := getattr(self._config, setting):
+                made.append(kind(limit, kept(home, kind.name, {}), self._texts))
+        return self._with_own(made, home, fresh=fresh, ends=False)
 
-def known_stop_guards(
-    config: GuardrailsConfig,
-    metadata: dict[str, Any],
-    *,
-    resumed: bool = False,
-    texts: Texts | None = None,
-    own: tuple[Any, ...] = (),
-) -> tuple[StopGuard, ...] | None:
-    """The same at the beginning of a run, when an earlier one has needed them or one looks at every answer."""
-    home = metadata.get("guardrails")
-    counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
-    watching = any(getattr(config, kind.setting) for kind in _WATCHING)
-    if not counted and not watching and not (own and _look_at_ends(own)):
-        return None
-    return make_stop_guards(config, metadata, resumed=resumed, texts=texts, own=own)
+    def for_ends(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...]:
+        """The guards of a run's end, made when an end looks bad."""
+        home = kept(metadata, "guardrails", {})
+        made: list[Any] = []
+        for kind in STOP_GUARDS:
+            times = getattr(self._config, kind.setting) or 0
+            if times or kind.always:
+                made.append(kind(times, kept(home, kind.name, {}), self._texts))
+        return self._with_own(made, home, fresh=resumed, ends=True)
 
+    def for_every_end(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...] | None:
+        """The same at the beginning of a run, when an earlier one has needed them or one looks at every answer."""
+        home = metadata.get("guardrails")
+        counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
+        return self.for_ends(metadata, resumed=resumed) if counted or self._watching else None
 
-def _look_at_ends(own: tuple[Any, ...]) -> bool:
-    from glidepath.guards.own import OwnStopGuard
+    def _with_own(self, made: list[Any], home: dict[str, Any], *, fresh: bool, ends: bool) -> tuple[Any, ...]:
+        if not fresh:
+            for guard in made:
+                guard.new_run()
+        if not self._own:
+            return tuple(made)
+        from glidepath.guards.own import OwnCallGuard, OwnStopGuard, own_guards  # there since the settings were checked
 
-    return any(map(OwnStopGuard.fits, own))
-
-
-def _forgetful(guards: list[Any]) -> tuple[Any, ...]:
-    """The same guards, without what an earlier run did."""
-    for guard in guards:
-        guard.new_run()
-    return tuple(guards)
-
-
-def _dict(home: dict[str, Any], key: str) -> dict[str, Any]:
-    """The live dict under this key; a new one when there is none, or something else."""
-    kept = home.get(key)
-    if type(kept) is not dict:
-        kept = home[key] = {}
-    return kept
+        return (*made, *own_guards(self._own, home, OwnStopGuard if ends else OwnCallGuard, _BUILT_IN))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from glidepath.errors import ConfigurationError, shown, told
+from glidepath.guards.withdrawing import kept
 from glidepath.spi import GuardVerdict, Recovery, Stop
 
 A = TypeVar("A", GuardVerdict, Recovery)
@@ -84,7 +85,7 @@ class OwnStopGuard:
             self._broken = error
 
 
-G = TypeVar("G", OwnCallGuard, OwnStopGuard)
+Kind: TypeAlias = type[OwnCallGuard] | type[OwnStopGuard]
 
 
 def check_guard(guard: object) -> None:
@@ -102,13 +103,13 @@ def check_guard(guard: object) -> None:
         raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
-def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: type[G], taken: frozenset[str]) -> list[G]:
+def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: Kind, taken: frozenset[str]) -> list[Any]:
     """The guards of this kind that serve one run: what `for_run(state)` makes of each, or the guard itself.
 
     `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Two guards may have the
     same name, even one that is `taken`; each still has its own state.
     """
-    made: list[G] = []
+    made: list[Any] = []
     names: list[str] = []
     for guard in guards:
         again = names.count(guard.name) + (guard.name in taken)
@@ -118,15 +119,12 @@ def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: type[G], tak
     return made
 
 
-def _for_run(guard: Any, home: dict[str, Any], key: str, kind: type[OwnCallGuard | OwnStopGuard]) -> Any:
+def _for_run(guard: Any, home: dict[str, Any], key: str, kind: Kind) -> Any:
     make = getattr(guard, "for_run", None)
     if make is None:
         return guard
-    state = home.get(key)
-    if type(state) is not dict:
-        state = home[key] = {}
     try:
-        made = make(state)
+        made = make(kept(home, key, {}))
     except Exception as error:
         raise ConfigurationError(f"for_run of guard {guard.name!r} failed: {told(error)}") from error
     if not kind.fits(made):

@@ -15,7 +15,6 @@ class _StopGuard:
     name = ""
     setting = ""  # of `GuardrailsConfig`: how often it may try
     always = False  # whether it is asked even when it may not try at all
-    bad_ends_only = False  # whether a whole answer that shows something is none of its business
     __slots__ = ("_limit", "_state", "_texts")
 
     def __init__(self, limit: int, state: dict[str, Any], texts: Texts | None = None) -> None:
@@ -54,7 +53,6 @@ class TruncationGuard(_StopGuard):
     """Asks for the rest of an answer that was cut off."""
 
     name, setting = "max_tokens_recovery", "max_tokens_recoveries"
-    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
@@ -70,7 +68,6 @@ class PrematureEndGuard(_StopGuard):
     """Does not let a run end in silence right after a tool has failed."""
 
     name, setting = "premature_end", "max_premature_end_recoveries"
-    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:
@@ -85,7 +82,6 @@ class EmptyAnswerGuard(_StopGuard):
 
     name, setting = "empty_answer", "max_empty_recoveries"
     always = True  # an empty answer is never a success
-    bad_ends_only = True
     __slots__ = ()
 
     def recover(self, stop: Stop) -> Recovery | None:

@@ -81,5 +81,4 @@ def _may_call(run: Run) -> bool:
     """
     if run.watch.time() >= run.watch.deadline_at:
         return False
-    paid = run.spend.landing_paid if run.terms.resumed is None else run.terms.resumed.landing_paid
-    return paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
+    return run.spend.landing_paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))

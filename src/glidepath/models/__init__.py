@@ -3,8 +3,9 @@
 The adapters are imported when they are first used, and only then is an SDK needed.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from glidepath.late import late
 from glidepath.messages import Delta, ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.models.strings import resolve
 from glidepath.spi import Model, ModelRequest, TokenEstimator, ToolSpec
@@ -36,20 +37,12 @@ __all__ = [
     "resolve",
 ]
 
-_HOMES = {
-    "AnthropicModel": "glidepath.models.anthropic",
-    "GoogleModel": "glidepath.models.google",
-    "LocalModel": "glidepath.models.local",
-    "OpenAIChatModel": "glidepath.models.openai_chat",
-    "OpenAIResponsesModel": "glidepath.models.openai_responses",
-    "pull": "glidepath.models.local",
-}
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'glidepath.models' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+if not TYPE_CHECKING:
+    __getattr__ = late(
+        __name__,
+        anthropic=("AnthropicModel",),
+        google=("GoogleModel",),
+        local=("LocalModel", "pull"),
+        openai_chat=("OpenAIChatModel",),
+        openai_responses=("OpenAIResponsesModel",),
+    )

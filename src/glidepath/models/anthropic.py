@@ -14,7 +14,6 @@ from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
-    VendorReply,
     count,
     defined,
     merged,
@@ -128,8 +127,8 @@ class AnthropicModel(VendorModel):
         self._loose = self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
         """A schema cannot be enforced and goes into the prompt instead."""
 
-    def _reader(self, reply: VendorReply) -> _Reader:
-        return _Reader(reply, self._faults)
+    def _reader(self, request: ModelRequest) -> _Reader:
+        return _Reader(request, self._faults, self._unknown_reasons)
 
     def _open(self, client: ClaudeClient, body: dict[str, Any], **how: object) -> Any:
         model = "-"
@@ -333,8 +332,8 @@ def _mark(opening: list[dict[str, Any]], turns: list[dict[str, Any]], mark: dict
 class _Reader(Reader):
     """Reads the events of one message."""
 
-    def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        super().__init__(reply, faults)
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
+        super().__init__(request, faults, unknown)
         self._usage: dict[str, Any] = {}
         self._stop: Any = None
         self._why = ""
@@ -354,38 +353,36 @@ class _Reader(Reader):
         elif kind == "message_start":
             message = event["message"]
             self._count(message.get("usage"))
-            self._reply.told(response_id=message.get("id"), model=message.get("model"))
+            self.told(response_id=message.get("id"), model=message.get("model"))
         elif kind == "message_delta":
             self._stop = event["delta"].get("stop_reason") or self._stop
-            self._reply.told(stop_sequence=event["delta"].get("stop_sequence"))
+            self.told(stop_sequence=event["delta"].get("stop_sequence"))
             self._why = (event["delta"].get("stop_details") or {}).get("explanation") or self._why
             self._count(event.get("usage"))
         elif kind == "message_stop":
-            stop = self._reply.stop(self._stop, _REASONS)
-            yield from self._reply.end(stop, self._used(), self._faults.clean(self._why))
+            stop = self.stop(self._stop, _REASONS)
+            yield from self.end(stop, self._used(), self.faults.clean(self._why))
         elif kind == "error":
-            raise self._faults.refusal(None, event)
+            raise self.faults.refusal(None, event)
 
     def _opened(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         self._blocks[index] = block
         if block["type"] == "tool_use":
-            self._reply.silent = False
-            block["place"] = self._reply.calls
-            self._reply.calls += 1
-            yield ToolCallDelta(
-                index=block["place"], id=worded(block.get("id") or ""), name=self._reply.called(block["name"])
-            )
+            self.silent = False
+            block["place"] = self.calls
+            self.calls += 1
+            yield ToolCallDelta(index=block["place"], id=worded(block.get("id") or ""), name=self.called(block["name"]))
         elif block["type"] == "text":
-            block["start"] = self._reply.text
+            block["start"] = self.text
             if block.get("text"):
-                yield self._reply.said(block["text"])
+                yield self.said(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
-            yield self._reply.thought(block["thinking"])
+            yield self.thought(block["thinking"])
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterable[Delta]:
         kind = delta["type"]
         if kind == "text_delta":
-            yield self._reply.said(delta["text"])
+            yield self.said(delta["text"])
         elif kind == "input_json_delta":
             block = self._blocks[index]
             if "place" in block:
@@ -398,7 +395,7 @@ class _Reader(Reader):
         elif kind == "thinking_delta":
             block = self._blocks[index]
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
-            yield self._reply.thought(delta["thinking"])
+            yield self.thought(delta["thinking"])
         elif kind == "signature_delta":
             block = self._blocks[index]
             block["signature"] = block.get("signature", "") + delta["signature"]
@@ -418,15 +415,15 @@ class _Reader(Reader):
         if provider_tool and block.pop("written", None) is not None:
             block["input"] = parsed("".join(block["input"]) or "{}")
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
-            self._reply.silent = False
-            yield self._reply.kept(VENDOR, block)
+            self.silent = False
+            yield self.kept(VENDOR, block)
 
     def _cited(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""
-        start, end = block["start"], self._reply.text
+        start, end = block["start"], self.text
         cites = [anthropic_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
-        return self._reply.kept(VENDOR, item, cites=cites)
+        return self.kept(VENDOR, item, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a missing or null one changes nothing."""
@@ -434,8 +431,8 @@ class _Reader(Reader):
 
     def _used(self) -> Usage | None:
         given = self._usage
-        self._reply.told(service_tier=given.get("service_tier"))
-        self._reply.searches = count(given, "server_tool_use", "web_search_requests")
+        self.told(service_tier=given.get("service_tier"))
+        self.searches = count(given, "server_tool_use", "web_search_requests")
         if not given:
             return None
         read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, needed
 from glidepath.models.checks import check_headers, check_key, check_url, site
-from glidepath.models.clients import Clients
+from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import find_host, key_advice
 from glidepath.sdk_privates import with_platform
@@ -46,8 +45,7 @@ class AnthropicPort:
             kinds = " ".join([kind.__name__ for kind in type(client).__mro__])
             clouds = [cloud for cloud in ("bedrock", "vertex") if f"Anthropic{cloud.title()}" in kinds]
             self.host = find_host(host or (clouds[0] if clouds else "anthropic"))
-            calm = client.with_options(max_retries=0)  # the runtime retries: it knows the budget and the deadline
-            self.clients = Clients(lambda: calm, ours=False)
+            self.clients = Clients.of(client)
         else:
             self.host = find_host(host or "anthropic")
             if self.host.adapter not in ("anthropic", "bedrock", "vertex"):
@@ -79,22 +77,7 @@ def _client(host: str, key: str | None, base_url: str | None, headers: Mapping[s
 
 def claude_sdk(extra: str) -> Any:
     """The SDK; raises `ConfigurationError` naming the extra that brings it."""
-    try:
-        import anthropic
-    except ImportError:
-        raise ConfigurationError(f"Anthropic models need the anthropic package: {install_line(extra)}") from None
-    return anthropic
-
-
-def sdk_options(sdk: ModuleType, base_url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
-    """What every client is made with."""
-    return {
-        "base_url": base_url,
-        "default_headers": headers,
-        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
-        "timeout": None,
-        "http_client": sdk.DefaultAsyncHttpxClient(timeout=None),
-    }
+    return needed("anthropic", "Anthropic models need the anthropic package", extra)
 
 
 def settled(client: ClaudeClient) -> ClaudeClient:
@@ -106,7 +89,8 @@ def settled(client: ClaudeClient) -> ClaudeClient:
 def _direct(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("anthropic")
     try:
-        client = sdk.AsyncAnthropic(api_key=key, **sdk_options(sdk, base_url, {**_VERSION, **(headers or {})}))
+        options = sdk_options(sdk, {**_VERSION, **(headers or {})})
+        client = sdk.AsyncAnthropic(api_key=key, base_url=base_url, **options)
     except sdk.AnthropicError as error:
         raise ConfigurationError(f"{_NO_KEY} ({error})") from None
     if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:

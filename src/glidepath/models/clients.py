@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import ModuleType
 from typing import Any
+
+
+def sdk_options(sdk: ModuleType, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """What every client of OpenAI's and Anthropic's SDK is made with."""
+    return {
+        "default_headers": headers,
+        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
+        "timeout": None,
+        "http_client": sdk.DefaultAsyncHttpxClient(timeout=None),  # the only time limit is the run's own
+    }
 
 
 class Clients:
@@ -21,6 +32,12 @@ class Clients:
         self._ours = ours
         self._spare: list[Any] = [make()]  # made at construction, so that a missing key shows before the first call
         self._live: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
+
+    @classmethod
+    def of(cls, client: Any) -> Clients:
+        """An application's own client, without the SDK's retries."""
+        calm = client.with_options(max_retries=0)
+        return cls(lambda: calm, ours=False)
 
     def peek(self) -> Any:
         """The first client, to inspect before any call."""

@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.anthropic_client import SHOWN, claude_sdk, sdk_options, settled
+from glidepath.models.anthropic_client import SHOWN, claude_sdk, settled
 from glidepath.models.checks import check_key, check_url, site
+from glidepath.models.clients import sdk_options
 from glidepath.models.hosts import HOSTS, own_key, setting
-from glidepath.models.openai_client import opened
 
 
 def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
@@ -22,7 +22,8 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
         client = sdk.AsyncAnthropicBedrock(
             api_key=key,
             aws_region=region or ("us-east-1" if base_url else None),  # your own address needs no region
-            **sdk_options(sdk, base_url, headers),
+            base_url=base_url,
+            **sdk_options(sdk, headers),
         )
     except ValueError as error:
         said = "" if "region" in str(error).lower() else f" ({error})"
@@ -51,7 +52,8 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         region=setting("CLOUD_ML_REGION") or setting("GOOGLE_CLOUD_LOCATION") or "global",
         project_id=project,
         access_token=key,
-        **sdk_options(sdk, base_url, headers),
+        base_url=base_url,
+        **sdk_options(sdk, headers),
     )
     return settled(client)
 
@@ -87,9 +89,9 @@ def azure_client(openai: ModuleType, key: str | None, base_url: str | None, opti
     version = setting("OPENAI_API_VERSION")
     if version is not None:
         made = {"azure_endpoint": endpoint.removesuffix("/openai/v1"), "api_version": version}
-        return opened(openai.AsyncAzureOpenAI, openai, api_key=key, azure_ad_token=token, **made, **options)
+        return openai.AsyncAzureOpenAI(api_key=key, azure_ad_token=token, **made, **options)
     address = endpoint if endpoint.endswith("/openai/v1") else f"{endpoint}/openai/v1"
-    return opened(openai.AsyncOpenAI, openai, api_key=key or token, base_url=address, **options)
+    return openai.AsyncOpenAI(api_key=key or token, base_url=address, **options)
 
 
 def mantle_address() -> str:

@@ -24,6 +24,7 @@ from glidepath.messages import (
     ToolCall,
     Usage,
 )
+from glidepath.models.faults import Faults
 from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools.text import clean
@@ -181,12 +182,10 @@ def worded(text: object) -> str:
 class VendorReply:
     """One reply so far: how much text, how many calls, and whether anything has come at all."""
 
-    __slots__ = ("_half", "_names", "_tokens", "_unknown", "calls", "ended", "info", "searches", "silent", "text")
-
-    def __init__(self, unknown: set[str], request: ModelRequest | None = None) -> None:
-        tools = () if request is None else defined(request)
-        self._names = ToolNames(tool.name for tool in tools)
-        self._tokens: list[TokenLogprob] | None = None if request is None or request.logprobs is None else []
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
+        self.faults = faults
+        self._names = ToolNames(tool.name for tool in defined(request))
+        self._tokens: list[TokenLogprob] | None = None if request.logprobs is None else []
         self.text = 0
         self.calls = 0
         self.silent = True

@@ -25,12 +25,8 @@ _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-
 _SSE_FIELDS = (b"data", b"event", b":", b"id", b"retry")
 
 
-class Reader:
+class Reader(VendorReply):
     """Turns the events of one reply into deltas."""
-
-    def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        self._reply = reply
-        self._faults = faults
 
     def read(self, name: str, data: str) -> Iterable[Delta]:
         """The deltas of one event."""
@@ -41,15 +37,13 @@ class Reader:
         return ()
 
 
-async def answer(
-    open_stream: Callable[[], Any], reader: Reader, faults: Faults, reply: VendorReply
-) -> AsyncGenerator[Delta, None]:
+async def answer(open_stream: Callable[[], Any], reader: Reader) -> AsyncGenerator[Delta, None]:
     """The deltas of one reply; raises only `ModelError` kinds."""
-    async with aclosing(_events(open_stream, faults, reply)) as events:
+    async with aclosing(_events(open_stream, reader)) as events:
         async for name, data in events:
-            for delta in _guarded(reader.read, faults, name, data):
+            for delta in _guarded(reader.read, reader.faults, name, data):
                 yield delta
-    for delta in _guarded(reader.finish, faults):
+    for delta in _guarded(reader.finish, reader.faults):
         yield delta
 
 
@@ -64,9 +58,7 @@ def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) 
     raise TransientError(f"the provider sent an event that cannot be read ({what})")
 
 
-async def _events(
-    open_stream: Callable[[], Any], faults: Faults, reply: VendorReply
-) -> AsyncGenerator[tuple[str, str], None]:
+async def _events(open_stream: Callable[[], Any], reply: VendorReply) -> AsyncGenerator[tuple[str, str], None]:
     """The events of one response. The error is raised outside its handler: an SDK's error holds the key."""
     failure: ModelError | None = None
     response = chunks = None
@@ -81,14 +73,14 @@ async def _events(
             events, begun = AwsEvents(), True
         async for chunk in chunks:
             if not begun:
-                await _check_kind(chunk, chunks, response.headers, faults)
+                await _check_kind(chunk, chunks, response.headers, reply.faults)
                 begun = bool(chunk.strip())
             for event in events.feed(chunk):
                 yield event
         for event in events.finish():
             yield event
     except Exception as error:
-        failure = faults.explain(error) if response is not None else faults.unsent(error)
+        failure = reply.faults.explain(error) if response is not None else reply.faults.unsent(error)
     finally:
         if response is not None:
             await run_out(response.close, chunks)

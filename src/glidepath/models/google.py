@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, install_line
+from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, needed
 from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
@@ -117,9 +117,8 @@ class GoogleModel(VendorModel):
 
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
-        reader = _Reader(
-            VendorReply(self._unknown_reasons, request), self._faults, each_query=_LEVELED.match(self.name) is not None
-        )
+        reader = _Reader(request, self._faults, self._unknown_reasons)
+        reader.bills_each_query = _LEVELED.match(self.name) is not None
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
@@ -260,10 +259,7 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None, *, vertex: bool) -> _Linked:
-    try:
-        from google import genai
-    except ImportError:
-        raise ConfigurationError(f"Google models need the google-genai package: {install_line('google')}") from None
+    genai = needed("google.genai", "Google models need the google-genai package", "google")
     try:
         http = import_module("httpx2")
     except ImportError:
@@ -323,13 +319,14 @@ def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(VendorReply):
     """Reads the chunks of one reply."""
 
-    def __init__(self, reply: VendorReply, faults: Faults, *, each_query: bool = True) -> None:
-        self._reply = reply
-        self._faults = faults
-        self._each_query = each_query
+    bills_each_query = True
+    """Gemini 3 bills every query; earlier models bill a prompt once, however often they search."""
+
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
+        super().__init__(request, faults, unknown)
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._why = ""
@@ -338,65 +335,62 @@ class _Reader:
         """The pieces of the visible text; citations point into it."""
 
     def read(self, chunk: GenerateContentResponse) -> Iterable[Delta]:
-        if "model" not in self._reply.info:  # every chunk repeats it
-            self._reply.told(response_id=chunk.response_id, model=chunk.model_version)
+        if "model" not in self.info:  # every chunk repeats it
+            self.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
             self._usage = _usage(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)
         if blocked is not None and not chunk.candidates:
-            raise RefusedError(f"the provider refuses this request: {self._faults.clean(_word(blocked), 80)}")
+            raise RefusedError(f"the provider refuses this request: {self.faults.clean(_word(blocked), 80)}")
         for candidate in (chunk.candidates or ())[:1]:
             for part in (candidate.content.parts if candidate.content is not None else None) or ():
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
                 self._grounds = candidate.grounding_metadata
                 if queries := candidate.grounding_metadata.web_search_queries:
-                    # Gemini 3 bills every query; earlier models bill a prompt once, however often they search.
-                    self._reply.searches = len(queries) if self._each_query else 1
+                    self.searches = len(queries) if self.bills_each_query else 1
             if candidate.logprobs_result is not None:
-                self._reply.weighed(_weights(candidate.logprobs_result))
+                self.weighed(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
                 self._reason = _word(candidate.finish_reason)
-                self._why = self._faults.clean(getattr(candidate, "finish_message", None) or "", 200)
+                self._why = self.faults.clean(getattr(candidate, "finish_message", None) or "", 200)
 
     def finish(self) -> Iterable[Delta]:
         """The end of the reply; nothing without a finish reason, because then the connection was dropped."""
         if self._reason is None:
             return
-        if self._reason in _BROKEN and not self._reply.calls:
+        if self._reason in _BROKEN and not self.calls:
             raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
         cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
-            yield self._reply.kept(VENDOR, {"on": "cited"}, cites=cites)
-        yield from self._reply.end(self._reply.stop(self._reason, _REASONS), self._usage, self._why)
+            yield self.kept(VENDOR, {"on": "cited"}, cites=cites)
+        yield from self.end(self.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Part) -> Iterable[Delta]:
         call = part.function_call
         signature = part.thought_signature
         if call is None and part.text is None and (own := _dumped(part)):
-            self._reply.silent = False  # from the provider's own tools: sent back unchanged
-            yield self._reply.kept(VENDOR, {"on": "part", "part": own})
+            self.silent = False  # from the provider's own tools: sent back unchanged
+            yield self.kept(VENDOR, {"on": "part", "part": own})
             return
         if signature is not None:
             on = "call" if call is not None else "text"
             item = {"on": on, "signature": base64.b64encode(signature).decode()}
-            self._reply.silent = False
-            yield self._reply.kept(VENDOR, item)
+            self.silent = False
+            yield self.kept(VENDOR, item)
         if call is not None:
             given = _wire.encode(call.args or {}).decode()
-            self._reply.silent = False
-            yield ToolCallDelta(
-                index=self._reply.calls, id=call.id or "", name=self._reply.called(call.name or ""), arguments=given
-            )
-            self._reply.calls += 1
+            self.silent = False
+            yield ToolCallDelta(index=self.calls, id=call.id or "", name=self.called(call.name or ""), arguments=given)
+            self.calls += 1
         elif part.text and part.thought:
-            yield self._reply.thought(part.text)
+            yield self.thought(part.text)
         elif part.text:
-            said = self._reply.said(part.text)
+            said = self.said(part.text)
             self._texts.append(said.text)
             yield said
         if signature is not None and call is None:
-            yield self._reply.kept(VENDOR, {"on": "cut"})
+            yield self.kept(VENDOR, {"on": "cut"})
 
 
 def _dumped(part: Part) -> dict[str, Any]:

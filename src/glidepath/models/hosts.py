@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from glidepath._wire import Value
+from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.models.checks import at_home
 
@@ -72,9 +72,9 @@ class ModelHost(Value, frozen=True, kw_only=True):
     """The part before the colon."""
     reaches: str
     example: str
-    adapter: str
+    adapter: str = "chat"
     """`anthropic`, `responses`, `chat`, `google`, `local`; or `azure`, `bedrock`, `vertex`, which choose one."""
-    extra: str
+    extra: str = "openai"
     """What to install: glidepath[extra]."""
     form: str = "NAME"
     key: str = ""
@@ -97,7 +97,7 @@ _NO_FILES: frozenset[str] = frozenset()
 _LEVELS = ("low", "medium", "high")
 _DEEP = (*_LEVELS, "xhigh")
 _REASONERS = r"o\d|gpt-([5-9]|\d\d)(?!.*chat)"
-_OPENAI = Quirks(
+_OPENAI_QUIRKS = Quirks(
     cap="max_completion_tokens",
     most_stops=4,
     no_stop=_REASONERS,
@@ -122,6 +122,17 @@ _OPENAI = Quirks(
     file_addresses=False,
 )
 
+_OPENAI = ModelHost(
+    name="openai",
+    reaches="OpenAI, the Responses endpoint",
+    example="openai:gpt-5",
+    adapter="responses",
+    key="OPENAI_API_KEY",
+    needs=("OPENAI_BASE_URL",),
+    sites=("api.openai.com",),
+    prices="openai",
+    quirks=_OPENAI_QUIRKS,
+)
 _ROWS = (
     ModelHost(
         name="anthropic",
@@ -134,48 +145,21 @@ _ROWS = (
         sites=("api.anthropic.com",),
         prices="anthropic",
     ),
-    ModelHost(
-        name="openai",
-        reaches="OpenAI, the Responses endpoint",
-        example="openai:gpt-5",
-        adapter="responses",
-        extra="openai",
-        key="OPENAI_API_KEY",
-        needs=("OPENAI_BASE_URL",),
-        sites=("api.openai.com",),
-        prices="openai",
-        quirks=_OPENAI,
+    _OPENAI,
+    replace(
+        _OPENAI, name="openai-responses", reaches="the same, by its explicit name", example="openai-responses:gpt-5"
     ),
-    ModelHost(
-        name="openai-responses",
-        reaches="the same, by its explicit name",
-        example="openai-responses:gpt-5",
-        adapter="responses",
-        extra="openai",
-        key="OPENAI_API_KEY",
-        needs=("OPENAI_BASE_URL",),
-        sites=("api.openai.com",),
-        prices="openai",
-        quirks=_OPENAI,
-    ),
-    ModelHost(
+    replace(
+        _OPENAI,
         name="openai-chat",
         reaches="OpenAI, the chat completions endpoint",
         example="openai-chat:gpt-4o",
         adapter="chat",
-        extra="openai",
-        key="OPENAI_API_KEY",
-        needs=("OPENAI_BASE_URL",),
-        sites=("api.openai.com",),
-        prices="openai",
-        quirks=_OPENAI,
     ),
     ModelHost(
         name="openai-compatible",
         reaches="any server that speaks chat completions",
         example="openai-compatible:qwen3@http://127.0.0.1:11434/v1",
-        adapter="chat",
-        extra="openai",
         form="NAME@ADDRESS",
     ),
     ModelHost(
@@ -193,13 +177,12 @@ _ROWS = (
         reaches="Azure OpenAI, by the name of the deployment",
         example="azure:my-gpt-5",
         adapter="azure",
-        extra="openai",
         form="DEPLOYMENT",
         key="AZURE_OPENAI_API_KEY",
         needs=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
         sites=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
         prices="azure",
-        quirks=_OPENAI,
+        quirks=_OPENAI_QUIRKS,
     ),
     ModelHost(
         name="bedrock",
@@ -228,8 +211,6 @@ _ROWS = (
         name="openrouter",
         reaches="OpenRouter: models of many vendors",
         example="openrouter:anthropic/claude-sonnet-4.5",
-        adapter="chat",
-        extra="openai",
         form="VENDOR/NAME",
         key="OPENROUTER_API_KEY",
         address="https://openrouter.ai/api/v1",
@@ -241,8 +222,6 @@ _ROWS = (
         name="groq",
         reaches="Groq",
         example="groq:llama-3.3-70b-versatile",
-        adapter="chat",
-        extra="openai",
         key="GROQ_API_KEY",
         address="https://api.groq.com/openai/v1",
         sites=("api.groq.com",),
@@ -261,8 +240,6 @@ _ROWS = (
         name="deepseek",
         reaches="DeepSeek",
         example="deepseek:deepseek-chat",
-        adapter="chat",
-        extra="openai",
         key="DEEPSEEK_API_KEY",
         address="https://api.deepseek.com/v1",
         sites=("api.deepseek.com",),
@@ -280,8 +257,6 @@ _ROWS = (
         name="mistral",
         reaches="Mistral",
         example="mistral:mistral-large-latest",
-        adapter="chat",
-        extra="openai",
         key="MISTRAL_API_KEY",
         address="https://api.mistral.ai/v1",
         sites=("api.mistral.ai",),
@@ -301,8 +276,6 @@ _ROWS = (
         name="xai",
         reaches="xAI",
         example="xai:grok-4",
-        adapter="chat",
-        extra="openai",
         key="XAI_API_KEY",
         address="https://api.x.ai/v1",
         sites=("api.x.ai",),
@@ -319,8 +292,6 @@ _ROWS = (
         name="ollama",
         reaches="Ollama on this machine",
         example="ollama:qwen3:8b",
-        adapter="chat",
-        extra="openai",
         address="http://127.0.0.1:11434/v1",
         quirks=Quirks(
             named_choice=False,
@@ -334,8 +305,6 @@ _ROWS = (
         name="vllm",
         reaches="vLLM on this machine",
         example="vllm:Qwen/Qwen3-8B",
-        adapter="chat",
-        extra="openai",
         address="http://127.0.0.1:8000/v1",
         quirks=Quirks(files=frozenset({"audio", "video"})),
     ),
@@ -343,8 +312,6 @@ _ROWS = (
         name="lmstudio",
         reaches="LM Studio on this machine",
         example="lmstudio:qwen3-8b",
-        adapter="chat",
-        extra="openai",
         address="http://127.0.0.1:1234/v1",
         quirks=Quirks(named_choice=False, files=_NO_FILES),
     ),
@@ -352,8 +319,6 @@ _ROWS = (
         name="llamacpp",
         reaches="a llama.cpp server on this machine",
         example="llamacpp:default",
-        adapter="chat",
-        extra="openai",
         address="http://127.0.0.1:8080/v1",
         quirks=Quirks(named_choice=False, files=frozenset({"audio"})),
     ),

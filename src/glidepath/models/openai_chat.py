@@ -13,7 +13,6 @@ from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.attached import Takes
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
-    VendorReply,
     check_stops,
     count,
     defined,
@@ -37,28 +36,16 @@ from glidepath.spi import ModelRequest, ToolSpec
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_REASONS = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "content_filter": "refusal",
-    "end_turn": "end_turn",
-    "eos": "end_turn",
-    "error": "error",
-    "insufficient_system_resource": "error",
-    "abort": "aborted",
-    # Gateways pass on the words of the provider behind them.
-    "eos_token": "end_turn",
-    "stop_sequence": "end_turn",
-    "tool_use": "tool_use",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "safety": "refusal",
-    "refusal": "refusal",
+# Gateways pass on the words of the provider behind them.
+_WORDS = {
+    "end_turn": "stop end_turn eos eos_token stop_sequence",
+    "tool_use": "tool_calls function_call tool_use",
+    "max_tokens": "length max_tokens model_length",
+    "refusal": "content_filter safety refusal",
+    "error": "error insufficient_system_resource",
+    "aborted": "abort",
 }
-
-
+_REASONS = {word: ours for ours, words in _WORDS.items() for word in words.split()}
 _OFF = {"type": "disabled"}
 _REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
 """Models that refuse `max_tokens`, wherever they are served."""
@@ -90,8 +77,8 @@ class OpenAIChatModel(OpenAIModel):
     def _takes(self) -> Takes:
         return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
-    def _reader(self, reply: VendorReply) -> _Reader:
-        return _Reader(reply, self._faults, echo=not self._official)
+    def _reader(self, request: ModelRequest) -> ChatReader:
+        return ChatReader(request, self._faults, self._unknown_reasons, echo=not self._official)
 
     def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
         create: Any = client.chat.completions.with_streaming_response.create
@@ -225,11 +212,11 @@ class _Call:
             return False
 
 
-class _Reader(Reader):
-    """Reads the chunks of one completion."""
+class ChatReader(Reader):
+    """Reads the chunks of one completion. `echo`: thoughts are kept, to send them back."""
 
-    def __init__(self, reply: VendorReply, faults: Faults, *, echo: bool) -> None:
-        super().__init__(reply, faults)
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str], *, echo: bool = True) -> None:
+        super().__init__(request, faults, unknown)
         self._echo = echo
         self._usage: Usage | None = None
         self._reason: Any = None
@@ -240,25 +227,26 @@ class _Reader(Reader):
         self._cites: list[Citation] = []
 
     def read(self, _name: str, data: str) -> Iterable[Delta]:
+        """The deltas of one chunk."""
         if data.startswith("[DONE]"):
             yield from self._end()
             return
         chunk = parsed(data)
         if chunk.get("error") or chunk.get("object") == "error":
-            raise self._faults.refusal(None, chunk)
-        if "model" not in self._reply.info and chunk.get("model"):  # every chunk repeats it
-            self._reply.told(response_id=chunk.get("id"), model=chunk["model"])
+            raise self.faults.refusal(None, chunk)
+        if "model" not in self.info and chunk.get("model"):  # every chunk repeats it
+            self.told(response_id=chunk.get("id"), model=chunk["model"])
         if chunk.get("service_tier"):
-            self._reply.told(service_tier=chunk["service_tier"])
+            self.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             self._usage = _usage(used)
-            self._reply.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
+            self.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer, which was not requested
             yield from self._delta(choice.get("delta") or {})
             if choice.get("logprobs"):
-                self._reply.weighed(choice["logprobs"].get("content"))
+                self.weighed(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:
@@ -271,7 +259,7 @@ class _Reader(Reader):
         if isinstance(thought, str) and thought:
             field = "reasoning_content" if delta.get("reasoning_content") else "reasoning"
             self._thoughts[field] = self._thoughts.get(field, "") + thought
-            yield self._reply.thought(thought)
+            yield self.thought(thought)
         if delta.get("reasoning_details"):
             self._thoughts.setdefault("reasoning_details", []).extend(delta["reasoning_details"])
         for field in ("content", "refusal"):
@@ -280,7 +268,7 @@ class _Reader(Reader):
                 yield from self._parts(text)
             elif text:
                 self._refused = self._refused or field == "refusal"
-                yield self._reply.said(text)
+                yield self.said(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
         self._cites += [chat_citation(annotation) for annotation in delta.get("annotations") or ()]
@@ -290,16 +278,16 @@ class _Reader(Reader):
         for part in parts:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else ():
-                yield self._reply.thought(thought.get("text") or "")
+                yield self.thought(thought.get("text") or "")
             if part.get("text"):
-                yield self._reply.said(part["text"])
+                yield self.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
         """The delta of a fragment. Some servers give every call the index 0, or no index, or no id."""
         function = fragment.get("function") or {}
         call_id, name, given = (
             str(fragment.get("id") or ""),
-            self._reply.called(function.get("name") or ""),
+            self.called(function.get("name") or ""),
             function.get("arguments"),
         )
         written = given if isinstance(given, str) else _wire.encode(given).decode() if given else ""
@@ -308,24 +296,24 @@ class _Reader(Reader):
         if call is None and key is None and not name:
             call = self._newest
         if call is None or (name and call.is_over(call_id, written)):
-            call = self._calls[key] = _Call(self._reply.calls, call_id)
-            self._reply.calls += 1
+            call = self._calls[key] = _Call(self.calls, call_id)
+            self.calls += 1
         self._newest = call
         call.arguments.append(written)
-        self._reply.silent = False
+        self.silent = False
         return ToolCallDelta(index=call.place, id=call_id, name=name, arguments=written)
 
     def _end(self) -> Iterable[Delta]:
-        if self._reply.ended:
+        if self.ended:
             return
         if self._thoughts and self._echo:
             if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
-            yield self._reply.kept(VENDOR, self._thoughts, first=True)
+            yield self.kept(VENDOR, self._thoughts, first=True)
         if self._cites:  # the text alone is sent back
-            yield self._reply.kept(VENDOR, {}, cites=self._cites)
-        stop = self._reply.stop(self._reason, _REASONS)
-        yield from self._reply.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
+            yield self.kept(VENDOR, {}, cites=self._cites)
+        stop = self.stop(self._reason, _REASONS)
+        yield from self.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

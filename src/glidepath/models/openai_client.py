@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, needed
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
-from glidepath.models.clients import Clients
+from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.content import no_setting
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import (
@@ -65,8 +64,7 @@ class OpenAIModel(VendorModel):
         if own and base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST:
             named = HOSTS["openai-compatible"]  # somebody else's server: OpenAI's key is not for it
         if client is not None:
-            calm = client.with_options(max_retries=0)  # the runtime retries: it knows the budget and the deadline
-            clients = Clients(lambda: calm, ours=False)
+            clients = Clients.of(client)
         else:
             clients = Clients(lambda: _client(named, api_key, base_url, headers))
         first = clients.peek()
@@ -125,21 +123,19 @@ def _cache_fields(key: object, retention: object) -> dict[str, str]:
 
 
 def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise ConfigurationError(f"OpenAI models need the openai package: {install_line('openai')}") from None
-    options: dict[str, Any] = {
-        "default_headers": headers,
-        "max_retries": 0,  # the runtime retries: it knows the budget and the deadline
-        "timeout": None,
-    }
+    openai = needed("openai", "OpenAI models need the openai package", "openai")
+    options = sdk_options(openai, headers)
     if host.adapter == "azure":
         from glidepath.models.clouds import azure_client
 
         client = azure_client(openai, key, base_url, options)
     elif host.key == "OPENAI_API_KEY":
-        client = _direct(openai, key, base_url, options)
+        try:
+            client = openai.AsyncOpenAI(api_key=key, base_url=base_url, **options)
+        except openai.OpenAIError:
+            raise ConfigurationError(
+                "there is no key for OpenAI: set the environment variable OPENAI_API_KEY, or pass api_key="
+            ) from None
     else:
         if host.adapter == "bedrock" and base_url is None:
             from glidepath.models.clouds import mantle_address
@@ -148,21 +144,7 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
         base_url = base_url or host.address or None
         key = own_key(host, base_url or "", key)
         # Most private servers want no key.
-        client = opened(openai.AsyncOpenAI, openai, api_key=key or _NO_KEY, base_url=base_url, **options)
+        client = openai.AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, **options)
     check_key(client.api_key, host.key or "api_key")
     check_url(str(client.base_url))
     return with_platform(client, "openai")
-
-
-def opened(kind: Callable[..., AsyncOpenAI], openai: ModuleType, **options: object) -> Any:
-    """A client with connections whose only time limit is the run's own."""
-    return kind(http_client=openai.DefaultAsyncHttpxClient(timeout=None), **options)
-
-
-def _direct(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
-    try:
-        return opened(openai.AsyncOpenAI, openai, api_key=key, base_url=base_url, **options)
-    except openai.OpenAIError:
-        raise ConfigurationError(
-            "there is no key for OpenAI: set the environment variable OPENAI_API_KEY, or pass api_key="
-        ) from None

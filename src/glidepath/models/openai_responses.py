@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
-    VendorReply,
     count,
     defined,
     known_by,
@@ -48,8 +47,8 @@ class OpenAIResponsesModel(OpenAIModel):
     provider = "openai"
     usual = "openai-responses"
 
-    def _reader(self, reply: VendorReply) -> _Reader:
-        return _Reader(reply, self._faults)
+    def _reader(self, request: ModelRequest) -> _Reader:
+        return _Reader(request, self._faults, self._unknown_reasons)
 
     def _open(self, client: AsyncOpenAI, body: dict[str, Any], **how: object) -> Any:
         create: Any = client.responses.with_streaming_response.create
@@ -120,8 +119,8 @@ def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
 class _Reader(Reader):
     """Reads the events of one response."""
 
-    def __init__(self, reply: VendorReply, faults: Faults) -> None:
-        super().__init__(reply, faults)
+    def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
+        super().__init__(request, faults, unknown)
         self._refused = False
         self._written: dict[int, int] = {}
         """Characters of arguments so far, by the index of the call."""
@@ -136,13 +135,13 @@ class _Reader(Reader):
         event = parsed(data)
         kind = event.get("type", "")
         if kind == "response.output_text.delta":
-            self._reply.weighed(event.get("logprobs"))
+            self.weighed(event.get("logprobs"))
             yield self._said(event)
         elif kind == "response.function_call_arguments.delta":
             self._written[event["output_index"]] += len(event["delta"])
             yield ToolCallDelta(index=event["output_index"], arguments=worded(event["delta"]))
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            yield self._reply.thought(event["delta"])
+            yield self.thought(event["delta"])
         elif kind == "response.refusal.delta":
             self._refused = True
             yield self._said(event)
@@ -153,25 +152,25 @@ class _Reader(Reader):
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._end(event["response"])
         elif kind == "response.failed":
-            raise self._faults.refusal(None, event["response"].get("error") or {"message": "the response failed"})
+            raise self.faults.refusal(None, event["response"].get("error") or {"message": "the response failed"})
         elif kind == "error" or event.get("error"):
-            raise self._faults.refusal(None, event)
+            raise self.faults.refusal(None, event)
 
     def _said(self, event: Mapping[str, Any]) -> Delta:
         self._spoken.add(event.get("output_index"))
-        self._starts.setdefault(event.get("output_index"), self._reply.text)
-        return self._reply.said(event["delta"])
+        self._starts.setdefault(event.get("output_index"), self.text)
+        return self.said(event["delta"])
 
     def _opened(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         if item.get("type") != "function_call" or index in self._written:
             return
-        self._reply.silent = False
-        self._reply.calls += 1
+        self.silent = False
+        self.calls += 1
         self._written[index] = len(item.get("arguments") or "")
         yield ToolCallDelta(
             index=index,
             id=worded(item["call_id"]),
-            name=self._reply.called(item["name"]),
+            name=self.called(item["name"]),
             arguments=worded(item.get("arguments") or ""),
         )
 
@@ -185,44 +184,44 @@ class _Reader(Reader):
         elif item.get("type") == "message":
             yield from self._message(index, item)
         elif item.get("type"):  # reasoning, and the provider's own tools: sent back unchanged
-            self._reply.silent = False
+            self.silent = False
             if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
-                self._reply.searches += 1  # opening a page it found is free
+                self.searches += 1  # opening a page it found is free
             item = {key: value for key, value in item.items() if value is not None}
-            yield self._reply.kept(VENDOR, item)
+            yield self.kept(VENDOR, item)
 
     def _message(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         spoken, cites = index in self._spoken, list[Citation]()
-        start = self._starts.get(index, self._reply.text)
+        start = self._starts.get(index, self.text)
         for part in item.get("content") or ():
             self._spoken.add(index)
             if not spoken:
                 self._refused = self._refused or bool(part.get("refusal"))
-                self._reply.weighed(part.get("logprobs"))
-                yield self._reply.said(part.get("text") or part.get("refusal") or "")
+                self.weighed(part.get("logprobs"))
+                yield self.said(part.get("text") or part.get("refusal") or "")
             cites += [responses_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
         if cites:  # the text alone is sent back
-            yield self._reply.kept(VENDOR, {}, cites=cites)
+            yield self.kept(VENDOR, {}, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
-        self._reply.told(
+        self.told(
             response_id=response.get("id"), model=response.get("model"), service_tier=response.get("service_tier")
         )
         if response.get("error"):
-            raise self._faults.refusal(None, response)
-        if self._reply.silent:  # a server that does not stream sends all of it at the end
+            raise self.faults.refusal(None, response)
+        if self.silent:  # a server that does not stream sends all of it at the end
             for index, item in enumerate(response.get("output") or ()):
                 yield from self._closed(index, item)
         stop = "end_turn"
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")
-            stop = self._reply.stop(reason, _INCOMPLETE)
+            stop = self.stop(reason, _INCOMPLETE)
             stop = "max_tokens" if stop == "other" else stop  # cut for an unknown reason is still cut
         elif self._refused:
             stop = "refusal"
-        yield from self._reply.end(stop, None if usage is None else _usage(usage))
+        yield from self.end(stop, None if usage is None else _usage(usage))
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, close_to
 from glidepath.models.hosts import HOSTS, ModelHost
 
 _ADDRESS = re.compile(r"@(?=[A-Za-z]+://)")
@@ -17,10 +17,12 @@ _ADAPTERS = {
     "vertex": "GoogleModel",
     "responses": "OpenAIResponsesModel",
 }
-_COMPANIES = {
+_MEANT = {
     "gemini": "google",
     "claude": "anthropic",
     "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
     "aws": "bedrock",
     "grok": "xai",
     "x-ai": "xai",
@@ -29,6 +31,7 @@ _COMPANIES = {
     "vertexai": "vertex",
     "azure-openai": "azure",
 }
+"""Words that people write for a host, or that begin the names of its models."""
 
 
 def resolve(model: str, *, api_key: str | None = None) -> Any:
@@ -45,8 +48,10 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
         )
     host = HOSTS.get(provider.lower())
     if host is None:
+        close = close_to(_MEANT.get(provider.lower(), provider.lower()), HOSTS, cutoff=0.5)
+        hint = f" (did you mean {close!r}?)" if close else ""
         raise ConfigurationError(
-            f"model {_shown(model)}: there is no provider {provider!r:.60}{_close_to(provider)}; "
+            f"model {_shown(model)}: there is no provider {provider!r:.60}{hint}; "
             f"the providers are {', '.join(sorted(HOSTS))}"
         )
     try:
@@ -78,25 +83,10 @@ def _shown(model: str) -> str:
     return repr(f"{model[: found.start()]}@..." if held and found is not None else model)[:120]
 
 
-def _close_to(provider: str) -> str:
-    from difflib import get_close_matches  # only needed when something is wrong
-
-    close = get_close_matches(_COMPANIES.get(provider.lower(), provider.lower()), HOSTS, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def _guess(model: str) -> str:
     """A hint for a bare model name."""
-    provider, slash, name = model.partition("/")
-    if slash and name and provider.lower() in HOSTS:
+    provider, _, name = model.partition("/")
+    if name and provider.lower() in HOSTS:
         return f"; did you mean '{provider.lower()}:{name[:80]}'?"
-    for start, provider in (
-        ("claude", "anthropic"),
-        ("gpt", "openai"),
-        ("o1", "openai"),
-        ("o3", "openai"),
-        ("gemini", "google"),
-    ):
-        if model.lower().startswith(start):
-            return f"; did you mean '{provider}:{model[:80]}'?"
-    return ""
+    meant = next((host for start, host in _MEANT.items() if model.lower().startswith(start)), None)
+    return f"; did you mean '{meant}:{model[:80]}'?" if meant else ""

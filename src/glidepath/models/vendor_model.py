@@ -9,7 +9,6 @@ from typing import Any
 
 from glidepath.messages import Delta
 from glidepath.models.clients import Clients
-from glidepath.models.content import VendorReply
 from glidepath.models.exchange import Reader, answer
 from glidepath.models.faults import Faults
 from glidepath.spi import ModelRequest
@@ -43,7 +42,6 @@ class VendorModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
         body = self._body(request)
-        reply = VendorReply(self._unknown_reasons, request)
 
         async def open_stream() -> Any:
             client = await self._clients.get()
@@ -51,7 +49,7 @@ class VendorModel:
             timeout = import_module(self._sdk).Timeout(None, connect=request.connect_timeout)
             return self._open(client, body, stream=True, timeout=timeout)
 
-        return answer(open_stream, self._reader(reply), self._faults, reply)
+        return answer(open_stream, self._reader(request))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -64,7 +62,7 @@ class VendorModel:
         """Send the request in `extra_body`: the SDK would walk through every typed field of a long history."""
         raise NotImplementedError
 
-    def _reader(self, reply: VendorReply) -> Reader:
+    def _reader(self, request: ModelRequest) -> Reader:
         raise NotImplementedError
 
     def _leave_out(self, what: str) -> None:

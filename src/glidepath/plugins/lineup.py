@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, TypeAlias
 
 from glidepath._wire import Value
@@ -140,14 +141,10 @@ class Lineup:
     __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins", "shapes_turns")
 
     def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
-        own = tuple(plugins)
-        capabilities = {id(plugin): hooks_of(plugin) for plugin in own}
+        heirs, own = tuple(inherited), tuple(plugins)
+        capabilities = {id(plugin): hooks_of(plugin) for plugin in (*own, *heirs)}
         arranged = _arrange(own)
-        for heirloom in inherited:
-            if any(heirloom is plugin for plugin, _ in arranged):
-                continue  # the child has it already
-            capabilities[id(heirloom)] = hooks_of(heirloom)
-            arranged.append((heirloom, free_name(heirloom, [name for _, name in arranged])))
+        arranged += _beside(arranged, heirs)
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -215,12 +212,35 @@ def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None
     return made
 
 
-def free_name(plugin: Plugin, taken: Sequence[str]) -> str:
-    """The name of an inherited plugin; unaffected by a child's own plugin of that name."""
-    name = name_of(plugin)
-    while name in taken:
-        name = f"inherited.{name}"
-    return name
+def _beside(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[tuple[Plugin, str]]:
+    """The heirs that are not among these already; one whose name is taken is called `inherited.<name>`."""
+    had = list(own)
+    found: list[tuple[Plugin, str]] = []
+    for heir in heirs:
+        known = [*had, *found]
+        if any(heir is plugin for plugin, _ in known):
+            continue
+        name = name_of(heir)
+        while name in [taken for _, taken in known]:
+            name = f"inherited.{name}"
+        found.append((heir, name))
+    return found
+
+
+def heirs_beside(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
+    """The heirs that an agent does not have itself, for a team: each under a name that is free."""
+    found = _beside([(plugin, name_of(plugin)) for plugin in own], heirs)
+    return tuple([heir if name == name_of(heir) else _renamed(heir, name) for heir, name in found])
+
+
+def _renamed(plugin: Plugin, name: str) -> Plugin:
+    """It shares its state with the plugin it stands for."""
+    kind: Any = type(plugin)
+    body = {"__doc__": kind.__doc__, "__slots__": (), "name": property(lambda _: name)}
+    made: Any = copy(plugin)
+    made.__class__ = type(kind.__name__, (kind,), body)
+    made.__dict__ = plugin.__dict__
+    return made  # type: ignore[no-any-return]
 
 
 def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:

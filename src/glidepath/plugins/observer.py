@@ -283,8 +283,9 @@ class Audience:
                         _refuse(answer)
                 except BaseException as error:  # whatever it is: an observer can never hurt a run
                     self._failed(self._owner(tell), error)
-            if self._untold:
-                self._catch_up()
+            if self._untold:  # listeners have caused them
+                self._free = routes
+                self.tell(self._untold.popleft())
         except BaseException:
             self._untold.clear()
             raise
@@ -292,17 +293,6 @@ class Audience:
             self._free = routes
 
     __call__ = tell
-
-    def _catch_up(self) -> None:
-        """Deliver the events that listeners have caused."""
-        while self._untold:
-            event = self._untold.popleft()
-            for tell in self._route(event.__class__):
-                try:
-                    if (answer := tell(event)) is not None:
-                        _refuse(answer)
-                except BaseException as error:
-                    self._failed(self._owner(tell), error)
 
     def _tell_within(self, event: Event) -> None:
         """A listener has caused the event, or a tool or hook that is at work."""

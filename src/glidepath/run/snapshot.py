@@ -39,13 +39,11 @@ class Offspring(Record):
 class Resumption(Record):
     """From where a run continues, and what was decided about its calls that wait, by call id.
 
-    `landing_paid` is False when too little is left for a landing call. `counted` are the calls that were counted
-    before the process died and had not begun.
+    `counted` are the calls that were counted before the process died and had not begun.
     """
 
     snapshot: Snapshot
     decisions: Mapping[str, Any] = {}
-    landing_paid: bool = True
     counted: frozenset[str] = frozenset()
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
     """The children of each call that had begun."""

@@ -15,9 +15,10 @@ from zlib import crc32
 
 MAGIC = b"gS"
 _HEADER = struct.Struct("<2sBBIIQQIIQ16sdI")
+_COMMITTED = struct.Struct("<4sIIQQIIQ16sdI")  # the same, with all that a commit's header begins with in one
 _SEAL = struct.Struct("<I")
 _RANGE = struct.Struct("<QQ")
-_pack, _seal = _HEADER.pack, _SEAL.pack
+_pack, _pack_commit, _seal = _HEADER.pack, _COMMITTED.pack, _SEAL.pack
 HEADER_SIZE = _HEADER.size + _SEAL.size
 HASH_SIZE = 16
 MAX_PAYLOAD = 2**32 - 1
@@ -40,7 +41,7 @@ class Kind(IntEnum):
     NOTE = 12  # something for the run, from anywhere
 
 
-_COMMIT = int(Kind.COMMIT)
+_COMMIT = MAGIC + bytes([Kind.COMMIT, HASH_SIZE])
 
 
 class Frame(NamedTuple):
@@ -108,11 +109,9 @@ def packed(  # noqa: PLR0917 - once a commit: names would cost as much as the ch
 def packed_commit(  # noqa: PLR0917 - as `packed`
     salt: int, key: int, token: int, number: int, segment: int, offset: int, digest: bytes, time: float, body: bytes
 ) -> bytes:
-    """As `packed`, for a commit without a summary: twice a turn."""
-    head = _pack(
-        MAGIC, _COMMIT, len(digest), len(body), crc32(body), key, token, number, segment, offset, digest, time, 0
-    )
-    return b"".join((head, _seal(crc32(head, salt)), body))
+    """As `packed`, for a commit without a summary and with a digest of full size: twice a turn."""
+    head = _pack_commit(_COMMIT, len(body), crc32(body), key, token, number, segment, offset, digest, time, 0)
+    return head + _seal(crc32(head, salt)) + body
 
 
 def resealed(frames: bytes, old: int, new: int) -> bytes:

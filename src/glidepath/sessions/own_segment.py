@@ -18,6 +18,7 @@ from glidepath.sessions.lease_table import identity, is_another
 
 __all__ = ["Intrusion", "OwnSegment", "disk_error", "is_free", "segment_path", "sync_file"]
 
+_HERE = os.SEEK_CUR
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -78,23 +79,27 @@ class OwnSegment:
 
     def append(self, frames: bytes) -> tuple[int, Intrusion | None]:
         """Write; where it begins, and what others have put in front of it. Raises `StoreError`."""
+        before, size = self.end, len(frames)
+        start = self.put(frames) - size
+        return start, self.between(before, start) if start != before else None
+
+    def put(self, frames: bytes) -> int:
+        """Write; where it ends. When that is not as far behind `end` as it is long, see `between`. Raises `StoreError`."""
         try:
             written = os.write(self.fd, frames)
             # The position after an O_APPEND write is where this write ended, even if another process has written.
-            end = os.lseek(self.fd, 0, os.SEEK_CUR)
+            end = os.lseek(self.fd, 0, _HERE)
         except OSError as error:
             self.torn = self.torn or os.fstat(self.fd).st_size != self.end
             raise disk_error(error, self.folder) from error
-        before, self.end = self.end, end
-        start = end - written
-        if start == before and written == len(frames):  # as nearly always
-            return start, None
         if written != len(frames):
-            self.torn, self.end = True, before
+            self.torn = True
             raise disk_error(OSError(errno.ENOSPC, "only a part of it could be written"), self.folder)
-        return start, None if start == before else self._between(before, start)
+        self.end = end
+        return end
 
-    def _between(self, before: int, start: int) -> Intrusion:
+    def between(self, before: int, start: int) -> Intrusion:
+        """What others have put between our last frame and the one that begins at `start`."""
         if start < before:
             self.torn = True
             raise StoreError(f"{self.path} was truncated by another program", kind="damaged")

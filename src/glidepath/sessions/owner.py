@@ -22,24 +22,42 @@ def _read(path: str) -> str:
     return ""
 
 
-def _namespace() -> str:
-    """The namespace of process ids. Read every time: a fork may be in another one with the same process id."""
+class _Forks:
+    """Counts the forks between the process that loaded this module and the one that looks."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> None:
+        """This process is a new fork."""
+        self.count += 1
+
+
+FORKS = _Forks()
+"""Tells a fork from its parent, once a commit: asking the system for the process id would take a call each time."""
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(after_in_child=FORKS.add)
+
+
+@lru_cache(maxsize=1)
+def _host(_forks: int) -> str:
+    """This machine since its last boot, and the process namespace: within it, a process id is unambiguous.
+
+    Read once in each process: a fork may be in another namespace.
+    """
+    boot, namespace = _read("/proc/sys/kernel/random/boot_id")[:8], ""
     with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - with every claim
-    return ""
-
-
-@lru_cache(maxsize=4)
-def _host(namespace: str) -> str:
-    """This machine since its last boot, and the process namespace: within it, a process id is unambiguous."""
-    boot = _read("/proc/sys/kernel/random/boot_id")[:8]
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
     return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
 
 
-@lru_cache(maxsize=4)
-def _process(pid: int, namespace: str) -> str:
-    """A name for this process; read once, not for every run."""
-    return _SEPARATOR.join((_host(namespace), str(pid), _birth(pid)))
+@lru_cache(maxsize=1)
+def _process(forks: int) -> str:
+    """A name for this process."""
+    pid = os.getpid()
+    return _SEPARATOR.join((_host(forks), str(pid), _birth(pid)))
 
 
 def _birth(pid: int) -> str:
@@ -50,12 +68,12 @@ def _birth(pid: int) -> str:
 
 def this_owner() -> str:
     """A name for the caller in this process; different at every call."""
-    return f"{_process(os.getpid(), _namespace())}{_SEPARATOR}{os.urandom(4).hex()}"
+    return f"{_process(FORKS.count)}{_SEPARATOR}{os.urandom(4).hex()}"
 
 
 def of_this_process(owner: str | None) -> bool:
     """True for a name that `this_owner` gave out in this process."""
-    return (owner or "").rpartition(_SEPARATOR)[0] == _process(os.getpid(), _namespace())
+    return (owner or "").rpartition(_SEPARATOR)[0] == _process(FORKS.count)
 
 
 def give_up(owner: str) -> None:
@@ -71,7 +89,7 @@ def alive(owner: str | None) -> bool:
     if owner in _given_up:
         return False
     parts = (owner or "").split(_SEPARATOR)
-    if len(parts) != 4 or parts[0] != _host(_namespace()) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
+    if len(parts) != 4 or parts[0] != _host(FORKS.count) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
         return True
     pid, birth = int(parts[1]), parts[2]
     try:

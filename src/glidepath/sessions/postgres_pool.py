@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from glidepath.errors import ConfigurationError, StoreError, install_line, told
+from glidepath.errors import ConfigurationError, GlidepathError, StoreError, install_line, told
 
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
@@ -95,7 +95,7 @@ def explained(what: str, seconds: float) -> Iterator[None]:
     asyncpg = driver()
     try:
         yield
-    except (StoreError, ConfigurationError):
+    except GlidepathError:
         raise
     except asyncpg.PostgresError as error:
         state = error.sqlstate or ""
@@ -173,7 +173,7 @@ class ConnectionPool:
             connection = self._waiting() or await self._connected(known)
             try:
                 yield connection
-            except StoreError:  # ours: nothing is wrong with the connection
+            except GlidepathError:  # ours: nothing is wrong with the connection
                 await self._give_back(connection)
                 raise
             except BaseException:

@@ -151,20 +151,29 @@ class SegmentDesk:
 
         Raises `StoreError`. A session that somebody else has fenced is not held any more after this.
         """
+        at = own.end
         try:
-            start, others = own.append(frames)
+            end = own.put(frames)
         except StoreError as error:
-            if error.kind != "full" or not own.torn:
-                raise
-            frames, own = resealed(frames, own.salt, (other := self.segment()).salt), other
-            start, others = own.append(frames)  # a file may be full where its disk is not
-        end = start
+            own, at, end = self.write_elsewhere(own, frames, error)
+        return own.number, at if end == at + len(frames) else self.look_between(own, at, end - len(frames))
+
+    def write_elsewhere(self, own: OwnSegment, frames: bytes, error: StoreError) -> tuple[OwnSegment, int, int]:
+        """A file may be full where its disk is not: write to another one; it, and what is `end` before and after."""
+        if error.kind != "full" or not own.torn:
+            raise error
+        frames, own = resealed(frames, own.salt, (other := self.segment()).salt), other
+        return own, own.end, own.put(frames)
+
+    def look_between(self, own: OwnSegment, before: int, start: int) -> int:
+        """Heed what others have put in front of our frames at `start`, which is returned."""
+        end, others = start, own.between(before, start)
         while others is not None:
             self.heed(others)
             if not others.rubbish:
                 break
             end, others = own.mend(others.at, end)  # a fence may have come in front of this, too
-        return own.number, start
+        return start
 
     def heed(self, others: Intrusion) -> None:
         """The process that fenced one of our sessions has it now."""

@@ -186,29 +186,35 @@ def write_commit(
     desk: SegmentDesk, held: Held, commit: Commit, summary: Mapping[str, Any] | None, now: float, seconds: float
 ) -> None:
     """One commit: one write. Raises `StoreError`: `conflict`, `fenced`, or what the disk said."""
-    number, digest, body, key = commit.number, commit.hash, commit.body, held.key
+    number, digest, body, own = commit.number, commit.hash, commit.body, desk.own
     if number != held.head + 1 or held.suspect:
         raise conflict(held.id, number, held.head)
-    first = b"" if summary is None else _wire.encode(summary)
-    if len(digest) > HASH_SIZE or len(body) + len(first) > MAX_PAYLOAD:
-        raise StoreError(f"commit {number} is too large for a segment", kind="conflict")
-    own = desk.own
-    if own is None or own.end >= SEGMENT or own.torn:
+    if own is None or own.torn or own.end >= SEGMENT:
         own = desk.segment()
-    if summary is None:
-        frame = packed_commit(own.salt, key, held.token, number, held.segment, held.place, digest, now, body)
+    if summary is None and len(digest) == HASH_SIZE and len(body) <= MAX_PAYLOAD:
+        first = b""
+        frame = packed_commit(own.salt, held.key, held.token, number, held.segment, held.place, digest, now, body)
     else:
+        first = b"" if summary is None else _wire.encode(summary)
+        if len(digest) > HASH_SIZE or len(body) + len(first) > MAX_PAYLOAD:
+            raise StoreError(f"commit {number} is too large for a segment", kind="conflict")
         place = (held.segment, held.place)
-        frame = packed(own.salt, Kind.COMMIT, key, held.token, number, place, digest, now, first, body)
-    # The write itself tells whether somebody has fenced us: asking before it would leave a gap between the two.
-    segment, at = desk.write(own, frame)
-    if desk.held.get(key) is not held:
-        desk.strays.add((segment, key))
-        raise taken_over(held)
-    held.head, held.hash, held.segment, held.place, held.updated = number, digest, segment, at, now
+        frame = packed(own.salt, Kind.COMMIT, held.key, held.token, number, place, digest, now, first, body)
+    # As `desk.write`. The write itself tells whether somebody has fenced us: asking before it would leave a gap.
+    at = own.end
+    try:
+        end = own.put(frame)
+    except StoreError as error:
+        own, at, end = desk.write_elsewhere(own, frame, error)
+    if end != at + len(frame):
+        at = desk.look_between(own, at, end - len(frame))
+        if desk.held.get(held.key) is not held:
+            desk.strays.add((own.number, held.key))
+            raise taken_over(held)
+    held.head, held.hash, held.segment, held.place, held.updated = number, digest, own.number, at, now
     if summary is not None or not number % MARK:
         _note_commit(held, number, summary, first)
-    desk.dirty[key] = held
+    desk.dirty[held.key] = held
     if now >= held.renew:
         desk.leases.hold(held.key, held.token, now + seconds)
         held.renew = now + seconds / 4

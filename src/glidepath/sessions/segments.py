@@ -15,7 +15,7 @@ from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_sync import GroupSync
 from glidepath.sessions.own_segment import disk_error, segment_path, sync_file
-from glidepath.sessions.owner import GONE, LEASE, SHORT, this_owner
+from glidepath.sessions.owner import FORKS, GONE, LEASE, SHORT, this_owner
 from glidepath.sessions.segment_catalog import SegmentCatalog, SegmentWallets
 from glidepath.sessions.segment_clean import clean
 from glidepath.sessions.segment_desk import SegmentDesk
@@ -95,13 +95,13 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         self._gone: _Gone | None = None
         self._looked = GONE
         self._removed = 0
-        self._pid = os.getpid()
+        self._forks = FORKS.count
         SegmentWallets.__init__(self)
 
     # --- opening ----------------------------------------------------------------------------------------------
 
     def _open(self) -> SegmentDesk:
-        if self._pid != os.getpid():
+        if self._forks != FORKS.count:
             self._forked()
         desk = self._desk
         if desk is None:
@@ -117,7 +117,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         self._desk = self._sync = self._gone = None
         self._asked = {}
         self._lock = threading.RLock()
-        self._pid = os.getpid()
+        self._forks = FORKS.count
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -255,7 +255,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         """Look after leases."""
         renew = renew or self._lease < SHORT
         desk = self._desk
-        if desk is not None and self._pid == os.getpid() and time.monotonic() - self._looked < _LOOK:
+        if desk is not None and self._forks == FORKS.count and time.monotonic() - self._looked < _LOOK:
             with self._lock, self._errors():  # somebody has just made sure that the files are there
                 return self._beat(desk, leases, renew)
         return await self._patiently(lambda desk: self._beat(desk, leases, renew), self._leased)
@@ -294,7 +294,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     def let_go(self, lease: Lease) -> bool:
         """Give the lease back at once, as `release` does; False when that takes waiting."""
-        if self._pid != os.getpid():
+        if self._forks != FORKS.count:
             return False
         with self._lock:
             desk = self._desk
@@ -305,7 +305,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back."""
-        if self._pid != os.getpid():
+        if self._forks != FORKS.count:
             return
         with suppress(_Gone):
             await self._patiently(lambda desk: give_back(desk, lease, self._clock()), self._leased)
@@ -319,7 +319,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: one write, in line. With "full" it is then waited for the disk, once for all who wait."""
-        if self._pid != os.getpid():
+        if self._forks != FORKS.count:
             self._forked()
         try:
             with self._lock:
@@ -483,7 +483,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
 
     async def close(self) -> None:
         """Close the files; they are opened again when the store is used again."""
-        if self._pid != os.getpid():
+        if self._forks != FORKS.count:
             self._forked()
         self._stop_sync()
         await self.accounts.close()
@@ -513,7 +513,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
             sync.stop()
 
     def __del__(self) -> None:
-        if getattr(self, "_pid", None) == os.getpid() and self._desk is not None:
+        if getattr(self, "_forks", None) == FORKS.count and self._desk is not None:
             with suppress(Exception):
                 self._desk.close()
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from glidepath._wire import Value, encode
 from glidepath.agent import Agent, Limits, LoopConfig
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, close_to
 from glidepath.sim.findings import Finding, find
 from glidepath.sim.flight import Flight, fly
 from glidepath.testing import ScriptedModel
@@ -148,7 +147,7 @@ def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
     known = {kind.name for kind in SPECIMENS} | {kind.family for kind in SPECIMENS}
     for name in only:
         if name not in known:
-            close = get_close_matches(str(name), sorted(known), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "; `glidepath sim --list` names them all"
+            meant = close_to(str(name), sorted(known))
+            hint = f"; did you mean {meant!r}?" if meant else "; `glidepath sim --list` names them all"
             raise ConfigurationError(f"only: there is no scenario or family {name!r}{hint}")
     return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]

@@ -111,13 +111,9 @@ class Trail:
         return self._hash.hexdigest()
 
 
+@unreal()
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     """Run a configuration against one specimen. Only the user's plugins and constraints are called."""
-    with unreal():
-        return _fly_one(config, kind, seed)
-
-
-def _fly_one(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     if kind.killed:
         return _fly_twice(config, kind, seed)
     if kind.real_time:

@@ -64,10 +64,8 @@ class SimWorld:
         """The user's configuration with this model, these tools, and nothing that reaches outside."""
         tools = [self._stand_in(one) for one in self._config.tools]
         tools += self.specimen.tools()
-        if self.specimen.extra_tool == "delegate":
-            tools.append(self._delegate())
-        elif self.specimen.extra_tool == "run":
-            tools.append(self._run())
+        if self.specimen.extra_tool is not None:
+            tools.append(self._extra(self.specimen.extra_tool))
         return replace(
             self._config,
             model=_Model(self, self._config.model),
@@ -100,22 +98,15 @@ class SimWorld:
         made = Tool(fn=fn, **kept)
         return made.overlapping() if original.overlaps else made
 
-    def _delegate(self) -> Tool:
-        async def delegate(task: str, context: ToolContext) -> str:
+    def _extra(self, name: str) -> Tool:
+        async def give(task: str, context: ToolContext) -> str:
             self.started()
             assert self.agent is not None  # noqa: S101 - for the type checker
-            return (await context.spawn(self.agent, task)).text
+            work = context.spawn(self.agent, task) if name == "delegate" else self.agent.run(task)
+            return (await work).text
 
-        made = tool(delegate, name="delegate", description="Give a part of the task to another agent.")
+        made = tool(give, name=name, description="Give a part of the task to another agent.")
         return made.overlapping()  # like every agent used as a tool
-
-    def _run(self) -> Tool:
-        async def run(task: str) -> str:
-            self.started()
-            assert self.agent is not None  # noqa: S101 - for the type checker
-            return (await self.agent.run(task)).text
-
-        return tool(run, name="run", description="Run another agent.").overlapping()
 
     # --- interference from outside ----------------------------------------------------------------------------
 

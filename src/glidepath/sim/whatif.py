@@ -28,6 +28,7 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.fold import Folded
 from glidepath.spi import SessionStore, Step
+from glidepath.spi.guards import ToolTraits
 from glidepath.spi.session_catalog import SessionQuery
 from glidepath.spi.sessions import Commit
 
@@ -393,14 +394,21 @@ def _landing(moment: WhatIfMoment, cost: int, name: str, limits: Limits) -> floa
 
 
 def _guarded(run: Flown, name: str, value: int) -> tuple[str, int] | None:
+    stops = [reply for reply, action in guard_verdicts(run, name, value, {}) if action in ("withdraw", "land")]
+    return (name, min(stops[0], len(run.moments))) if stops else None
+
+
+def guard_verdicts(run: Flown, name: str, value: int, tools: Mapping[str, ToolTraits]) -> Iterator[tuple[int, str]]:
+    """What a guard with this value would have said about a run: the number of the reply, and the action."""
     guard = GUARDS[name](value, {})
     for reply, calls, results in run.steps:
-        step = Step(calls, {call.name: _UNMARKED for call in calls})
+        known = [call.name for call, result in zip(calls, results, strict=True) if result.kind != "unknown_tool"]
+        step = Step(calls, {name: tools.get(name, _UNMARKED) for name in known})
         verdict = guard.before(step) if guard.before is not None else None
-        verdict = verdict or guard.after(step, results)
-        if verdict is not None and str(verdict.action) in ("withdraw", "land"):
-            return name, min(reply, len(run.moments))
-    return None
+        if verdict is None and guard.after is not None:
+            verdict = guard.after(step, results)
+        if verdict is not None:
+            yield reply, str(verdict.action)
 
 
 class _Unmarked:

@@ -83,15 +83,9 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see only public names
-    _withdrawn = withdrawn(
-        __name__,
-        guards=("ToolTraits",),
-        hooks=("HOOKS",),
-        points=("EXTENSION_POINTS", "ExtensionPoint", "TEXTBOOK", "VIEWS"),
-    )
     __getattr__ = late(
         __name__,
-        _withdrawn,
+        withdrawn(__name__, guards=("ToolTraits",), hooks=("HOOKS",)),
         session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
         sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
         wallets=("Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),

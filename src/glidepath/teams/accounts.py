@@ -12,7 +12,7 @@ from glidepath.outcome import Snapshot, dollars
 from glidepath.sessions.session_ids import digest_of, home_of
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.money_spent import add_cost
-from glidepath.teams.team_history import History, StepAccount
+from glidepath.teams.team_history import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ async def audited(history: History, store: SessionStore) -> History:
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
     if tokens < history.usage.total:
         return history  # its runs were not kept here
-    return replace(history, usage=usage, cost=cost, account=StepAccount(tokens=tokens, money=money))
+    return replace(history, usage=usage, cost=cost, account=(tokens, money))
 
 
 def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:

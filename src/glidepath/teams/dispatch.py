@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
-from glidepath.teams.plan_run import PlanRun
+from glidepath.teams.plan_run import Pick, PlanRun
 from glidepath.teams.step_run import StepRun, refused, why
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
@@ -20,25 +20,23 @@ class DefaultTaskDispatchCoordinator:
 
     async def execute(self, request: TeamExecutionRequest, team: TeamRun | Team) -> TeamResult:
         """Carry out the request."""
-        return await PlanRun(request, team, _perform, name=type(self).__name__, pick=_RoundRobin().pick).carry_out()
+        return await PlanRun(request, team, _perform, name=type(self).__name__, pick=_in_turn()).carry_out()
 
 
-class _RoundRobin:
-    """Whose turn it is in one execution."""
+def _in_turn() -> Pick:
+    """For one execution: the next idle member, in turn, who can do the step."""
+    waiting: list[Member] = []
 
-    def __init__(self) -> None:
-        self._next = 0
+    def pick(plan: PlanRun, task: TeamStep) -> Member | None:
+        waiting[:] = waiting or plan.team.members
+        able = {member.name for member in plan.candidates(task)}.difference(plan.busy())
+        chosen = next((member for member in waiting if member.name in able), None)
+        if chosen is not None:  # everybody before it, and it, goes to the end
+            at = waiting.index(chosen) + 1
+            waiting[:] = [*waiting[at:], *waiting[:at]]
+        return chosen
 
-    def pick(self, plan: PlanRun, task: TeamStep) -> Member | None:
-        """The next idle member, in turn, who can do the step."""
-        members, busy = plan.team.members, plan.busy()
-        able = {member.name for member in plan.candidates(task)}.difference(busy)
-        for offset in range(len(members)):
-            at = (self._next + offset) % len(members)
-            if members[at].name in able:
-                self._next = at + 1
-                return members[at]
-        return None
+    return pick
 
 
 async def _perform(plan: PlanRun, step: StepRun) -> StepOutcome | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, shown, told
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.setting import check_text as check_any_text
 from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.step_run import refused
-from glidepath.teams.supervise import wait_for_all
+from glidepath.teams.supervise import contained, stop_all
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
@@ -36,6 +37,7 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy
 
+Ask: TypeAlias = Callable[[Agent, str], Awaitable[RunResult]]
 PATIENCE = 1.0  # seconds a reviewer has to obey a cancellation
 
 
@@ -113,7 +115,7 @@ class AgentEvaluationStrategy:
 
     def __init__(self, agent: Agent, *, rubric: str = "") -> None:
         check_kind("AgentEvaluationStrategy.agent", agent, Agent)
-        check_text("AgentEvaluationStrategy.rubric", rubric, blank=True)
+        check_any_text("AgentEvaluationStrategy.rubric", rubric)
         self.agent = agent
         self.rubric = rubric
         bound = agent.config.output_type is not None
@@ -241,58 +243,54 @@ async def review(
     """
     if type(strategy) is SimpleEvaluationStrategy:
         return Review(verdict=strategy.judge(context))
-    bill = _Bill()
+    asked: list[RunResult] = []
     if context.ask is not None:
-        context = replace(context, ask=bill.keep(context.ask))
-    task = asyncio.get_running_loop().create_task(_evaluated(strategy, context), name=f"review {context.step.id}")
+        context = replace(context, ask=_noted(context.ask, asked))
+    work = contained(lambda: strategy.evaluate(context))
+    task = asyncio.get_running_loop().create_task(work, name=f"review {context.step.id}")
     waited = {task} if stop is None else {task, stop}
     try:
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        if not task.done():
-            answer: object = await _stopped(task, on_stop)
-        elif task.cancelled():
-            answer = RuntimeError("the reviewer was cancelled")
-        else:
-            answer = task.exception() or task.result()
+        in_time = task.done()
+        await stop_all([task], PATIENCE, on_stop)
+        answer = _answer(task)
     # A verdict that came in time counts, even if everything is being stopped by then.
-    interrupted = not isinstance(answer, EvaluationVerdict) and stop is not None and stop.done()
-    verdict, warning = _accepted(answer, context.config)
-    if answer is _SILENT and not interrupted:
-        verdict = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True)
+    interrupted = stop is not None and stop.done() and not (in_time and isinstance(answer, EvaluationVerdict))
+    if in_time or interrupted:
+        verdict, warning = _accepted(answer if in_time else None, context.config)
+    else:
+        verdict, warning = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True), None
     if not task.done():
         warning = "the reviewer did not stop and was abandoned"
-    return Review(verdict=verdict, warning=warning, usage=bill.usage, cost=bill.cost, interrupted=interrupted)
+    usage = sum((run.usage for run in asked), Usage())
+    cost = reduce(add_cost, [run.cost for run in asked], None)
+    return Review(verdict=verdict, warning=warning, usage=usage, cost=cost, interrupted=interrupted)
 
 
-_SILENT = object()
+def _noted(ask: Ask, runs: list[RunResult]) -> Ask:
+    """The same `ask`, which notes its runs: the team pays for them."""
+
+    async def noted(agent: Agent, prompt: str) -> RunResult:
+        result = await ask(agent, prompt)
+        runs.append(result)
+        return result
+
+    return noted
 
 
-async def _evaluated(strategy: Any, context: EvaluationContext) -> Any:
-    try:
-        answer = strategy.evaluate(context)
-        return await answer if inspect.isawaitable(answer) else answer
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # these would end the whole event loop
-        raise RuntimeError(f"it raised {type(error).__name__}") from error
-
-
-async def _stopped(task: asyncio.Task[Any], on_stop: Callable[[], None] | None) -> object:
-    if on_stop is not None:
-        on_stop()
-        await wait_for_all({task}, PATIENCE)
+def _answer(task: asyncio.Task[Any]) -> object:
+    """What a reviewer answered or raised; asyncio warns about exceptions that nobody has seen."""
     if not task.done():
-        task.cancel()
-        await wait_for_all({task}, PATIENCE)
-    if task.done() and not task.cancelled():
-        task.exception()  # asyncio warns about exceptions that nobody has seen
-    return _SILENT
+        return None
+    return RuntimeError("the reviewer was cancelled") if task.cancelled() else task.exception() or task.result()
 
 
 def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
         return refused(f"the reviewer crashed: {told(answer)}", exceeded=True), None
     if not isinstance(answer, EvaluationVerdict):
-        said = "nothing" if answer is None or answer is _SILENT else shown(answer, 80)
+        said = "nothing" if answer is None else shown(answer, 80)
         return refused(f"the reviewer answered {said}", exceeded=True), None
     try:
         answer = EvaluationVerdict(
@@ -308,21 +306,3 @@ def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, st
             return answer, f"passed without a review: {answer.feedback}".rstrip(": ")
         return refused("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk", exceeded=True), None
     return answer, None
-
-
-class _Bill:
-    """What a reviewer's runs cost."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self.cost: Decimal | None = None
-
-    def keep(self, ask: Callable[[Agent, str], Awaitable[RunResult]]) -> Callable[[Agent, str], Awaitable[RunResult]]:
-        """The same `ask`, with its runs added to this bill."""
-
-        async def billed(agent: Agent, prompt: str) -> RunResult:
-            result = await ask(agent, prompt)
-            self.usage, self.cost = self.usage + result.usage, add_cost(self.cost, result.cost)
-            return result
-
-        return billed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.agent.prices import find_price
@@ -81,9 +83,8 @@ class ExpertTeamCoordinator:
             for agent in (self.planner, self.senior, *judges):
                 if agent is not None:
                     find_price(agent.config, agent.config.model, needed=True)
-        ladder = _Ladder(evaluator, self.senior, self.arbiter)
-        name, boxes = type(self).__name__, self._mailboxes
-        plan = PlanRun(request, team, ladder.perform, name=name, planner=self.planner, mailboxes=boxes)
+        perform, name = partial(self._perform, evaluator), type(self).__name__
+        plan = PlanRun(request, team, perform, name=name, planner=self.planner, mailboxes=self._mailboxes)
         plan.warnings += [] if warning is None else [warning]
         self._live.append(plan)
         try:
@@ -120,23 +121,15 @@ class ExpertTeamCoordinator:
         check_name("step_id", step_id)
         return [plan for plan in self._live if plan.request.id == request_id]
 
+    # --- the ladder of one step: attempts and reviews, the senior, the arbiter, then what the risk allows -----------
 
-class _Ladder:
-    """The ladder of one step: attempts and reviews, then the senior, then the arbiter, then what the risk allows."""
-
-    def __init__(self, evaluator: EvaluationStrategy, senior: Agent | None, arbiter: EvaluationStrategy | None) -> None:
-        self._evaluator = evaluator
-        self._senior = senior
-        self._arbiter = arbiter
-
-    async def perform(self, plan: PlanRun, step: StepRun) -> StepOutcome:
-        """Carry out one step."""
+    async def _perform(self, evaluator: EvaluationStrategy, plan: PlanRun, step: StepRun) -> StepOutcome:
         rounds = plan.config.max_feedback_rounds
         if step.accepted:
             return step.outcome(StepState.COMPLETED)
         with_senior = step.senior_asked or step.begun_senior or step.paused_senior
         while step.unreviewed or (step.attempts < rounds and not with_senior):
-            answer = await self._round(plan, step)
+            answer = await _round(plan, step, evaluator)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
@@ -145,33 +138,15 @@ class _Ladder:
                 return step.outcome(StepState.CANCELLED, plan.closing[1])
             if answer.outcome is VerdictOutcome.REVIEW_EXCEEDED or step.out_of_budget:
                 break
-        return await self._escalate(plan, step)
+        return await self._escalate(plan, step, evaluator)
 
-    async def _round(self, plan: PlanRun, step: StepRun, agent: Agent | None = None) -> EvaluationVerdict | StepOutcome:
-        """One attempt and its review: a verdict, or how the step ended."""
-        verdict: EvaluationVerdict | None = None
-        if not step.unreviewed:
-            plan.move(step, StepState.IN_FLIGHT)
-            result = await plan.attempt(step, agent)
-            ended = plan.cut_short(step, result)
-            if ended is not None:
-                return ended
-            verdict = _own_verdict(step, result)
-        if verdict is None:
-            verdict = (await _review(plan, step, self._evaluator)).verdict
-            ended = plan.cut_short(step)
-            if ended is not None:
-                return ended
-        step.judged(verdict)
-        return verdict
-
-    async def _escalate(self, plan: PlanRun, step: StepRun) -> StepOutcome:
+    async def _escalate(self, plan: PlanRun, step: StepRun, evaluator: EvaluationStrategy) -> StepOutcome:
         plan.move(step, StepState.ESCALATED)
         reason = step.verdicts[-1].feedback if step.verdicts else "no attempt is left"
-        if self._senior is not None and not (step.senior_asked or step.expired or step.out_of_budget):
+        if self.senior is not None and not (step.senior_asked or step.expired or step.out_of_budget):
             step.senior_asked = True
             _hand_off(plan, step, "senior", reason)
-            answer = await self._round(plan, step, self._senior)
+            answer = await _round(plan, step, evaluator, self.senior)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
@@ -181,7 +156,7 @@ class _Ladder:
             reason = answer.feedback
         if step.paused_senior:
             step.warnings.append("the senior's attempt waits for a person, but there is no senior to continue it")
-        arbiter = self._arbiter if step.best.strip() else None
+        arbiter = self.arbiter if step.best.strip() else None
         _hand_off(plan, step, "person" if arbiter is None else "arbiter", reason)
         if arbiter is not None:
             reviewed = await _review(plan, step, arbiter, arbiter=True)
@@ -196,6 +171,27 @@ class _Ladder:
             if reviewed.verdict.outcome is VerdictOutcome.REVISE:
                 return step.outcome(StepState.FAILED, f"the arbiter rejected it: {reviewed.verdict.feedback}")
         return plan.given_up(step, reason)
+
+
+async def _round(
+    plan: PlanRun, step: StepRun, evaluator: EvaluationStrategy, agent: Agent | None = None
+) -> EvaluationVerdict | StepOutcome:
+    """One attempt and its review: a verdict, or how the step ended."""
+    verdict: EvaluationVerdict | None = None
+    if not step.unreviewed:
+        plan.move(step, StepState.IN_FLIGHT)
+        result = await plan.attempt(step, agent)
+        ended = plan.cut_short(step, result)
+        if ended is not None:
+            return ended
+        verdict = _own_verdict(step, result)
+    if verdict is None:
+        verdict = (await _review(plan, step, evaluator)).verdict
+        ended = plan.cut_short(step)
+        if ended is not None:
+            return ended
+    step.judged(verdict)
+    return verdict
 
 
 async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *, arbiter: bool = False) -> Review:

@@ -36,11 +36,6 @@ class TeamJournal(JournalWriter):
         self.on_lost: Callable[[str], None] = lambda _: None
         """Called when another process has taken over the request."""
 
-    @property
-    def leg(self) -> int:
-        """A number that grows with every execution of the request."""
-        return self.lease.token
-
     @classmethod
     async def open(cls, store: SessionStore, request_id: str, *, create: bool) -> TeamJournal:
         """Become the writer; raises `StoreError` of kind `busy` while another process is, or `missing`."""

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.spi import Plugin, PollContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 KEPT_VARIANTS = 256  # how many agents' variants are cached
+INBOX: ContextVar[list[str] | None] = ContextVar("glidepath_team_inbox", default=None)
+"""The notes for the step that is worked on here: a step has its own task, in which its member runs."""
 
 
 class TeamMailbox(Plugin):
-    """Gives a running member the notes for its step: after each turn, and before it would end.
-
-    A run lives in the task that started it, so the task tells whose notes they are: there is no state per run.
-    """
+    """Gives a running member the notes for its step: after each turn, and before it would end. It has no state."""
 
     name = "team_mailbox"
+    inheritable_to_child: ClassVar[bool | None] = False
 
-    def __init__(self, boxes: dict[asyncio.Task[Any] | None, list[str]]) -> None:
-        self._boxes = boxes
-
-    def _take(self) -> Sequence[str] | None:
-        notes = self._boxes.get(asyncio.current_task())
+    def steering(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
+        """The notes that arrived during the last turn."""
+        notes = INBOX.get()
         if not notes:
             return None
         taken = [f"A note from the person in charge: {note}" for note in notes]
         notes.clear()
         return taken
 
-    def steering(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
-        """The notes that arrived during the last turn."""
-        return self._take()
-
-    def follow_up(self, context: PollContext) -> Any:  # noqa: ARG002 - the hook's signature
+    def follow_up(self, context: PollContext) -> Any:
         """The notes that arrived during what would have been the final turn."""
-        return self._take()
+        return self.steering(context)
 
 
 class Mailboxes:
-    """The mailboxes of all running steps, and the agents that read them."""
+    """Makes agents that read the notes for their steps."""
 
     def __init__(self) -> None:
-        self._boxes: dict[asyncio.Task[Any] | None, list[str]] = {}
-        mailbox = TeamMailbox(self._boxes)
+        mailbox = TeamMailbox()
 
         @lru_cache(KEPT_VARIANTS)
         def steerable(agent: Agent) -> Agent:
@@ -57,11 +50,3 @@ class Mailboxes:
 
         self.steerable: Callable[[Agent], Agent] = steerable
         """The same agent with a mailbox."""
-
-    def open(self, notes: list[str]) -> None:
-        """Deliver notes put into this list to the runs of the current task."""
-        self._boxes[asyncio.current_task()] = notes
-
-    def close(self) -> None:
-        """Stop delivering notes to the current task."""
-        self._boxes.pop(asyncio.current_task(), None)

@@ -24,12 +24,12 @@ from glidepath.teams.events import (
     TeamStarted,
     ending,
 )
-from glidepath.teams.mailbox import Mailboxes
+from glidepath.teams.mailbox import INBOX, Mailboxes
 from glidepath.teams.money_spent import less, newly_spent
 from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
 from glidepath.teams.step_run import StepRun
 from glidepath.teams.step_table import StepTable
-from glidepath.teams.supervise import wait_for_all
+from glidepath.teams.supervise import stop_all
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_prompts import step_prompt
 from glidepath.teams.team_run import TeamRun
@@ -184,23 +184,17 @@ class PlanRun:
         if self.halted is None:
             self.halted = (status, reason)
             self.stopping.set_result(None)
+        self._interrupt(reason)
+        self._changed.set()
+
+    def _interrupt(self, reason: str) -> None:
         for step in self.steps.values():
             step.interrupt(reason)
-        self._changed.set()
 
     async def _drain(self) -> None:
         """Wait until nothing of this plan is running anymore."""
-        if self._tasks:
-            for step in self.steps.values():
-                step.interrupt("the team has ended")
-            tasks = tuple(self._tasks.values())
-            await wait_for_all(tasks, PATIENCE)
-            # Their tokens gave them the chance to end with an outcome; now they are cancelled.
-            late = [task for task in tasks if not task.done()]
-            for task in late:
-                task.cancel()
-            if late:
-                await wait_for_all(late, PATIENCE)
+        # Their tokens give them the chance to end with an outcome, before they are cancelled.
+        await stop_all(tuple(self._tasks.values()), PATIENCE, lambda: self._interrupt("the team has ended"))
         for step in self.steps.values():
             step.close()
 
@@ -281,8 +275,7 @@ class PlanRun:
             await self._changed.wait()
 
     async def _run_step(self, table: StepTable, step: StepRun) -> None:
-        if self._mailboxes is not None:
-            self._mailboxes.open(step.inbox)
+        INBOX.set(step.inbox)
         made = step.attempts
         try:
             step.start_clock(self.config.step_timeout)
@@ -303,8 +296,6 @@ class PlanRun:
             if isinstance(defect, KeyboardInterrupt):
                 raise
         finally:
-            if self._mailboxes is not None:
-                self._mailboxes.close()
             self._tasks.pop(step.id, None)
             if table.states[step.id].terminal:
                 step.close()
@@ -411,10 +402,9 @@ class PlanRun:
 
     def steer(self, step_id: str, text: str) -> bool:
         """Send a note to a step; False if there is no such step, or it has ended."""
-        table = self.table
-        if table is None or not table.is_open(step_id):
+        table, step = self.table, self._steered(step_id, "steer", text)
+        if table is None or step is None:
             return False
-        step = self._steered(table, step_id, "steer", text)
         step.notes.append(text)
         step.inbox.append(text)
         if table.states[step_id] is StepState.WAITING:
@@ -423,17 +413,18 @@ class PlanRun:
 
     def stop_step(self, step_id: str, reason: str) -> bool:
         """Stop one step; False if there is no such step, or it has ended."""
-        table = self.table
-        if table is None or not table.is_open(step_id):
+        table, step = self.table, self._steered(step_id, "stop", reason)
+        if table is None or step is None:
             return False
-        step = self._steered(table, step_id, "stop", reason)
         step.stop(reason)
         if step_id not in self._tasks:  # nobody works on it
             self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
             self._changed.set()
         return True
 
-    def _steered(self, table: StepTable, step_id: str, action: str, text: str) -> StepRun:
-        step = self.step(table.plan.step(step_id))
+    def _steered(self, step_id: str, action: str, text: str) -> StepRun | None:
+        if self.table is None or not self.table.is_open(step_id):
+            return None
+        step = self.step(self.table.plan.step(step_id))
         self.team.emit(StepSteered(step_id=step_id, attempt=step.attempts or None, action=action, text=text))
         return step

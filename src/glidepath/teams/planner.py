@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import Value, WireError, convert
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import LoopOutcome
@@ -86,35 +87,33 @@ def read_plan(text: str, request: TeamExecutionRequest) -> TeamExecutionPlan:
         raise PlanningFailed(f"there are {len(steps)} steps; at most {MAX_STEPS} are allowed")
     roles = {role.name: role for role in request.roles}
     try:
-        return TeamExecutionPlan(steps=tuple(_step(step, roles) for step in steps), source="planner")
+        planned = convert(steps, list[PlannedStep])
+        return TeamExecutionPlan(steps=tuple(_step(step, roles) for step in planned), source="planner")
+    except WireError as error:
+        raise PlanningFailed(f'"steps" cannot be read: {error}') from None
     except ConfigurationError as error:
         raise PlanningFailed(str(error)) from None
 
 
-def _step(step: object, roles: dict[str, RoleDefinition]) -> TeamStep:
-    if not isinstance(step, dict):
-        raise PlanningFailed(f"a step must be an object, not {step!r:.80}")
-    name = step.get("id")
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise PlanningFailed(f"the id of a step must be a text, not {name!r:.80}")
-    role = step.get("role")
-    if role is not None and not (isinstance(role, str) and role in roles):
-        if roles:
-            raise PlanningFailed(f"step {step.get('id')!r}: there is no role {role!r:.80}; use {', '.join(roles)}")
-        role = None
-    needed = step.get("depends_on") or ()
-    if isinstance(needed, str):
-        needed = (needed,)
-    if not isinstance(needed, list | tuple):
-        raise PlanningFailed(f"step {step.get('id')!r}: depends_on must be a list of ids")
-    said = step.get("description", "")
-    if isinstance(said, str):  # indented, so that none of its lines looks like one of ours in a prompt
-        said = "\n    ".join(said.splitlines())
+class PlannedStep(Value, frozen=True, kw_only=True):
+    """A step as a planner writes it."""
+
+    id: str | int
+    description: str = ""
+    role: Any = None
+    depends_on: tuple[str | int, ...] | str | None = None
+
+
+def _step(planned: PlannedStep, roles: dict[str, RoleDefinition]) -> TeamStep:
+    role, needed = planned.role, planned.depends_on or ()
+    if roles and role is not None and not (isinstance(role, str) and role in roles):
+        raise PlanningFailed(f"step {planned.id!r}: there is no role {role!r:.80}; use {', '.join(roles)}")
     return TeamStep(
-        id=str(name),
-        description=said,
-        role=None if role is None else roles[role],
-        depends_on=tuple(str(name) for name in needed),
+        id=str(planned.id),
+        # indented, so that none of its lines looks like one of ours in a prompt
+        description="\n    ".join(planned.description.splitlines()),
+        role=roles[role] if roles and role is not None else None,
+        depends_on=(needed,) if isinstance(needed, str) else tuple(map(str, needed)),
     )
 
 

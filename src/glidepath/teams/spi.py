@@ -10,7 +10,7 @@ from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExe
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun
 
-__all__ = ["EvaluationStrategy", "TeamCoordinator"]  # the ports: a test compares them with `spi.points`
+__all__ = ["EvaluationStrategy", "TeamCoordinator"]  # the ports: a test compares them with its list of all
 
 
 @experimental(reason=UNPROVEN)

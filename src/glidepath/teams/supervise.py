@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, shown, told
@@ -13,7 +14,7 @@ from glidepath.teams.values import TeamResult, TeamStatus
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from glidepath.teams.spi import TeamCoordinator
     from glidepath.teams.team_run import TeamRun
@@ -26,7 +27,7 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
     """Let a coordinator execute a request; contain whatever it does."""
     loop = asyncio.get_running_loop()
     work: asyncio.Task[TeamResult] = loop.create_task(
-        _execute(coordinator, run), name=f"team {run.name} {run.request.id}"
+        contained(lambda: coordinator.execute(run.request, run)), name=f"team {run.name} {run.request.id}"
     )
     cancelled: asyncio.CancelledError | None = None
     why = ""
@@ -47,20 +48,13 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
     return result
 
 
-async def _execute(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
-    try:
-        return await coordinator.execute(run.request, run)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # or the whole loop would end with it
-        raise RuntimeError(f"it raised {type(error).__name__}") from error
-
-
 def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) -> TeamResult:
     """The result of a coordinator that has ended or had to be stopped."""
     channel = run.events
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
         raise error
-    result = _given(work, run) if error is None else None
+    result = _given(work, run)
     status, reason = TeamStatus.FAILED, ""
     if not work.done() or work.cancelled():
         status = TeamStatus.CANCELLED if cancelled else TeamStatus.TIMEOUT
@@ -94,10 +88,34 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
 
 def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
     """What the coordinator returned, if it is a result of this request."""
-    result = work.result() if work.done() and not work.cancelled() else None
-    if isinstance(result, TeamResult) and result.team != run.name:
-        result = replace(result, team=run.name)
-    return result if isinstance(result, TeamResult) and result.request.id == run.request.id else None
+    if not work.done() or work.cancelled() or work.exception() is not None:
+        return None
+    result = work.result()
+    mine = isinstance(result, TeamResult) and result.request.id == run.request.id
+    return replace(result, team=run.name) if mine else None
+
+
+async def contained(act: Callable[[], Any]) -> Any:
+    """Call foreign code, plain or async; what would end the whole event loop becomes an ordinary error."""
+    try:
+        answer = act()
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
+
+
+async def stop_all(
+    tasks: Iterable[asyncio.Task[Any]], seconds: float, politely: Callable[[], object] | None = None
+) -> None:
+    """Stop what is not done yet: first politely, then by cancelling it. Each way gets this many seconds to work."""
+    late = [task for task in tasks if not task.done()]
+    if late and politely is not None:
+        politely()
+        await wait_for_all(late, seconds)
+        late = [task for task in late if not task.done()]
+    for task in late:
+        task.cancel()
+    await wait_for_all(late, seconds)
 
 
 async def wait_for_all(tasks: Collection[asyncio.Task[object]], seconds: float) -> None:

@@ -11,8 +11,7 @@ from glidepath._wire import Value, replace, settle_field
 from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plugins.lineup import Lineup
-from glidepath.plugins.renamed import heirs_beside
+from glidepath.plugins.lineup import Lineup, heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
 from glidepath.spi import Plugin

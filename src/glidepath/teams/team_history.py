@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Record
 from glidepath._wire import field as make
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
@@ -24,13 +24,6 @@ from glidepath.teams.values import (
 )
 
 
-class StepAccount(Value, frozen=True, kw_only=True):
-    """Tokens and pico-dollars already taken from the team's budget."""
-
-    tokens: int = 0
-    money: int = 0
-
-
 class History(Record, kw_only=True):
     """What earlier executions of a request did: taken from the journal, or from a paused result."""
 
@@ -43,8 +36,8 @@ class History(Record, kw_only=True):
     elapsed: float = 0.0
     usage: Usage = Usage()
     cost: Decimal | None = None
-    account: StepAccount | None = None
-    """What is already taken from the budget; None: the same as `usage` and `cost`."""
+    account: tuple[int, int] | None = None
+    """Tokens and pico-dollars already taken from the budget; None: the same as `usage` and `cost`."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person has decided about pending calls."""
@@ -137,18 +130,18 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
         return {}
     if not isinstance(decisions, Mapping) or not all(isinstance(said, Decision) for said in decisions.values()):
         raise ConfigurationError("decisions must map call ids to approve(), deny(reason) or answer(text)")
-    waiting, plain = _waiting(history)
+    pending = _pending(history)
     found: dict[str, Decision] = {}
     for name, decision in decisions.items():
-        places = waiting.get(name, plain.get(name, ()))
+        exact = [key for key, (step_call, _) in pending.items() if step_call == name]
+        places = exact or [key for key, (_, call) in pending.items() if call == name]
         if not places and name in history.asked:
             continue  # it was carried out before the process died
         if not places:
-            raise ConfigurationError(
-                f"decisions: there is no pending call {name!r:.80}; pending: {', '.join(plain) or 'none'}"
-            )
+            known = ", ".join(dict.fromkeys(call for _, call in pending.values())) or "none"
+            raise ConfigurationError(f"decisions: there is no pending call {name!r:.80}; pending: {known}")
         if len(places) > 1:
-            which = ", ".join(key for key, place in waiting.items() if place[0] in places)
+            which = ", ".join(pending[key][0] for key in places)
             raise ConfigurationError(
                 f"decisions: call {name!r:.80} is pending in more than one step; use one of {which}"
             )
@@ -158,18 +151,15 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
     return found
 
 
-def _waiting(history: History) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The pending calls, each as `decided_key`: by step and call id, and by call id alone."""
+def _pending(history: History) -> dict[str, tuple[str, str]]:
+    """The pending calls by `decided_key`, each as `STEP/CALL` and as its call id alone."""
     finished = {outcome.step_id for outcome in history.outcomes}
-    exact: dict[str, list[str]] = {}
-    plain: dict[str, list[str]] = {}
-    for step_id, step in history.steps.items():
-        if step.paused is not None and step_id not in finished:
-            for pending in step.paused.pending:
-                key = decided_key(step.paused, pending.call.id)
-                exact.setdefault(f"{step_id}/{pending.call.id}", []).append(key)
-                plain.setdefault(pending.call.id, []).append(key)
-    return exact, plain
+    waiting = [(name, step.paused) for name, step in history.steps.items() if step.paused and name not in finished]
+    return {
+        decided_key(paused, one.call.id): (f"{name}/{one.call.id}", one.call.id)
+        for name, paused in waiting
+        for one in paused.pending
+    }
 
 
 def decided_key(run: RunResult, call_id: str) -> str:

@@ -25,7 +25,7 @@ from glidepath.teams.event_channel import EventChannel
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.money_spent import add_cost, newly_spent
-from glidepath.teams.team_history import History, StepAccount, decided_key
+from glidepath.teams.team_history import History, decided_key
 from glidepath.teams.team_prompts import told_to
 from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
 from glidepath.tools.text import clean
@@ -98,8 +98,8 @@ class TeamRun:
         )
         if above is not None and above.line:  # what all runs of the team together hold of a wallet
             name = f"team:{request.id}" if journal is not None else f"team:{request.id}:{os.urandom(6).hex()}"
-            leg = 1 if journal is None else journal.leg
-            self._purse = Purse(above.store, above.line, above.meter, key=name, leg=leg or 1)
+            leg = 1 if journal is None else journal.lease.token or 1  # it grows with every execution
+            self._purse = Purse(above.store, above.line, above.meter, key=name, leg=leg)
             budget = Budget.below(self._purse.meter, limits)
         else:
             budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
@@ -107,8 +107,7 @@ class TeamRun:
             reservation = budget.meter.reserve(0, 0, turns=0)
             if not isinstance(reservation, Refusal):
                 money = 0 if history.cost is None else pico(history.cost, field="cost")
-                account = history.account or StepAccount(tokens=history.usage.total, money=money)
-                reservation.settle(account.tokens, account.money)
+                reservation.settle(*(history.account or (history.usage.total, money)))
         return budget
 
     def __repr__(self) -> str:

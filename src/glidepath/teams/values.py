@@ -16,7 +16,8 @@ from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import ConfigurationChange, PendingCall, RunResult
-from glidepath.setting import check_sendable, checked_int, checked_seconds
+from glidepath.setting import check_text as check_any_text
+from glidepath.setting import checked_int, checked_seconds
 
 if TYPE_CHECKING:
     Money: TypeAlias = Decimal | str | int | None
@@ -109,13 +110,11 @@ class TeamStatus(str, Enum):
 # --- checks -------------------------------------------------------------------------------------------------------
 
 
-def check_text(name: str, value: object, *, blank: bool = False) -> None:
-    """Raise `ConfigurationError` unless `value` is a str that can be sent; `blank` allows blank ones."""
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}")
-    if not blank and not value.strip():
+def check_text(name: str, value: Any) -> None:
+    """Raise `ConfigurationError` unless `value` is a str that can be sent, and not blank."""
+    check_any_text(name, value)
+    if not value.strip():
         raise ConfigurationError(f"{name} must not be empty")
-    check_sendable(name, value)
 
 
 def check_name(name: str, value: Any) -> None:
@@ -131,11 +130,6 @@ def check_kind(name: str, value: object, kind: type) -> None:
         hint = f"; use one of {', '.join(str(member) for member in kind)}" if issubclass(kind, Enum) else ""
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise ConfigurationError(f"{name} must be {article} {kind.__name__}, not {value!r:.80}{hint}")
-
-
-def any_text(name: str, value: object) -> None:
-    """Raise `ConfigurationError` unless `value` is a str that can be sent, even a blank one."""
-    check_text(name, value, blank=True)
 
 
 Kind: TypeAlias = type | list[type] | Callable[[str, Any], object]
@@ -177,7 +171,7 @@ class RoleDefinition(Value, frozen=True, kw_only=True):
     required_capability: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, name=check_name, instructions=any_text, required_capability=check_name)
+        check_fields(self, name=check_name, instructions=check_any_text, required_capability=check_name)
 
 
 class TeamStep(Value, frozen=True, kw_only=True):
@@ -327,7 +321,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
             raise ConfigurationError(f"TeamExecutionRequest.context must map names to texts, not {self.context!r:.80}")
         for name, text in self.context.items():
             check_name("TeamExecutionRequest.context: a name", name)
-            check_text(f"TeamExecutionRequest.context[{name!r}]", text, blank=True)
+            check_any_text(f"TeamExecutionRequest.context[{name!r}]", text)
         settle_field(self, "context", frozen(dict(self.context)))
 
 

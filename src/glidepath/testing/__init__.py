@@ -1,7 +1,8 @@
 """Fakes, virtual time and checks for testing an agent, a plugin or the runtime itself."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from glidepath.late import late
 from glidepath.stability import withdrawn
 from glidepath.testing.model import ScriptedModel, ScriptError
 from glidepath.testing.turns import (
@@ -50,28 +51,15 @@ __all__ = [
     "work",
 ]
 
-_HOMES = {
-    "VirtualClock": "clock",
-    "VirtualTimeError": "clock",
-    "virtual": "clock",
-    "Work": "leftovers",
-    "no_leftovers": "leftovers",
-    "work": "leftovers",
-    "transcript_errors": "plain_transcript",
-    "EventRecorder": "recorder",
-}
-_withdrawn = withdrawn(__name__, clock=("VirtualLoop",), leftovers=("live_work",), model=("RecordedRequest",))
-
 if not TYPE_CHECKING:  # type checkers see only public names
-
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
-
-        if name not in _HOMES:
-            return _withdrawn(name)
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = late(
+        __name__,
+        withdrawn(__name__, clock=("VirtualLoop",), leftovers=("live_work",), model=("RecordedRequest",)),
+        clock=("VirtualClock", "VirtualTimeError", "virtual"),
+        leftovers=("Work", "no_leftovers", "work"),
+        plain_transcript=("transcript_errors",),
+        recorder=("EventRecorder",),
+    )
 
 
 def __dir__() -> list[str]:

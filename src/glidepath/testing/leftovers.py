@@ -41,7 +41,7 @@ def live_work(before: Work, *, abandoned: Collection[str | int] = ()) -> list[st
 
     Names are matched as shell patterns (`asyncio_*`). The task that asks is never in the list.
     """
-    return _tasks(before, abandoned) + _threads(before, abandoned) + _processes(before, abandoned)
+    return _tasks(before, abandoned) + _others(before, abandoned)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
     yield before
     left = _tasks(before, abandoned)
     deadline = time.monotonic() + grace
-    while slow := _threads(before, abandoned) + _processes(before, abandoned):
+    while slow := _others(before, abandoned):
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL)  # noqa: ASYNC251 - real time must pass, even on a virtual loop
@@ -65,22 +65,17 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
 
 
 def _tasks(before: Work, abandoned: Collection[str | int]) -> list[str]:
-    try:
-        mine = asyncio.current_task()
-        alive = asyncio.all_tasks() - before.tasks
-    except RuntimeError:
-        return []
-    tasks = [task for task in alive if task is not mine and not _listed(task.get_name(), abandoned)]
+    alive = work().tasks - before.tasks
+    tasks = [task for task in alive if task is not asyncio.current_task() and not _listed(task.get_name(), abandoned)]
     return sorted(f"task {task.get_name()}: {task.get_coro()!r}" for task in tasks)
 
 
-def _threads(before: Work, abandoned: Collection[str | int]) -> list[str]:
-    threads = [thread for thread in threading.enumerate() if thread not in before.threads and thread.is_alive()]
-    return sorted(f"thread {thread.name}" for thread in threads if not _listed(thread.name, abandoned))
-
-
-def _processes(before: Work, abandoned: Collection[str | int]) -> list[str]:
-    return [f"process {pid}: {_command(pid)}" for pid in sorted(_children() - before.processes) if pid not in abandoned]
+def _others(before: Work, abandoned: Collection[str | int]) -> list[str]:
+    now = work()
+    names = [thread.name for thread in now.threads - before.threads if thread.is_alive()]
+    pids = sorted(pid for pid in now.processes - before.processes if pid not in abandoned)
+    threads = sorted(f"thread {name}" for name in names if not _listed(name, abandoned))
+    return threads + [f"process {pid}: {_command(pid)}" for pid in pids]
 
 
 def _listed(name: str, abandoned: Collection[str | int]) -> bool:

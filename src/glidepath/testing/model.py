@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from itertools import count
-from types import TracebackType
 from typing import Any, Self
 
 from glidepath import _wire
@@ -144,9 +143,7 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             self.check()
         elif problems := self._report():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, TypeGuard
+from typing import Any, Self, TypeGuard
 
 from glidepath import _wire
 from glidepath.errors import ToolError, told
@@ -82,18 +82,15 @@ class Bound(_wire.Record, eq=False):
             return False
 
 
-class Binder(Protocol):
-    """Checks the arguments of one tool."""
+class Binder:
+    """Checks the arguments of one tool against `schema`."""
+
+    schema: dict[str, Any]
+    _name: str
 
     def bind(self, arguments: Mapping[str, Any] | _wire.Raw) -> Bound:
         """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
-
-    def named(self, name: str) -> Binder:
-        """The same for a tool of another name."""
-
-
-class _Renamable:
-    _name: str
+        raise NotImplementedError
 
     def named(self, name: str) -> Self:
         """The same for a tool of another name."""
@@ -102,7 +99,7 @@ class _Renamable:
         return other
 
 
-class SignatureBinder(_Renamable):
+class SignatureBinder(Binder):
     """Checks arguments against the types of a function's parameters, in one pass."""
 
     def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
@@ -157,7 +154,7 @@ class SignatureBinder(_Renamable):
         return problems or [_said(error)]
 
 
-class SchemaBinder(_Renamable):
+class SchemaBinder(Binder):
     """Checks arguments against the top level of a JSON Schema, for tools that have no signature.
 
     Checked: that they are an object, that required keys are there, that no unknown key is (unless the schema has no

@@ -14,7 +14,7 @@ from glidepath.spi import ToolSpec
 from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
 from glidepath.tools.context import ToolContext
 from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, checked_options
-from glidepath.tools.progress import drain, drain_inline, settle
+from glidepath.tools.progress import drain, settle, stepped
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
 
@@ -108,8 +108,8 @@ class Tool:
             raise ConfigurationError("a Tool needs a name: pass name='...', a short identifier")
         if not callable(fn):
             raise ConfigurationError(f"tool {name!r}: fn must be callable, got {type(fn).__name__}")
-        schema = _checked_schema(name, parameters)
-        self._fill(fn, given, SchemaBinder(name, schema), schema, Signature(description="", parameters=()))
+        binder = SchemaBinder(name, _checked_schema(name, parameters))
+        self._fill(fn, given, binder, Signature(description="", parameters=()))
 
     @classmethod
     def from_function(cls, fn: Callable[..., Any], options: Mapping[str, Any]) -> Tool:
@@ -127,23 +127,16 @@ class Tool:
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {given['name']!r}: {error}") from error
         self = cls.__new__(cls)
-        self._fill(fn, given, binder, binder.schema, signature)
+        self._fill(fn, given, binder, signature)
         _tell_of_gaps(self, signature)
         return self
 
-    def _fill(
-        self,
-        fn: Callable[..., Any],
-        given: dict[str, Any],
-        binder: Binder,
-        schema: dict[str, Any],
-        signature: Signature,
-    ) -> None:
+    def _fill(self, fn: Callable[..., Any], given: dict[str, Any], binder: Binder, signature: Signature) -> None:
         fields = self.__dict__  # `__setattr__` refuses
         fields.update(given)
         if given["description"] is None:
             fields["description"] = signature.description
-        fields["parameters"] = schema = _wire.frozen(schema)  # every run of every agent shares it
+        fields["parameters"] = schema = _wire.frozen(binder.schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
@@ -361,7 +354,7 @@ def _is_async(fn: object) -> bool:
 
 async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: ToolContext | None) -> Any:
     result = fn(**values)
-    return await (drain_inline if inspect.isgenerator(result) else settle)(result, context)
+    return await settle(stepped(result) if inspect.isgenerator(result) else result, context)
 
 
 async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:

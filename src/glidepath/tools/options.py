@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from glidepath.errors import ConfigurationError, shown
+from glidepath.setting import checked_int, checked_seconds
 from glidepath.tools.advice import closest
 from glidepath.tools.text import shorten
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 Isolation = Literal["inline", "thread", "process"]
 
-FOREVER = 1e300  # seconds or characters that count as infinite
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:-")
 _LONGEST_NAME = 128
 """Adapters translate names for each provider: see `glidepath.models.names`."""
@@ -49,12 +49,13 @@ class ToolOptions(RunOptions, total=False):
     description: str | None
 
 
-_FLAGS: Mapping[str, bool] = {
-    **dict.fromkeys(("exclusive", "parallel_safe", "terminal", "idempotent", "read_only", "consequential"), False),
-    **dict.fromkeys(("untrusted", "polling", "aborts_siblings_on_error", "requires_approval"), False),
-    **dict.fromkeys(("counts_toward_limit", "votes_on_termination"), True),
+_FLAGS = tuple(name for name, kind in RunOptions.__annotations__.items() if kind is bool)
+_DEFAULTS: Mapping[str, Any] = {
+    **dict.fromkeys(ToolOptions.__annotations__),
+    **dict.fromkeys(_FLAGS, False),
+    "counts_toward_limit": True,
+    "votes_on_termination": True,
 }
-_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(ToolOptions.__annotations__), **_FLAGS}
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,14 +88,8 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             text.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None
-    timeout, most = given["timeout"], given["max_result_chars"]
-    if timeout is not None and not (_is_number(timeout) and 0 < timeout < FOREVER):  # also rejects NaN
-        raise ConfigurationError(
-            "timeout: expected a finite number of seconds above 0 such as 30, or None for no timeout, "
-            f"got {shown(timeout, 100)}"
-        )
-    if most is not None and not (type(most) is int and 0 < most < FOREVER):
-        raise ConfigurationError(f"max_result_chars: expected a whole number above 0, or None, got {shown(most, 100)}")
+    checked_seconds("timeout", given["timeout"])
+    checked_int("max_result_chars", given["max_result_chars"])
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     if given["sandbox"] is not None:
@@ -105,10 +100,6 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if given["isolation"] != "process":
             raise ConfigurationError("sandbox: only a process can be sandboxed: add isolation='process'")
     return given
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def check_name(name: object) -> None:

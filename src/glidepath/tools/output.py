@@ -9,7 +9,7 @@ from glidepath import _wire
 from glidepath.errors import ConfigurationError, told
 from glidepath.texts import Texts
 from glidepath.tools import bridge
-from glidepath.tools.schema import hoist
+from glidepath.tools.schema import schema_of
 from glidepath.tools.text import clean, shorten
 
 REMINDER = "Give it as one JSON object in the format that is asked for, and nothing else."
@@ -57,15 +57,10 @@ class Output:
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    hoisted: dict[str, Any] = {}
-
-    def hook(part: type) -> dict[str, Any]:
-        return hoist(bridge.describe(part), part.__name__, hoisted)
-
     try:
         if isinstance(kind, str | bytes) or kind is None:
             raise TypeError("it is not a type")
-        (root,), components = _wire.schema_components(kind, schema_hook=hook)
+        root, definitions = schema_of(kind)
         _wire.decoder(kind, dec_hook=bridge.build)
     except Exception as error:
         reason = str(error).partition("\n")[0]
@@ -76,16 +71,16 @@ def _schema(kind: Any) -> dict[str, Any]:
     schema = dict(root)
     if "$ref" in root:
         name = root["$ref"].removeprefix("#/$defs/")
-        schema = dict({**components, **hoisted}[name])
-        others = [part for other, part in components.items() if other != name]
+        schema = dict(definitions[name])
+        others = [part for other, part in definitions.items() if other != name]
         # A type that refers to itself needs its definition.
         if f'"#/$defs/{name}"'.encode() not in _wire.encode([schema, *others]):
-            components.pop(name, None)
+            del definitions[name]
     if schema.get("type") != "object":
         raise ConfigurationError(
             f"output_type={kind!r:.100} must be an object in JSON: put it into a field of a dataclass, for instance"
         )
-    if definitions := {**components, **hoisted}:
+    if definitions:
         schema["$defs"] = definitions
     written: dict[str, Any] = _wire.loads(_wire.encode(schema))
     return written

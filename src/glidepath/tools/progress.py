@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Generator
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
@@ -30,23 +30,17 @@ async def settle(value: object, context: ToolContext | None) -> Any:
     return report.last
 
 
-async def drain_inline(values: Iterator[Any], context: ToolContext | None) -> Any:
-    """The last value of a plain generator that runs on the event loop; the others are reported."""
-    report = _Lookahead(context)
-    with closing(values) if hasattr(values, "close") else nullcontext():  # type: ignore[type-var]
+async def stepped(values: Generator[Any, Any, Any]) -> AsyncIterator[Any]:
+    """A plain generator that runs on the event loop, for `settle`."""
+    with closing(values):
         for item in values:
-            report.add(item)
-            if not report.count % BREATH:
-                await asyncio.sleep(0)
-                if report.unheard():
-                    break
-    return report.last
+            yield item
 
 
-def drain(values: Iterator[Any], context: ToolContext | None) -> Any:
+def drain(values: Generator[Any, Any, Any], context: ToolContext | None) -> Any:
     """The last value of a plain generator on a thread; the others are reported. Ends early once it was abandoned."""
     report = _Lookahead(context)
-    with closing(values) if hasattr(values, "close") else nullcontext():  # type: ignore[type-var]
+    with closing(values):
         for item in values:
             report.add(item)
             if report.unheard():

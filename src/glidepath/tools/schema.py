@@ -17,15 +17,10 @@ _MAX_VALUES = 8
 
 def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """The schema of the object that holds all arguments, in the order of the signature."""
-    hoisted: dict[str, Any] = {}
-
-    def hook(kind: type) -> dict[str, Any]:
-        return hoist(bridge.describe(kind), kind.__name__, hoisted)
-
     for parameter in parameters:
         _check(parameter)
-    (reference,), components = _wire.schema_components(struct, schema_hook=hook)
-    own = components.pop(reference["$ref"].removeprefix("#/$defs/"))
+    reference, definitions = schema_of(struct)
+    own = definitions.pop(reference["$ref"].removeprefix("#/$defs/"))
     properties = own.get("properties", {})
     for parameter in parameters:
         _complete(properties[parameter.name], parameter)
@@ -33,7 +28,7 @@ def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str
     if required := [parameter.name for parameter in parameters if parameter.default is REQUIRED]:
         schema["required"] = required
     schema["additionalProperties"] = False
-    if definitions := {**components, **hoisted}:
+    if definitions:
         schema["$defs"] = definitions
     if _wire.loads(_wire.encode(schema)) != schema:
         raise ConfigurationError("a default inside one of the parameter types is not plain JSON (NaN or infinity?)")
@@ -62,7 +57,18 @@ def _complete(shown: dict[str, Any], parameter: Parameter) -> None:
         shown["description"] = parameter.description
 
 
-def hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
+def schema_of(kind: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON Schema for a type, and the definitions that it refers to."""
+    hoisted: dict[str, Any] = {}
+
+    def hook(part: type) -> dict[str, Any]:
+        return _hoist(bridge.describe(part), part.__name__, hoisted)
+
+    (root,), components = _wire.schema_components(kind, schema_hook=hook)
+    return root, {**components, **hoisted}
+
+
+def _hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
     """Move a foreign schema's own `$defs` to the root, under names that cannot collide with ours."""
     definitions = schema.pop("$defs", {})
     for key, definition in definitions.items():

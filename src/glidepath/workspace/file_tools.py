@@ -1,19 +1,22 @@
-"""The work of the file tools, on a `Workspace`."""
+"""The file tools, on a `Workspace`: a model is shown their parameters and docstrings."""
 
 from __future__ import annotations
 
 import contextlib
 import fnmatch
 import os
+import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
+from glidepath._wire import Meta
 from glidepath.errors import ToolError
 from glidepath.plurals import how_many
+from glidepath.tools import ToolContext
 from glidepath.workspace.root import Workspace
 
 MOST_READ = 256_000
@@ -27,36 +30,45 @@ MOST_PASSED = 1 << 30
 """Maximum bytes to skip to reach a line."""
 MOST_IN_FOLDER = 100_000
 """Maximum entries of one folder to look at."""
+MOST_HITS = 200
+_MOST_SEARCHED = 5_000_000
+_MOST_LINE = 300
+_DEPTH = 40
 _PROBE = 8192
 _PIECE = 1 << 18
-_SECONDS = 20.0
+PATIENCE = 20.0
+"""Seconds that a read or a listing may take."""
 _HIDDEN = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 
 
 class SearchPatience:
     """How long a file tool may work: until a deadline, or until its call is abandoned. Its thread cannot be killed."""
 
-    def __init__(self, cancelled: Callable[[], bool] = lambda: False, seconds: float = _SECONDS) -> None:
-        self._cancelled = cancelled
-        self._seconds = seconds
-        self._end = time.monotonic() + seconds
+    def __init__(self, context: ToolContext | None) -> None:
+        self._context = context
+        self._end = time.monotonic() + PATIENCE
 
     def check(self) -> None:
         """Raise `ToolError` when time is up."""
-        if self._cancelled():
+        if self._context is not None and self._context.cancelled:
             raise ToolError("the call was stopped")
         if time.monotonic() > self._end:
-            raise ToolError(f"this took longer than {self._seconds:g} seconds: ask for less at once")
+            raise ToolError(f"this took longer than {PATIENCE:g} seconds: ask for less at once")
 
 
 def read_file(
-    workspace: Workspace, path: str, first_line: int, lines: int, patience: SearchPatience | None = None
+    workspace: Workspace,
+    path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
+    first_line: Annotated[int | None, Meta(description="where to begin; 1 unless given")] = None,
+    lines: Annotated[int | None, Meta(description="how many lines; 500 unless given")] = None,
+    context: ToolContext | None = None,
 ) -> str:
-    """Lines of a text file, unchanged; a last line in brackets says what was left out."""
-    patience = patience or SearchPatience()
+    """Read lines of a text file."""
+    patience = SearchPatience(context)
+    first_line = 1 if first_line is None else first_line
+    lines = min(500 if lines is None else lines, MOST_LINES)
     if first_line < 1 or lines < 1:
         raise ToolError("first_line and lines count from 1")
-    lines = min(lines, MOST_LINES)
     with workspace.file(path) as found, os.fdopen(os.dup(found), "rb") as file:
         size = os.fstat(found).st_size
         _refuse_binary(path, file.read(_PROBE), size)
@@ -103,15 +115,21 @@ def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: 
 
 
 def write_file(workspace: Workspace, path: str, content: str) -> str:
-    """Create or replace a file atomically: readers see the old text or the new one, never a part."""
+    """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
     data = _encoded(content)
     with workspace.place(path, make=True) as (folder, name):
         _replace(folder, name, data)
     return f"wrote {how_many(len(data), 'byte')} to {path}"
 
 
-def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) -> str:
-    """Replace a text that occurs exactly once, or every occurrence of it."""
+def edit_file(
+    workspace: Workspace,
+    path: str,
+    old: Annotated[str, Meta(description="the text to replace, exactly as it stands, found only once")],
+    new: Annotated[str, Meta(description="the text to put there")],
+    every: Annotated[bool, Meta(description="replace it everywhere in the file")] = False,
+) -> str:
+    """Replace a piece of text in a file of the workspace."""
     if not old:
         raise ToolError("old is empty: give the text to replace, with enough context to be unique")
     if old == new:
@@ -139,13 +157,17 @@ def edit_file(workspace: Workspace, path: str, old: str, new: str, every: bool) 
 
 
 def list_folder(
-    workspace: Workspace, path: str, pattern: str | None, depth: int, patience: SearchPatience | None = None
+    workspace: Workspace,
+    path: str = ".",
+    pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
+    depth: Annotated[int | None, Meta(description="how many folders deep, 1 to 10; 1 unless given")] = None,
+    context: ToolContext | None = None,
 ) -> str:
-    """Names in a folder, folders with a trailing slash; build and version control folders are not entered."""
+    """List the files and folders in a folder of the workspace."""
     rows: list[str] = []
-    patience = patience or SearchPatience()
+    patience = SearchPatience(context)
     with workspace.folder(path) as folder:
-        for name, is_folder in walk(folder, "", max(1, min(depth, 10))):
+        for name, is_folder in walk(folder, "", max(1, min(depth or 1, 10))):
             patience.check()
             if pattern and not fnmatch.fnmatch(name.rpartition("/")[2], pattern):
                 continue
@@ -178,6 +200,52 @@ def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
                 os.close(below)
 
 
+def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bool) -> str:
+    """`file:line: text` for every line that matches, at most 200 of them.
+
+    It runs in its own process: a bad pattern can take forever and hold the GIL.
+    """
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise ToolError(f"the pattern is not a regular expression: {error}") from None
+    workspace = Workspace(root)
+    hits: list[str] = []
+    for name in _files(workspace, path):
+        if glob and not fnmatch.fnmatch(name, glob) and not fnmatch.fnmatch(name.rpartition("/")[2], glob):
+            continue
+        for number, line in _lines(workspace, name):
+            if wanted.search(line):
+                if len(hits) == MOST_HITS:
+                    return "\n".join([*hits, f"[more than {MOST_HITS} lines match: narrow the pattern or the path]"])
+                hits.append(f"{name}:{number}: {line.strip()[:_MOST_LINE]}")
+    return "\n".join(hits) or "(nothing matches)"
+
+
+def _files(workspace: Workspace, path: str) -> Iterator[str]:
+    """The files to search, lazily: there may be very many."""
+    try:
+        with workspace.folder(path) as folder:
+            prefix = "" if path in (".", "") else f"{path.rstrip('/')}/"
+            yield from (prefix + name for name, is_folder in walk(folder, "", _DEPTH) if not is_folder)
+    except ToolError:
+        with workspace.file(path):
+            yield path
+
+
+def _lines(workspace: Workspace, name: str) -> list[tuple[int, str]]:
+    try:
+        with workspace.file(name) as found, os.fdopen(os.dup(found), "rb") as file:
+            if os.fstat(found).st_size > _MOST_SEARCHED:
+                return []
+            data = file.read(_MOST_SEARCHED)
+    except ToolError:
+        return []
+    if b"\0" in data[:_PROBE]:
+        return []
+    return list(enumerate(data.decode(errors="replace").splitlines(), 1))
+
+
 def _encoded(content: str) -> bytes:
     try:
         data = content.encode()
@@ -189,7 +257,10 @@ def _encoded(content: str) -> bytes:
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:
-    """Write a temporary file and rename it. The file keeps its mode; other hard links keep the old text."""
+    """Write a temporary file and rename it: readers see the old text or the new one, never a part.
+
+    The file keeps its mode; other hard links keep the old text.
+    """
     beside = f".{secrets.token_hex(8)}.part"
     mode = 0o666
     with contextlib.suppress(OSError):

@@ -15,134 +15,42 @@ from glidepath.errors import ConfigurationError
 
 _GIT = "git runs the commands that are named there"
 _OWN = "it says what glidepath's next run may do"
-_AGENT = "other agents run the commands that are named there"
-_SHELL = "a shell runs it when it starts"
-_EDITOR = "an editor runs the tasks that are named there"
-_HOOK = "it runs at the next commit"
-_LOGIN = "it runs, or lets somebody in, at the next login"
-_TOOL = "a tool takes commands or addresses from it"
-
-ROWS: dict[str, str] = {
-    # version control
-    ".git": _GIT,
-    ".gitconfig": _GIT,
-    ".config/git": _GIT,
-    "HEAD": "it turns its folder into a git repository, whose configuration git runs commands from",
-    ".hg": "mercurial runs the commands that are named there",
-    ".hgrc": "mercurial runs the commands that are named there",
-    ".svn": "it belongs to version control",
-    ".jj": "it belongs to version control",
-    ".husky": _HOOK,
-    ".githooks": _HOOK,
-    ".pre-commit-config.yaml": _HOOK,
-    "lefthook.yml": _HOOK,
-    # what glidepath and other agents believe
-    "glidepath.toml": _OWN,
-    "glidepath.json": _OWN,
-    "glidepath.lock": _OWN,
-    "glidepath.mcp.lock": _OWN,
-    ".glidepath": _OWN,
-    ".config/glidepath": _OWN,
-    ".local/share/glidepath": _OWN,
-    ".mcp.json": _OWN,
-    "AGENTS.md": _OWN,
-    ".claude": _AGENT,
-    ".codex": _AGENT,
-    ".cursor": _AGENT,
-    ".gemini": _AGENT,
-    ".aider.conf.yml": _AGENT,
-    # shells
-    ".bashrc": _SHELL,
-    ".bash_profile": _SHELL,
-    ".bash_login": _SHELL,
-    ".bash_logout": _SHELL,
-    ".bash_aliases": _SHELL,
-    ".profile": _SHELL,
-    ".zshrc": _SHELL,
-    ".zshenv": _SHELL,
-    ".zprofile": _SHELL,
-    ".zlogin": _SHELL,
-    ".zlogout": _SHELL,
-    ".kshrc": _SHELL,
-    ".mkshrc": _SHELL,
-    ".cshrc": _SHELL,
-    ".tcshrc": _SHELL,
-    ".login": _SHELL,
-    ".logout": _SHELL,
-    ".bash_completion": _SHELL,
-    ".inputrc": _SHELL,
-    ".envrc": _SHELL,
-    "mise.toml": _SHELL,
-    ".mise.toml": _SHELL,
-    ".config/mise": _SHELL,
-    ".rvmrc": _SHELL,
-    ".config/fish": _SHELL,
-    ".tmux.conf": _SHELL,
-    ".screenrc": _SHELL,
-    # logging in
-    ".ssh": _LOGIN,
-    ".gnupg": _LOGIN,
-    ".rhosts": _LOGIN,
-    ".shosts": _LOGIN,
-    ".forward": "mail that arrives runs it",
-    ".pam_environment": _LOGIN,
-    ".xprofile": _LOGIN,
-    ".xinitrc": _LOGIN,
-    ".xsession": _LOGIN,
-    ".config/autostart": _LOGIN,
-    ".config/systemd": _LOGIN,
-    ".config/environment.d": _LOGIN,
-    "Library/LaunchAgents": _LOGIN,
-    ".local/bin": _LOGIN,
-    ".local/lib": "python imports modules from it when it starts",
-    # editors
-    ".vscode": _EDITOR,
-    "*.code-workspace": _EDITOR,
-    ".vs": _EDITOR,
-    ".idea": _EDITOR,
-    ".fleet": _EDITOR,
-    ".zed": _EDITOR,
-    ".devcontainer": _EDITOR,
-    ".devcontainer.json": _EDITOR,
-    ".exrc": _EDITOR,
-    ".vim": _EDITOR,
-    ".vimrc": _EDITOR,
-    ".gvimrc": _EDITOR,
-    ".lvimrc": _EDITOR,
-    ".nvimrc": _EDITOR,
-    ".nvim.lua": _EDITOR,
-    ".config/nvim": _EDITOR,
-    ".dir-locals.el": _EDITOR,
-    ".dir-locals-2.el": _EDITOR,
-    ".emacs": _EDITOR,
-    ".emacs.d": _EDITOR,
-    # tools that read dot files from the folder they are started in
-    ".npmrc": _TOOL,
-    ".yarnrc": _TOOL,
-    ".yarnrc.yml": _TOOL,
-    ".yarn/releases": _TOOL,
-    ".yarn/plugins": _TOOL,
-    ".pnpmfile.cjs": _TOOL,
-    ".pypirc": _TOOL,
-    ".pip": _TOOL,
-    ".config/pip": _TOOL,
-    ".pythonrc": _TOOL,
-    ".pdbrc": _TOOL,
-    ".gdbinit": _TOOL,
-    ".lldbinit": _TOOL,
-    ".cargo": _TOOL,
-    ".curlrc": _TOOL,
-    ".wgetrc": _TOOL,
-    ".netrc": _TOOL,
-    ".bundle": _TOOL,
-    ".irbrc": _TOOL,
-    ".pryrc": _TOOL,
-    ".Rprofile": _TOOL,
-    ".aws": _TOOL,
-    ".kube": _TOOL,
-    ".terraformrc": _TOOL,
+_NAMES = {
+    _GIT: ".git .gitconfig .config/git",
+    "it turns its folder into a git repository, whose configuration git runs commands from": "HEAD",
+    "mercurial runs the commands that are named there": ".hg .hgrc",
+    "it belongs to version control": ".svn .jj",
+    "it runs at the next commit": ".husky .githooks .pre-commit-config.yaml lefthook.yml",
+    _OWN: """
+        glidepath.toml glidepath.json glidepath.lock glidepath.mcp.lock .glidepath .config/glidepath
+        .local/share/glidepath .mcp.json AGENTS.md
+    """,
+    "other agents run the commands that are named there": ".claude .codex .cursor .gemini .aider.conf.yml",
+    "a shell runs it when it starts": """
+        .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
+        .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .bash_completion .inputrc .envrc mise.toml .mise.toml
+        .config/mise .rvmrc .config/fish .tmux.conf .screenrc
+    """,
+    "it runs, or lets somebody in, at the next login": """
+        .ssh .gnupg .rhosts .shosts .pam_environment .xprofile .xinitrc .xsession .config/autostart .config/systemd
+        .config/environment.d Library/LaunchAgents .local/bin
+    """,
+    "mail that arrives runs it": ".forward",
+    "python imports modules from it when it starts": ".local/lib",
+    "an editor runs the tasks that are named there": """
+        .vscode *.code-workspace .vs .idea .fleet .zed .devcontainer .devcontainer.json .exrc .vim .vimrc .gvimrc
+        .lvimrc .nvimrc .nvim.lua .config/nvim .dir-locals.el .dir-locals-2.el .emacs .emacs.d
+    """,
+    "a tool takes commands or addresses from it": """
+        .npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.cjs .pypirc .pip .config/pip .pythonrc
+        .pdbrc .gdbinit .lldbinit .cargo .curlrc .wgetrc .netrc .bundle .irbrc .pryrc .Rprofile .aws .kube
+        .terraformrc
+    """,
 }
-"""Every protected name, and why. A name with a slash is a path; `*.x` is every name with that ending."""
+"""Why names are protected, and which. A name with a slash is a path; `*.x` is every name with that ending."""
+
+ROWS = {name: why for why, names in _NAMES.items() for name in names.split()}
+"""Every protected name, and why."""
 
 LINKABLE = {name: why for name, why in ROWS.items() if not name.startswith("*") and "/" not in name}
 """Names that may be links to other files in a folder."""
@@ -162,21 +70,12 @@ def folded(name: str) -> str:
     return _SHORT_NAMES.get(plain, plain)
 
 
-def _table() -> tuple[dict[tuple[str, ...], tuple[str, str]], dict[str, tuple[str, str]]]:
-    paths, endings = {}, {}
-    for name, why in ROWS.items():
-        if name.startswith("*"):
-            endings[name[1:].casefold()] = (name, why)
-        else:
-            paths[tuple(folded(step) for step in name.split("/"))] = (name, why)
-    return paths, endings
-
-
-_PATHS, _ENDINGS = _table()
+_ENDINGS = {name[1:].casefold(): why for name, why in ROWS.items() if name.startswith("*")}
+_PATHS = {
+    tuple([folded(step) for step in name.split("/")]): why for name, why in ROWS.items() if not name.startswith("*")
+}
 _LONGEST = max(map(len, _PATHS))
-
-
-_LAST = frozenset(path[-1] for path in _PATHS) - {"head"}
+_LAST = frozenset(path[-1] for path in _PATHS) - {_HEAD}
 
 
 def may_be_protected(name: str) -> bool:
@@ -260,8 +159,8 @@ def _row(names: list[str]) -> str | None:
     for length in range(1, min(len(names), _LONGEST) + 1):
         found = _PATHS.get(tuple(names[-length:]))
         if found is not None:
-            return found[1]
-    for ending, (_, why) in _ENDINGS.items():
+            return found
+    for ending, why in _ENDINGS.items():
         if names[-1].endswith(ending):
             return why
     return None

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, ToolError
+from glidepath.errors import ToolError
 from glidepath.plurals import how_many
 from glidepath.run.asyncio_privates import close_pipes
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
+from glidepath.setting import checked_int
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
@@ -59,9 +60,7 @@ class ShellLimits(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"ShellLimits.{name}: expected a whole number above 0, got {value!r:.80}")
+            checked_int(f"ShellLimits.{name}", getattr(self, name), required=True)
 
 
 async def run_command(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from glidepath._wire import Meta, replace
 from glidepath.errors import ConfigurationError
@@ -17,6 +17,14 @@ from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
 from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
 
+_LOOKS: Mapping[str, Any] = {"read_only": True, "untrusted": True, "idempotent": True}
+_CHANGES: Mapping[str, Any] = {"exclusive": True, "consequential": True}
+_FILE_TOOLS: Mapping[str, tuple[Callable[..., str], Mapping[str, Any]]] = {
+    "read": (file_tools.read_file, _LOOKS),
+    "list": (file_tools.list_folder, _LOOKS),
+    "write": (file_tools.write_file, {**_CHANGES, "idempotent": True}),
+    "edit": (file_tools.edit_file, _CHANGES),
+}
 TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
 _GREP_SECONDS = 30.0
 _SHELL_SECONDS = 120.0
@@ -42,13 +50,15 @@ def workspace_tools(
     afterwards; `shell_home` names another one, which is read-only in the sandbox. With a
     `glidepath.sandbox.Sandbox` a command sees only what that names and the workspace, and reaches the hosts it lists.
     """
-    makers = {"read": _read, "list": _list, "grep": _grep, "write": _write, "edit": _edit}
     made = []
     for name in names:
         if name == "shell":
             made.append(_shell(workspace, sandbox, shell_approval, shell_home, shell_limits))
-        elif name in makers:
-            made.append(makers[name](workspace))
+        elif name == "grep":
+            made.append(_grep(workspace))
+        elif name in _FILE_TOOLS:
+            function, options = _FILE_TOOLS[name]
+            made.append(tool(partial(function, workspace), name=name, **options))
         else:
             meant = closest(str(name), TOOL_NAMES)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
@@ -61,41 +71,10 @@ def runs_in_sandbox(tool: Tool) -> bool:
     return getattr(tool.fn, _SANDBOXED, False) is True
 
 
-def _read(workspace: Workspace) -> Tool:
-    def read(
-        context: ToolContext,
-        path: Annotated[str, Meta(description="a file in the workspace, such as src/main.py")],
-        first_line: Annotated[int | None, Meta(description="where to begin; 1 unless given")] = None,
-        lines: Annotated[int | None, Meta(description="how many lines; 500 unless given")] = None,
-    ) -> str:
-        """Read lines of a text file."""
-        patience = file_tools.SearchPatience(lambda: context.cancelled)
-        return file_tools.read_file(
-            workspace, path, 1 if first_line is None else first_line, 500 if lines is None else lines, patience
-        )
-
-    return tool(read, read_only=True, untrusted=True, idempotent=True)
-
-
-def _list(workspace: Workspace) -> Tool:
-    def list_(
-        context: ToolContext,
-        path: str = ".",
-        pattern: Annotated[str | None, Meta(description="only names like this, such as *.py")] = None,
-        depth: Annotated[int | None, Meta(description="how many folders deep, 1 to 10; 1 unless given")] = None,
-    ) -> str:
-        """List the files and folders in a folder of the workspace."""
-        patience = file_tools.SearchPatience(lambda: context.cancelled)
-        return file_tools.list_folder(workspace, path, pattern, 1 if depth is None else depth, patience)
-
-    return tool(list_, name="list", read_only=True, untrusted=True, idempotent=True)
-
-
 def _grep(workspace: Workspace) -> Tool:
     from glidepath.tools.processes import Reference, run_in_process
-    from glidepath.workspace.search import search
 
-    run = partial(run_in_process, Reference(search))
+    run = partial(run_in_process, Reference(file_tools.search))
 
     async def grep(
         context: ToolContext,
@@ -108,28 +87,7 @@ def _grep(workspace: Workspace) -> Tool:
         values = {"pattern": pattern, "path": path, "glob": glob, "ignore_case": ignore_case}
         return str(await run({"root": str(workspace.root), **values}, context))
 
-    return tool(grep, read_only=True, untrusted=True, idempotent=True, timeout=_GREP_SECONDS)
-
-
-def _write(workspace: Workspace) -> Tool:
-    def write(path: str, content: str) -> str:
-        """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
-        return file_tools.write_file(workspace, path, content)
-
-    return tool(write, exclusive=True, consequential=True, idempotent=True)
-
-
-def _edit(workspace: Workspace) -> Tool:
-    def edit(
-        path: str,
-        old: Annotated[str, Meta(description="the text to replace, exactly as it stands, found only once")],
-        new: Annotated[str, Meta(description="the text to put there")],
-        every: Annotated[bool, Meta(description="replace it everywhere in the file")] = False,
-    ) -> str:
-        """Replace a piece of text in a file of the workspace."""
-        return file_tools.edit_file(workspace, path, old, new, every)
-
-    return tool(edit, exclusive=True, consequential=True)
+    return tool(grep, timeout=_GREP_SECONDS, **_LOOKS)
 
 
 def _shell(
@@ -171,11 +129,10 @@ def _shell(
     return tool(
         shell,
         description=described(sandbox),
-        exclusive=True,
-        consequential=True,
         untrusted=True,
         requires_approval=approval,
         approval_reason=reason,
+        **_CHANGES,
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from glidepath.guards import GuardrailsConfig
-from glidepath.guards.guard_set import make_guards
+from glidepath.guards.guard_set import GuardSet
 
 from .trace import Player, err, ladder, malformed, ok
 
@@ -198,7 +198,7 @@ def test_state_of_an_older_session_is_read_and_filled_in():
             "error_streak": {"streaks": {"fail": ["RuntimeError", 4]}},
         }
     }
-    player.guards = make_guards(player.config, player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
     assert [(trip.step, trip.action) for trip in player.play([SAME, err("fail")])] == [(1, "withdraw")]
 
 
@@ -244,7 +244,7 @@ def test_looking_without_doing_is_not_watched_unless_asked(threshold):
 def test_a_new_run_starts_without_the_counts_of_the_last_one():
     player = Player()
     player.play([SAME] * 3)
-    player.guards = make_guards(player.config, player.metadata)
+    player.guards = GuardSet(player.config).for_calls(player.metadata)
     player.play([SAME] * 2)
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge")]
 
@@ -252,13 +252,13 @@ def test_a_new_run_starts_without_the_counts_of_the_last_one():
 def test_a_resumed_run_goes_on_counting():
     player = Player()
     player.play([SAME] * 3)
-    player.guards = make_guards(player.config, player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
     player.play([SAME])
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge"), (4, "withdraw")]
 
 
 def test_a_session_of_before_the_guards_is_filled_in():
     metadata = {"title": "mine"}
-    make_guards(GuardrailsConfig(), metadata, resumed=True)
+    GuardSet(GuardrailsConfig()).for_calls(metadata, resumed=True)
     assert metadata["title"] == "mine"
     assert {"repetition", "error_streak"} <= metadata["guardrails"].keys()

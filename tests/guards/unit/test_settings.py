@@ -6,7 +6,7 @@ import pytest
 
 from glidepath.errors import ConfigurationError
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, MaxTokensRecovery, TokenScaling
-from glidepath.guards.guard_set import make_guards, make_stop_guards
+from glidepath.guards.guard_set import GuardSet
 from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE
 
 COUNTS = (
@@ -45,7 +45,7 @@ def test_the_defaults_are_the_specified_ones():
 
 
 def made(config):
-    return make_guards(config, {}), make_stop_guards(config, {})
+    return GuardSet(config).for_calls({}), GuardSet(config).for_ends({})
 
 
 def test_the_guards_stand_in_a_fixed_order_and_a_zero_leaves_one_out():

@@ -3,7 +3,7 @@
 import pytest
 
 from glidepath.guards import GuardrailsConfig
-from glidepath.guards.guard_set import make_stop_guards
+from glidepath.guards.guard_set import GuardSet
 from glidepath.guards.truncation import stitch
 from glidepath.messages import AssistantMessage
 from glidepath.spi import Stop
@@ -19,7 +19,7 @@ class Ends:
 
     def __init__(self, **settings):
         self.metadata = {}
-        self.guards = make_stop_guards(GuardrailsConfig(**settings), self.metadata)
+        self.guards = GuardSet(GuardrailsConfig(**settings)).for_ends(self.metadata)
 
     def show(self, text, *, truncated=False, recent_error=False, can_continue=True):
         stop = Stop(

@@ -18,7 +18,7 @@ from glidepath.spi.ports import offers
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from glidepath.agent.overdue import WalletKeeper
+    from glidepath.agent.purse import WalletKeeper
     from glidepath.cli.world import World
     from glidepath.spi.wallets import Wallet
 
@@ -67,7 +67,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:
-    from glidepath.agent.overdue import sweep
+    from glidepath.agent.purse import sweep
 
     await sweep(store)
     found = await store.wallets()
@@ -99,7 +99,7 @@ async def _one(store: WalletKeeper, name: str) -> Wallet:
 
 
 async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
-    from glidepath.agent.overdue import sweep
+    from glidepath.agent.purse import sweep
     from glidepath.cli.shown import revealed
     from glidepath.ledger import dollars
 
@@ -156,7 +156,7 @@ async def _close(options: argparse.Namespace, store: WalletKeeper, world: World)
 
 
 async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
-    from glidepath.agent.overdue import sweep
+    from glidepath.agent.purse import sweep
 
     await sweep(store)
     await store.remove_wallet(options.name)

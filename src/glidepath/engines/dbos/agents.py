@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from glidepath._wire import replace
@@ -59,13 +59,10 @@ def _made(name: str, given: object) -> LoopConfig:
 
 
 def _imported(name: str, path: str) -> Any:
-    module, sign, attribute = path.partition(":")
-    if not sign or not module or not attribute:
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
         raise ConfigurationError(f"agent {name!r}: expected module:attribute, not {path!r:.100}")
     try:
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        return resolve_name(path)
     except Exception as error:
         raise ConfigurationError(f"agent {name!r}: {path}: {told(error)}") from error
-    return found

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from glidepath.engines.dbos.contain import needed
-from glidepath.engines.dbos.tables import FREED, QUEUED
+from glidepath.engines.dbos.contain import FREED, QUEUED, needed
 from glidepath.sessions.postgres_pool import explained
 
 Queue = deque["asyncio.Future[None]"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.purse import PLENTY, Purse, has_room, limit_figures, look_ahead, reach, store_failed
-from glidepath.engines.dbos.tables import FLEET
+from glidepath.engines.dbos.contain import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Meter
 from glidepath.outcome import StopCause

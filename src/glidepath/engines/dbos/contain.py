@@ -1,4 +1,4 @@
-"""Contains DBOS: its import, its one instance per process, and its logger."""
+"""Contains DBOS: its import, its one instance per process, and its logger. Names that the whole fleet shares."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
-from glidepath.errors import ConfigurationError, install_line
+from glidepath import errors
+from glidepath.errors import ConfigurationError
 from glidepath.sdk_privates import dbos_instance
 
 APPLICATION = "glidepath"
 VERSION = "glidepath-1"  # of the workflow's arguments: workers of any release take each other's runs
 WORKFLOW = "glidepath_run"
 QUEUE = "glidepath."  # and the agent's name
+
+LAYOUT = 1  # the version of the fleet's tables
+PARTS = 5  # the version of what an older release tolerates: functions with the same signature, extra tables
+FREED = "glidepath_freed"  # the channel for: a budget has room again
+QUEUED = "glidepath_queued"  # the channel for: a run was queued
+FLEET = "fleet"  # the name of the budget of all
+NOW = "extract(epoch FROM clock_timestamp())::float8"
 
 _busy = threading.Lock()
 _log = logging.getLogger("glidepath")
@@ -30,50 +36,28 @@ class _Relay(logging.Handler):
         _log.log(level, "dbos: %s", record.getMessage())
 
 
-# How many blocks are inside `quiet`, and the state of the logger before the first of them.
-_hush = SimpleNamespace(lock=threading.Lock(), inside=0, before=None)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Inside the block DBOS prints nothing; its logger is restored afterwards."""
-    logger = logging.getLogger("dbos")
-    with _hush.lock:
-        if not _hush.inside:
-            _hush.before = (logger.handlers[:], logger.level, logger.propagate)
-            logger.handlers[:] = [_Relay()]
-            logger.propagate = False
-            logger.setLevel(logging.INFO)
-        _hush.inside += 1
-    try:
-        yield
-    finally:
-        with _hush.lock:
-            _hush.inside -= 1
-            if not _hush.inside:
-                logger.handlers[:], level, logger.propagate = _hush.before
-                logger.setLevel(level)
-
-
 @contextmanager
 def alone() -> Iterator[None]:
-    """Inside the block this process has a worker; raises `ConfigurationError` if it has one already, or uses DBOS."""
+    """Inside the block this process has a worker, and DBOS prints nothing; its logger is restored afterwards.
+
+    Raises `ConfigurationError` if the process has a worker already, or uses DBOS.
+    """
     if not _busy.acquire(blocking=False):
         raise ConfigurationError("this process already has a worker: start another process for another worker")
+    logger = logging.getLogger("dbos")
+    before, level, propagates = logger.handlers[:], logger.level, logger.propagate
     try:
         if dbos_instance() is not None:
             raise ConfigurationError("this process already uses DBOS: give the worker its own process")
+        logger.handlers[:], logger.propagate = [_Relay()], False
+        logger.setLevel(logging.INFO)
         yield
     finally:
+        logger.handlers[:], logger.propagate = before, propagates
+        logger.setLevel(level)
         _busy.release()
 
 
 def needed(module: str) -> Any:
     """The module; `ConfigurationError` naming the extra to install when it is missing."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
-            raise
-        package = module.partition(".")[0]
-        raise ConfigurationError(f"a fleet needs {package}: {install_line('dbos')}") from None
+    return errors.needed(module, f"a fleet needs {module.partition('.')[0]}", "dbos")

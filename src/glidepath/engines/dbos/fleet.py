@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from glidepath._wire import encode
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, needed, quiet
-from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, QUEUED, VERSION, WORKFLOW
+from glidepath.engines.dbos.fleet_ledger import ON_DISK, FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
@@ -29,17 +29,25 @@ from glidepath.tools.advice import closest
 if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Decision
+    from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
     from glidepath.sessions.redaction import Hook
 
 T = TypeVar("T")
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
-SUBMITTERS = 4  # submits at a time
 STARTING = 30.0  # seconds that a worker may take to create its queue
 BATCH = 1000  # runs that are queued at once
-_UNFINISHED = ("42P01", "3F000", "42703")  # no such table, schema, column: DBOS is making them
 _LONGEST_ID = 200
 _SHOWN = 200
+_ADMIT = (
+    "SELECT session, glidepath_admit(session, $1, $2, task, digest, $3) "
+    "FROM unnest($4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS asked(session, task, digest, place) "
+    "ORDER BY place"
+)
+_QUEUE = (
+    "SELECT dbos.enqueue_workflow($1, $2, ARRAY(SELECT json_array_elements(given::json)), workflow_id => session, "
+    "app_version => $3, application_name => $4) FROM unnest($5::text[], $6::text[]) AS asked(session, given)"
+)
 
 
 class Fleet:
@@ -56,9 +64,6 @@ class Fleet:
         self._redaction = FleetRedaction(redact)
         self.store = self._redaction.store(PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2))
         self._timeout = timeout
-        self._client: Any = None
-        self._engine: Any = None
-        self._lock = asyncio.Lock()
         self._offered: set[str] = set()
 
     async def __aenter__(self) -> Self:
@@ -70,11 +75,6 @@ class Fleet:
 
     async def close(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            with quiet():
-                await asyncio.to_thread(client.destroy)
-                await asyncio.to_thread(self._engine.dispose)
         await self.ledger.close()
         await self.store.close()
 
@@ -129,16 +129,15 @@ class Fleet:
             about["user"] = check_user(user)
         if wallet is not None:
             about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
-        runs = list(zip(names, self._redaction.tasks(tasks), strict=True))
-        await self._in_thread(self._enqueue, agent, runs, tenant, self._redaction.about(about))
-        await self.ledger.announce()
+        runs = dict(zip(names, self._redaction.tasks(tasks), strict=True))
+        await self._enqueue(agent, tenant, runs, self._redaction.about(about))
         return names
 
     async def _ready_for(self, agent: str) -> None:
         """Wait for a worker that has this agent and is just starting; raises if there is no such worker."""
         until = asyncio.get_running_loop().time() + STARTING
         while agent not in self._offered:
-            offered = await self._in_thread(self._offers)
+            offered = await self._offers()
             if agent in offered:
                 self._offered.add(agent)
                 return
@@ -171,11 +170,10 @@ class Fleet:
     async def _take_up(self, session: str) -> None:
         """Queue a paused run again, once the engine has recorded the pause."""
         until = asyncio.get_running_loop().time() + STARTING
-        while not await self._in_thread(self._enqueue_again, session):
+        while not await self._enqueue_again(session):
             if asyncio.get_running_loop().time() >= until:
                 raise StoreError(f"the worker that paused run {session!r} has not released it within {STARTING:g} s")
             await asyncio.sleep(FIRST_WAIT)
-        await self.ledger.announce()
 
     async def send(self, session: str, message: str | Message, *, note_id: str | None = None) -> None:
         """Send a message to a run, on any worker; see `glidepath.sessions.inbox.send`."""
@@ -269,110 +267,74 @@ class Fleet:
 
     # --- DBOS -------------------------------------------------------------------------------------------------
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
-        sqlalchemy = needed("sqlalchemy")
-        with quiet():
-            try:
-                async with self._lock:
-                    if self._client is None:
-                        await asyncio.to_thread(self._connect)
-                return await asyncio.to_thread(function, *arguments)
-            except sqlalchemy.exc.DBAPIError as error:
-                raise StoreError(f"the fleet's database failed: {error.orig}") from error
-            except sqlalchemy.exc.TimeoutError as error:
-                raise StoreError(f"the fleet's database cannot be reached: {error}") from error
+    async def _enqueue(
+        self, agent: str, tenant: str | None, tasks: Mapping[str, str], about: Mapping[str, Any]
+    ) -> None:
+        """Admit and queue the runs, by session: one transaction, so a run is counted exactly when it is queued."""
+        more = [about] if about else []  # older workers accept only three arguments
+        given = {session: [session, agent, task, *more] for session, task in tasks.items()}
+        shown = [task[:_SHOWN].replace("\x00", " ") for task in tasks.values()]
+        digests = [hashlib.sha256(task.encode()).hexdigest() for task in tasks.values()]
 
-    def _connect(self) -> None:
-        sqlalchemy, dbos = needed("sqlalchemy"), needed("dbos")
-        url = sqlalchemy.make_url(self.ledger.dsn).set(drivername="postgresql+psycopg")
-        self._engine = sqlalchemy.create_engine(
-            url,
-            pool_size=SUBMITTERS,
-            max_overflow=0,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": int(self._timeout)},
-        )
-        self._client = dbos.DBOSClient(
-            system_database_engine=self._engine,
-            application_name=APPLICATION,
-            lazy=True,
-            retry_connection_errors=False,
-        )
-
-    def _enqueue(self, agent: str, runs: Sequence[tuple[str, str]], tenant: str | None, about: dict[str, Any]) -> None:
-        """Admit and queue the runs: one transaction, so a run is counted exactly when it is queued."""
-        sqlalchemy = needed("sqlalchemy")
-        query = sqlalchemy.text(
-            "SELECT glidepath_admit(session, :agent, :tenant, task, digest, :moment) "
-            "FROM unnest(CAST(:sessions AS text[]), CAST(:tasks AS text[]), CAST(:digests AS text[])) "
-            "WITH ORDINALITY AS asked(session, task, digest, place) ORDER BY place"
-        )
-        asked = {
-            "agent": agent,
-            "tenant": tenant,
-            "moment": self.ledger._now(),  # noqa: SLF001
-            "sessions": [session for session, _ in runs],
-            "tasks": [task[:_SHOWN].replace("\x00", " ") for _, task in runs],
-            "digests": [hashlib.sha256(task.encode()).hexdigest() for _, task in runs],
-        }
-        with self._transaction() as connection:
-            answers = connection.execute(query, asked).scalars().all()
-            for (session, task), refused in zip(runs, answers, strict=True):
+        async def work(connection: PostgresConnection) -> None:
+            moment = self.ledger._now()  # noqa: SLF001 - of the same house, as below
+            answers = await connection.fetch(_ADMIT, agent, tenant, moment, list(tasks), shown, digests)
+            for session, refused in answers:
                 if refused not in ("", "known"):
                     raise _refusal(refused, session, tenant)
-                if not refused:
-                    given = (session, agent, task, *([about] if about else []))  # older workers accept only three
-                    self._client.enqueue_in_transaction(connection, _options(session, agent), *given)
+            await _queue(connection, agent, [given[session] for session, refused in answers if not refused])
 
-    def _enqueue_again(self, session: str) -> bool:
+        await self._transaction(work)
+
+    async def _enqueue_again(self, session: str) -> bool:
         """Put a paused run back into its queue; False while the engine still has it. Its task is in its journal."""
-        sqlalchemy = needed("sqlalchemy")
-        named = {"session": session}
-        known = "SELECT status FROM dbos.workflow_status WHERE workflow_uuid = :session FOR UPDATE"
-        query = (
-            "UPDATE glidepath_fleet_runs SET outcome = NULL, error = NULL, ended = NULL, taken = 0 "
-            "WHERE session = :session AND outcome = 'paused' RETURNING agent"
+        known = "SELECT status FROM dbos.workflow_status WHERE workflow_uuid = $1 FOR UPDATE"
+        paused = "SELECT agent FROM glidepath_fleet_runs WHERE session = $1 AND outcome = 'paused' FOR UPDATE"
+        again = (
+            "UPDATE glidepath_fleet_runs SET outcome = NULL, error = NULL, ended = NULL, taken = 0 WHERE session = $1"
         )
-        with self._transaction() as connection:
-            status = connection.execute(sqlalchemy.text(known), named).scalar()
-            agent = connection.execute(sqlalchemy.text(query), named).scalar()
+
+        async def work(connection: PostgresConnection) -> bool:
+            status = await connection.fetchval(known, session)
+            agent = await connection.fetchval(paused, session)
             if agent is None:
                 return True  # another process was faster
             if status in ("PENDING", "ENQUEUED"):
-                connection.rollback()
                 return False
-            connection.execute(sqlalchemy.text("SELECT glidepath_forget(:session)"), named)
-            self._client.enqueue_in_transaction(connection, _options(session, agent), session, agent, "")
-        return True
+            await connection.execute(again, session)
+            await connection.execute("SELECT glidepath_forget($1)", session)
+            await _queue(connection, agent, [[session, agent, ""]])
+            return True
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        sqlalchemy = needed("sqlalchemy")
-        with self._engine.begin() as connection:
-            most = max(1, int(self._timeout * 1000))  # a stuck transaction would hold up the whole fleet
-            connection.execute(sqlalchemy.text(f"SET LOCAL idle_in_transaction_session_timeout = {most}"))
-            yield connection
+        return await self._transaction(work)
 
-    def _offers(self) -> list[str]:
+    async def _transaction(self, work: Callable[[PostgresConnection], Awaitable[T]]) -> T:
+        most = max(1, int(self._timeout * 1000))  # a stuck transaction would hold up the whole fleet
+
+        async def whole(connection: PostgresConnection) -> T:
+            async with connection.transaction():
+                await connection.execute(f"{ON_DISK}; SET LOCAL idle_in_transaction_session_timeout = {most}")
+                return await work(connection)
+
+        return await self.ledger._do(whole)  # noqa: SLF001
+
+    async def _offers(self) -> list[str]:
         """The agents that workers have ever offered."""
-        sqlalchemy = needed("sqlalchemy")
-        try:
-            names = [queue.name for queue in self._client.list_queues()]
-        except sqlalchemy.exc.ProgrammingError as error:
-            if getattr(error.orig, "sqlstate", None) not in _UNFINISHED:
-                raise
-            return []
-        return sorted(name.removeprefix(QUEUE) for name in names if name.startswith(QUEUE))
+
+        async def work(connection: PostgresConnection) -> Sequence[PostgresRow]:
+            if not await connection.fetchval("SELECT to_regclass('dbos.queues') IS NOT NULL"):
+                return []
+            return await connection.fetch("SELECT name FROM dbos.queues WHERE starts_with(name, $1)", QUEUE)
+
+        return sorted(name.removeprefix(QUEUE) for (name,) in await self.ledger._do(work))  # noqa: SLF001
 
 
-def _options(session: str, agent: str) -> dict[str, Any]:
-    return {
-        "workflow_name": WORKFLOW,
-        "queue_name": f"{QUEUE}{agent}",
-        "workflow_id": session,
-        "app_version": VERSION,
-        "serialization_type": needed("dbos").WorkflowSerializationFormat.PORTABLE,  # plain JSON: nothing to unpickle
-    }
+async def _queue(connection: PostgresConnection, agent: str, runs: Sequence[list[Any]]) -> None:
+    """Queue runs by the arguments of their workflow, of which the session is the first, and tell idle workers."""
+    written = [encode(given).decode() for given in runs]
+    sessions = [given[0] for given in runs]
+    await connection.execute(_QUEUE, WORKFLOW, f"{QUEUE}{agent}", VERSION, APPLICATION, sessions, written)
+    await connection.execute(f"NOTIFY {QUEUED}")
 
 
 def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:

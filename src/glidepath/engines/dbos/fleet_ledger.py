@@ -7,12 +7,12 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
-from glidepath.engines.dbos.contain import WORKFLOW, needed
-from glidepath.engines.dbos.tables import ADVISORY, FLEET, LAYOUT, PARTS, QUEUED, schema
+from glidepath.engines.dbos.contain import FLEET, FREED, LAYOUT, NOW, PARTS, QUEUED, WORKFLOW, needed
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
 
 T = TypeVar("T")
-_NOW = "extract(epoch FROM clock_timestamp())::float8"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _MOST = 2**63 - 1
 _TELL = "SELECT glidepath_tell()"
-_ON_DISK = "SET LOCAL synchronous_commit = on"
+ON_DISK = "SET LOCAL synchronous_commit = on"
+_ADVISORY = 0x676C6966
 
 
 class Quota(Value, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class FleetLedger:
 
         async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 for query, *arguments in statements:
                     await connection.execute(query, *arguments)
 
@@ -152,11 +152,11 @@ class FleetLedger:
         layout, parts = await self._versions(connection)
         if layout is None or (layout == LAYOUT and parts < PARTS):
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
+                await connection.execute(ON_DISK)
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
                 await make_tables(connection)
                 if (await self._versions(connection))[1] < PARTS:
-                    await connection.execute(schema())
+                    await connection.execute(_schema())
             layout = layout or LAYOUT
         if layout != LAYOUT:
             raise other_layout("the fleet's tables have", layout, LAYOUT)
@@ -208,7 +208,7 @@ class FleetLedger:
 
         async def work(connection: PostgresConnection) -> None:
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 await connection.execute(made, name, *days, *months)
                 line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
                 for row, quota in zip(line[-2:], (months, days), strict=True):
@@ -233,8 +233,8 @@ class FleetLedger:
         query = (
             "INSERT INTO glidepath_rates(model, requests, tokens, per, burst) VALUES($1, $2, $3, $4, $5) "
             "ON CONFLICT (model) DO UPDATE SET requests = $2, tokens = $3, per = $4, burst = $5, "
-            f"next_request = least(glidepath_rates.next_request, {_NOW} + $4 / $2::float8), "
-            f"next_tokens = least(glidepath_rates.next_tokens, {_NOW} + $4)"
+            f"next_request = least(glidepath_rates.next_request, {NOW} + $4 / $2::float8), "
+            f"next_tokens = least(glidepath_rates.next_tokens, {NOW} + $4)"
         )
         await self._for_good((query, model, requests, tokens, float(per), burst))
 
@@ -321,7 +321,7 @@ class FleetLedger:
             if not on_disk:
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
             async with connection.transaction():
-                await connection.execute(_ON_DISK)
+                await connection.execute(ON_DISK)
                 return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
         row = await self._do(work)
@@ -365,7 +365,7 @@ class FleetLedger:
     async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
         """Register a worker, which must renew its lease from here on."""
         await self._execute(
-            f"INSERT INTO glidepath_workers VALUES($1, {_NOW} + $2, {_NOW}, $3)",
+            f"INSERT INTO glidepath_workers VALUES($1, {NOW} + $2, {NOW}, $3)",
             worker,
             lease,
             list(agents),
@@ -374,8 +374,8 @@ class FleetLedger:
     async def beat(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
         """Renew a worker's lease; returns whether it is known, expired workers, live workers, rated models."""
         query = (
-            f"WITH mine AS (UPDATE glidepath_workers SET expires = {_NOW} + $2 WHERE id = $1) "  # noqa: S608
-            f"SELECT id, expires < {_NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
+            f"WITH mine AS (UPDATE glidepath_workers SET expires = {NOW} + $2 WHERE id = $1) "  # noqa: S608
+            f"SELECT id, expires < {NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
             "UNION ALL SELECT model, false, false FROM glidepath_rates"
         )
         rows = await self._do(lambda connection: connection.fetch(query, worker, lease), patient=False)
@@ -400,19 +400,24 @@ class FleetLedger:
         )
         return [(row["workflow_uuid"], row["executor_id"] or "") for row in rows]
 
-    async def put_back(self, worker: str, sessions: Sequence[str]) -> None:
-        """Put these runs back into their queues, as DBOS does for a whole worker."""
+    async def put_back(self, workers: Sequence[str], sessions: Sequence[str] | None = None) -> None:
+        """Put the runs of these workers back into their queues, as DBOS does when one of its executors starts again.
+
+        With `sessions`, only those.
+        """
         await self._execute(
             "UPDATE dbos.workflow_status SET status = 'ENQUEUED', owner_xid = NULL, started_at_epoch_ms = NULL "
-            "WHERE workflow_uuid = ANY($1) AND status = 'PENDING' AND executor_id = $2",
-            list(sessions),
-            worker,
+            "WHERE status = 'PENDING' AND name = $1 AND executor_id = ANY($2) "
+            "AND ($3::text[] IS NULL OR workflow_uuid = ANY($3))",
+            WORKFLOW,
+            list(workers),
+            sessions,
         )
 
     async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
         """Forget workers whose runs were given to others; with `late`, only if their lease is still expired."""
         await self._execute(
-            f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {_NOW})",  # noqa: S608
+            f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {NOW})",  # noqa: S608
             list(workers),
             late,
         )
@@ -420,12 +425,20 @@ class FleetLedger:
     async def crew(self) -> list[tuple[str, tuple[str, ...]]]:
         """The workers with a valid lease, and their agents."""
         rows = await self._fetch(
-            f"SELECT id, agents FROM glidepath_workers WHERE expires >= {_NOW} ORDER BY started"  # noqa: S608
+            f"SELECT id, agents FROM glidepath_workers WHERE expires >= {NOW} ORDER BY started"  # noqa: S608
         )
         return [(row["id"], tuple(row["agents"])) for row in rows]
 
     def __repr__(self) -> str:
         return "<FleetLedger>"
+
+
+def _schema() -> str:
+    """The statements that make the tables and functions, or bring those of an older release up to date."""
+    text = (files(__package__) / "fleet.sql").read_text(encoding="utf-8")
+    for name, value in (("@LAYOUT", LAYOUT), ("@PARTS", PARTS), ("@FREED", FREED)):
+        text = text.replace(name, str(value))
+    return text
 
 
 def check_tenant(name: object) -> None:

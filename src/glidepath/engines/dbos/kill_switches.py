@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Value
-from glidepath.engines.dbos.tables import FLEET
+from glidepath.engines.dbos.contain import FLEET, NOW
 
 if TYPE_CHECKING:
     from glidepath.engines.dbos.fleet_ledger import FleetLedger
     from glidepath.sessions.postgres_pool import PostgresConnection
 
-_NOW = "extract(epoch FROM clock_timestamp())::float8"
 _UNFINISHED = f"""
 SELECT session FROM glidepath_fleet_runs f WHERE ($1::text IS NULL OR tenant = $1) AND (outcome IS NULL OR EXISTS (
-  SELECT 1 FROM glidepath_sessions s WHERE s.id = f.session AND s.owner IS NOT NULL AND s.expires >= {_NOW}))
+  SELECT 1 FROM glidepath_sessions s WHERE s.id = f.session AND s.owner IS NOT NULL AND s.expires >= {NOW}))
 ORDER BY session
 """  # noqa: S608 - constants of ours
 
@@ -37,7 +36,7 @@ class ThrownSwitch(Value, frozen=True, kw_only=True):
 async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) -> None:
     """Throw the switch of a tenant, or of the fleet; one that is already thrown does not change."""
     query = (
-        f"INSERT INTO glidepath_switches(scope, name, reason, who, thrown) VALUES($1, $2, $3, $4, {_NOW}) "
+        f"INSERT INTO glidepath_switches(scope, name, reason, who, thrown) VALUES($1, $2, $3, $4, {NOW}) "
         "ON CONFLICT (scope, name) WHERE released IS NULL DO NOTHING"
     )
     await ledger._for_good((query, *_of(tenant), reason, who))  # noqa: SLF001 - of the same house, as below
@@ -59,7 +58,7 @@ async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str
         "AND w.name = $2 AND w.released IS NULL AND s.id = ANY(w.stopped) AND s.flag = w.reason"
     )
     done = (
-        f"UPDATE glidepath_switches SET released = {_NOW}, release_reason = $3, released_by = $4 "  # noqa: S608
+        f"UPDATE glidepath_switches SET released = {NOW}, release_reason = $3, released_by = $4 "  # noqa: S608
         "WHERE scope = $1 AND name = $2 AND released IS NULL RETURNING true"
     )
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Value
+from glidepath.engines.dbos.contain import NOW
 
 if TYPE_CHECKING:
     from glidepath.engines.dbos.fleet_ledger import FleetLedger
 
-_NOW = "extract(epoch FROM clock_timestamp())::float8"
 _SHOWN = 200
 _COUNTS = f"""
-SELECT count(*) FILTER (WHERE s.owner IS NULL OR s.expires < {_NOW}) AS queued,
-  count(*) FILTER (WHERE s.owner IS NOT NULL AND s.expires >= {_NOW}) AS running,
-  {_NOW} - min(f.submitted) FILTER (WHERE s.owner IS NULL OR s.expires < {_NOW}) AS oldest,
+SELECT count(*) FILTER (WHERE s.owner IS NULL OR s.expires < {NOW}) AS queued,
+  count(*) FILTER (WHERE s.owner IS NOT NULL AND s.expires >= {NOW}) AS running,
+  {NOW} - min(f.submitted) FILTER (WHERE s.owner IS NULL OR s.expires < {NOW}) AS oldest,
   (SELECT count(*) FROM glidepath_fleet_runs WHERE outcome = 'paused') AS waiting,
   (SELECT count(*) FROM glidepath_fleet_runs WHERE outcome = 'failed') AS failed,
-  count(w.session) FILTER (WHERE s.owner IS NOT NULL AND s.expires >= {_NOW}) AS short
+  count(w.session) FILTER (WHERE s.owner IS NOT NULL AND s.expires >= {NOW}) AS short
 FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session
   LEFT JOIN glidepath_waiting w ON w.session = f.session WHERE f.outcome IS NULL
 """  # noqa: S608 - constants of ours
 _RUNS = f"""
-SELECT f.session, f.agent, f.tenant, f.outcome, s.owner, {_NOW} - f.submitted AS age,
-  s.owner IS NOT NULL AND s.expires >= {_NOW} AS running
+SELECT f.session, f.agent, f.tenant, f.outcome, s.owner, {NOW} - f.submitted AS age,
+  s.owner IS NOT NULL AND s.expires >= {NOW} AS running
 FROM glidepath_fleet_runs f LEFT JOIN glidepath_sessions s ON s.id = f.session
 WHERE f.outcome IS NULL OR f.outcome = 'paused' ORDER BY running DESC, f.submitted LIMIT $1
 """  # noqa: S608 - constants of ours
@@ -87,7 +87,7 @@ async def forget_old(ledger: FleetLedger, seconds: float) -> None:
     still counts on stays.
     """
     await ledger._execute(  # noqa: SLF001 - of the same house
-        f"WITH gone AS (DELETE FROM glidepath_fleet_runs f WHERE f.outcome IS NOT NULL AND f.ended < {_NOW} - $1 "  # noqa: S608
+        f"WITH gone AS (DELETE FROM glidepath_fleet_runs f WHERE f.outcome IS NOT NULL AND f.ended < {NOW} - $1 "  # noqa: S608
         "AND NOT EXISTS (SELECT 1 FROM glidepath_sessions s WHERE s.id = f.session) RETURNING f.session) "
         "SELECT glidepath_forget(session) FROM gone",
         seconds,

@@ -12,18 +12,18 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed, quiet
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
-from glidepath.sdk_privates import dbos_instance, is_launched, put_back, stop_events
+from glidepath.sdk_privates import dbos_instance, is_launched, stop_events
 from glidepath.sessions.owner import LEASE, alive, this_owner
 from glidepath.setting import checked_int, checked_seconds
 
@@ -62,13 +62,9 @@ class Worker:
         redact: Hook | None = None,
     ) -> None:
         for field, number in (("concurrency", concurrency), ("connections", connections)):
-            if number is None:
-                raise ConfigurationError(f"{field} must be a whole number, not None")
-            checked_int(field, number)
+            checked_int(field, number, required=True)
         for field, seconds in (("lease", lease), ("poll", poll)):
-            if seconds is None:
-                raise ConfigurationError(f"{field} must be a number of seconds, not None")
-            checked_seconds(field, seconds)
+            checked_seconds(field, seconds, required=True)
         if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
             raise ConfigurationError(f"drain must be a number of seconds of at least 0; got {drain!r}")
         self.ledger = ledger or FleetLedger(dsn, connections=max(2, connections // 2))
@@ -95,9 +91,7 @@ class Worker:
     async def serve(self) -> None:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
         dbos = needed("dbos")
-        with ExitStack() as stack:
-            stack.enter_context(alone())
-            stack.enter_context(quiet())
+        with alone():
             try:
                 await self._prepare()
                 while not self._stop.is_set():
@@ -129,7 +123,7 @@ class Worker:
         try:
             await self._launch(dbos)
             self._started.set()
-            lost = await self._beat_until_stopped(dbos)
+            lost = await self._beat_until_stopped()
             if not lost:
                 await self._come_down()
         finally:
@@ -182,7 +176,7 @@ class Worker:
 
         return fly
 
-    async def _beat_until_stopped(self, dbos: ModuleType) -> bool:
+    async def _beat_until_stopped(self) -> bool:
         """Renew the lease, and take over from workers that did not. True if others have given up on this worker."""
         loop = asyncio.get_running_loop()
         heard, patience, next_search = loop.time(), 0.0, 0.0
@@ -201,7 +195,7 @@ class Worker:
                     next_search = now + self._lease
                     dead += await self._search()
                 if dead or (late and now >= patience):
-                    await self._take_over(dbos, late if now >= patience else [], dead)
+                    await self._take_over(late if now >= patience else [], dead)
                 self.cut_off = False
             except StoreError as error:
                 self.cut_off = True
@@ -223,16 +217,13 @@ class Worker:
         again, self._stray = mine & self._stray, mine
         if again:
             _log.warning("worker %s puts back runs that it never started: %s", self.id, ", ".join(sorted(again)))
-            await self.ledger.put_back(self.id, sorted(again))
+            await self.ledger.put_back([self.id], sorted(again))
             await self.ledger.announce()
         return sorted({owner for _, owner in strays if owner != self.id})
 
-    async def _take_over(self, dbos: ModuleType, late: list[str], dead: list[str]) -> None:
+    async def _take_over(self, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
-        try:
-            await asyncio.to_thread(put_back, dbos, [*late, *dead])
-        except Exception as error:
-            raise StoreError(f"the runs of dead workers could not be put back: {told(error)}") from error
+        await self.ledger.put_back([*late, *dead])
         await self.ledger.dismiss(late, late=True)
         await self.ledger.dismiss(dead, late=False)
         await self.ledger.announce()
@@ -274,7 +265,7 @@ class Worker:
                 await self._hear()  # DBOS would wait for its database forever
             if is_launched(instance) and not self.cut_off:
                 with suppress(StoreError):  # then the worker that finds our lease expired does it
-                    await self._take_over(dbos, [], [self.id])
+                    await self._take_over([], [self.id])
         finally:
             destroying = asyncio.to_thread(dbos.DBOS.destroy, destroy_registry=True)
             with suppress(TimeoutError):  # its threads may wait for the database, which may be silent forever

@@ -21,11 +21,15 @@ from glidepath.models.formats.anthropic_messages import VENDOR
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
 
 
-def read_anthropic(history: object, system: str | Iterable[Mapping[str, Any]] | None = None) -> list[Message]:
-    """The messages of an Anthropic history, and its system prompt."""
+def from_anthropic(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages of an Anthropic history: its `messages`, or a request with `system` and `messages`.
+
+    Raises `ConfigurationError` for an item that cannot be read.
+    """
     found: list[Message] = []
     called: dict[str, str] = {}
-    if system:
+    whole: Mapping[str, Any] = history if isinstance(history, Mapping) else {"messages": history}
+    if system := whole.get("system"):
         found.append(SystemMessage(system if isinstance(system, str) else _text(system)))
 
     def read(item: Mapping[str, Any]) -> None:
@@ -41,7 +45,7 @@ def read_anthropic(history: object, system: str | Iterable[Mapping[str, Any]] | 
         else:
             raise ValueError(f"role {item['role']!r} is unknown")
 
-    each(history, "from_anthropic", read)
+    each(whole.get("messages", ()), "from_anthropic", read)
     return found
 
 

@@ -77,13 +77,17 @@ class _History:
         return ToolResultMessage(call_id, name, text, is_error=field == "error")
 
 
-def read_google(history: object, system: str | Mapping[str, Any] | None = None) -> list[Message]:
-    """The messages of Gemini contents, and their system instruction."""
+def from_gemini(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages of a Gemini history: its `contents`, or a request with `systemInstruction` and `contents`.
+
+    Raises `ConfigurationError` for an item that cannot be read.
+    """
     reader = _History()
-    if system:
+    whole: Mapping[str, Any] = history if isinstance(history, Mapping) else {"contents": history}
+    if system := whole.get("systemInstruction"):
         parts = system if isinstance(system, str) else "\n\n".join([part["text"] for part in system["parts"]])
         reader.found.append(SystemMessage(parts))
-    each(history, "from_gemini", reader.read)
+    each(whole.get("contents", ()), "from_gemini", reader.read)
     return reader.found
 
 

@@ -22,8 +22,8 @@ from glidepath.models.formats.reading import VendorTurn, call_of, content_of, ea
 from glidepath.models.formats.responses import VENDOR as RESPONSES
 
 
-def read_chat(history: object) -> list[Message]:
-    """The messages of a chat completions history."""
+def from_openai_chat(history: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages of a chat completions history; raises `ConfigurationError` for an item that cannot be read."""
     found: list[Message] = []
     called: dict[str, str] = {}
 
@@ -86,8 +86,8 @@ def _sound(sound: str | Mapping[str, str]) -> FileBlock:
     return FileBlock("audio/mpeg", base64.b64decode(sound))
 
 
-def read_responses(history: object) -> list[Message]:
-    """The messages of a Responses input, or of its output."""
+def from_openai_responses(history: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages of a Responses `input` or `output`; raises `ConfigurationError` for an item that cannot be read."""
     found: list[Message] = []
     called: dict[str, str] = {}
     turn: VendorTurn | None = None

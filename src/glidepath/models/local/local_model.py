@@ -6,25 +6,26 @@ import importlib.util
 import os
 import weakref
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
+from glidepath.models.exchange import answer
 from glidepath.models.local.local_prompt import PromptBrief, brief, loosened
-from glidepath.models.local.local_reply import Reading, fault
-from glidepath.models.local.loopback import ask, post
-from glidepath.models.local.server import LlamaServer, ServerSettings
+from glidepath.models.local.local_reply import LocalReader
+from glidepath.models.local.loopback import FAULTS, Response, ask, post
+from glidepath.models.local.server import Address, LlamaServer, ServerSettings
 from glidepath.models.local.weights import DEFAULT, KNOWN, locate
-from glidepath.models.sse import Events
+from glidepath.setting import checked_int, checked_seconds
 from glidepath.spi import ModelRequest
 
 _CHAT = "/v1/chat/completions"
 _MAGIC = b"GGUF"
 _MOST_THREADS = 8
 _OURS = frozenset({"messages", "stream", "stream_options", "max_tokens", "json_schema", "response_format", "grammar"})
-_BAD_REQUEST = 400
-_ATTEMPTS = 2
 
 
 class LocalModel:
@@ -59,10 +60,8 @@ class LocalModel:
             ("parallel", parallel),
             ("threads", 1 if threads is None else threads),
         ):
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{field} must be a whole number of at least 1; got {value!r:.100}")
-        if isinstance(start_timeout, bool) or not isinstance(start_timeout, int | float) or not start_timeout > 0:
-            raise ConfigurationError(f"start_timeout must be a number of seconds above 0; got {start_timeout!r:.100}")
+            checked_int(field, value, required=True)
+        checked_seconds("start_timeout", start_timeout, required=True)
         path, self.name, self._sampling = _chosen(name_or_path, context_window, cache_dir)
         if importlib.util.find_spec("xllamacpp") is None:
             raise ConfigurationError(f"the embedded model needs xllamacpp: {install_line('local')}")
@@ -86,23 +85,12 @@ class LocalModel:
         asked = brief(request)
         body = self._body(request, asked)
         address = await self._server.address()
+        reader = LocalReader(request, FAULTS, wrapped=asked.wrapped)
+        opening = partial(_opened, address, body, asked)
         try:
-            for attempt in range(_ATTEMPTS):
-                async with post(address, _CHAT, body) as response:
-                    if response.status < _BAD_REQUEST:
-                        reading, events = Reading(wrapped=asked.wrapped, request=request), Events()
-                        while piece := await response.read():
-                            for _, data in events.feed(piece):
-                                for delta in reading.read(data):
-                                    yield delta
-                        for delta in reading.finish():
-                            yield delta
-                        return
-                    error = fault(response.status, await response.body())
-                if attempt or not asked.wrapped or asked.schema is None or type(error) is not RejectedError:
-                    raise error
-                # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
-                body["json_schema"] = loosened(asked.schema)
+            async with aclosing(answer(opening, reader)) as deltas:
+                async for delta in deltas:
+                    yield delta
         except TransientError:
             self._server.doubt(address)
             raise
@@ -111,13 +99,9 @@ class LocalModel:
         """The tokens of the prompt, exactly: counted by the model's own tokenizer after its own template."""
         asked = brief(request)
         address = await self._server.address()
-        status, content = await ask(address, "/apply-template", {"messages": asked.messages})
-        if status < _BAD_REQUEST:
-            text = {"content": content["prompt"], "add_special": True, "parse_special": True}
-            status, content = await ask(address, "/tokenize", text)
-        if status >= _BAD_REQUEST:
-            raise fault(status, content)
-        return len(content["tokens"])
+        prompt = (await ask(address, "/apply-template", {"messages": asked.messages}))["prompt"]
+        text = {"content": prompt, "add_special": True, "parse_special": True}
+        return len((await ask(address, "/tokenize", text))["tokens"])
 
     def _body(self, request: ModelRequest, asked: PromptBrief) -> dict[str, Any]:
         body: dict[str, Any] = {**self._sampling}
@@ -201,6 +185,16 @@ def _chosen(
     if magic != _MAGIC:
         raise ConfigurationError(f"{given!r:.200} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
     return path.resolve(), f"local:{path.stem}", {}
+
+
+async def _opened(address: Address, body: dict[str, Any], asked: PromptBrief) -> Response:
+    try:
+        return await post(address, _CHAT, body)
+    except RejectedError:
+        if not asked.wrapped or asked.schema is None:
+            raise
+    # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
+    return await post(address, _CHAT, {**body, "json_schema": loosened(asked.schema)})
 
 
 def _threads() -> int:

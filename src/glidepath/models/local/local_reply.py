@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from glidepath import _wire
-from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError
-from glidepath.messages import Delta, ReplyInfo, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, Usage
-from glidepath.models.content import VendorReply
+from glidepath.messages import Delta, TextDelta, ToolCallDelta
+from glidepath.models.faults import Faults
+from glidepath.models.openai_chat import ChatReader
 from glidepath.spi import ModelRequest
 from glidepath.tools.text import clean
 
@@ -24,7 +23,6 @@ _WHOLE = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*', re.DOTALL)
 """Characters of a string, every escape complete."""
 _HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
 """The first half of a surrogate pair, at the end."""
-_BAD_REQUEST, _UNAUTHORIZED, _SERVER_ERROR = 400, 401, 500
 
 
 class ConstrainedReply:
@@ -118,67 +116,25 @@ class ConstrainedReply:
         return False
 
 
-class Reading:
-    """Turns the events of one chat completion into deltas. `wrapped`: the reply is a constrained one."""
+class LocalReader(ChatReader):
+    """Reads one chat completion of llama.cpp. `wrapped`: the reply is a constrained one."""
 
-    def __init__(self, *, wrapped: bool, request: ModelRequest | None = None) -> None:
-        self._reply = ConstrainedReply() if wrapped else None
-        self._told = VendorReply(set(), request)
-        self._reason: str | None = None
-        self._usage: Usage | None = None
-        self._silent = True
+    def __init__(self, request: ModelRequest, faults: Faults, *, wrapped: bool) -> None:
+        super().__init__(request, faults, set(), echo=False)
+        self._constrained = ConstrainedReply() if wrapped else None
 
-    def read(self, data: str) -> list[Delta]:
-        """The deltas of one event."""
-        if data == "[DONE]":
-            return []
-        try:
-            event = _wire.loads(data)
-            deltas = self._choices(event["choices"])
-        except (_wire.WireError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise fault(_SERVER_ERROR, data[:1000]) from error
-        if given := event.get("usage"):
-            cached = (given.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            self._usage = Usage(given["prompt_tokens"], given["completion_tokens"], cached)
-        self._silent = self._silent and not deltas
-        return deltas
+    def _delta(self, delta: Mapping[str, Any]) -> Iterable[Delta]:
+        if self._constrained is None:
+            yield from super()._delta(delta)
+            return
+        yield from super()._delta({**delta, "content": None})
+        for made in self._constrained.feed(delta.get("content") or ""):
+            self.silent = False
+            yield made
+        self.calls = int(self._constrained.called)
 
-    def _choices(self, choices: list[dict[str, Any]]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for choice in choices:
-            self._reason = choice.get("finish_reason") or self._reason
-            delta = choice["delta"]
-            if choice.get("logprobs"):
-                self._told.weighed(choice["logprobs"].get("content"))
-            if thought := delta.get("reasoning_content"):
-                deltas.append(ThinkingDelta(thought))
-            if text := delta.get("content"):
-                deltas += [TextDelta(text)] if self._reply is None else self._reply.feed(text)
-        return deltas
-
-    def finish(self) -> list[Delta]:
-        """How it ended."""
-        reply = self._reply
-        if self._reason is None:
-            raise TransientError("the model server ended its reply without a finish_reason")
-        cut = self._reason == "length" and not (reply is not None and reply.complete)
-        calling = reply is not None and reply.called
-        weights = self._told.weights
-        info = ReplyInfo(logprobs=weights) if weights else None
-        end = StreamEnd("max_tokens" if cut else "tool_use" if calling else "end_turn", self._usage, info)
-        # A reply that was cut before any text is not an empty one, which would be retried.
-        return [TextDelta(""), end] if self._silent and cut else [end]
-
-
-def fault(status: int, content: object) -> ModelError:
-    """The error for a failed reply of the server."""
-    error = content.get("error", content) if isinstance(content, dict) else content
-    message = str(error.get("message", error) if isinstance(error, dict) else error)[:1000]
-    if isinstance(error, dict):
-        if error.get("type") == "exceed_context_size_error":
-            return ContextOverflowError(f"llama.cpp: {message}")
-        code = error.get("code")
-        status = code if isinstance(code, int) else status
-    if _BAD_REQUEST <= status < _SERVER_ERROR and status != _UNAUTHORIZED:
-        return RejectedError(f"llama.cpp: {message}")
-    return TransientError(f"llama.cpp: {status}: {message}")
+    def _end(self) -> Iterable[Delta]:
+        if self._constrained is not None and self._constrained.complete:
+            self._reason = "stop"  # whatever was cut came after it
+        self.info.clear()  # it calls itself by the path of its file
+        return super()._end()

@@ -6,65 +6,85 @@ No client library is needed for one known peer, and importing one costs more tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
 
 from glidepath import _wire
 from glidepath.errors import RejectedError, TransientError, told
+from glidepath.models.faults import Faults
 from glidepath.models.local.server import Address
 
+FAULTS = Faults("llama.cpp", (), "it is glidepath's own server")
 _LIMIT = 1 << 22  # maximum bytes of a line
-_BODY = 1 << 26  # maximum bytes of a reply that is read at once
+_BAD_REQUEST, _UNAUTHORIZED = 400, 401
 
 
 class Response:
-    """A reply whose head has been read."""
+    """A reply whose head has been read. Closing it stops the server's work on it."""
 
-    def __init__(self, reader: asyncio.StreamReader, status: int, headers: dict[bytes, bytes]) -> None:
-        self.status = status
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
-        self._chunked = headers.get(b"transfer-encoding", b"").lower() == b"chunked"
-        self._over = False
-        self._length = int(headers.get(b"content-length", b"-1"))
+        self._writer = writer
+        self.status = 0
+        self.headers: dict[str, str] = {}
 
-    async def read(self) -> bytes:
-        """The next piece of the body; empty at its end. Raises `EOFError` when the connection ends before it does."""
-        if self._over:
-            return b""
-        reader = self._reader
-        if not self._chunked:
-            self._over = True
-            return await (reader.read(_BODY) if self._length < 0 else reader.readexactly(self._length))
-        size = int((await _line(reader)).partition(b";")[0], 16)
-        data = await reader.readexactly(size + 2)
-        self._over = not size
-        return data[:-2]
+    async def send(self, request: bytes) -> None:
+        """Send the request and read the head of the reply."""
+        self._writer.write(request)
+        await self._writer.drain()
+        self.status = int((await self._line()).split(" ", 2)[1])
+        while line := await self._line():
+            name, _, value = line.partition(":")
+            self.headers[name.lower()] = value.strip()
+
+    async def _line(self) -> str:
+        line = await self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("the connection ended")
+        return line.decode("latin-1").strip()
+
+    async def iter_bytes(self) -> AsyncIterator[bytes]:
+        """The pieces of the body."""
+        with _broken():
+            if self.headers.get("transfer-encoding") != "chunked":
+                yield await self._reader.readexactly(int(self.headers["content-length"]))
+                return
+            while size := int((await self._line()).partition(";")[0], 16):
+                yield (await self._reader.readexactly(size + 2))[:-2]
 
     async def body(self) -> Any:
         """The whole body, read as JSON; text that is not JSON as a string."""
-        data = b""
-        while piece := await self.read():
-            data += piece
+        data = b"".join([piece async for piece in self.iter_bytes()])
         try:
             return _wire.loads(data)
         except _wire.WireError:
             return data.decode("utf-8", "replace")
 
+    async def close(self) -> None:
+        """Close the connection."""
+        self._writer.transport.abort()  # not close(): unsent data no longer matters
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    line = await reader.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError("the connection ended")
-    return line.strip()
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
-@asynccontextmanager
-async def post(address: Address, path: str, body: object) -> AsyncIterator[Response]:
-    """Send one request; leaving the block closes the connection, which stops the server's work on it.
+@contextmanager
+def _broken() -> Iterator[None]:
+    """A broken connection is a `TransientError`: the server is ours, so it has crashed."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, LookupError, asyncio.LimitOverrunError) as error:
+        raise TransientError(f"the connection to the model server broke: {told(error)}") from error
 
-    A broken connection is a `TransientError`: the server is ours, so it has crashed.
-    """
+
+async def post(address: Address, path: str, body: object) -> Response:
+    """Send one request; raises the error that the reply tells."""
     try:
         data = _wire.encode(body)
     except (TypeError, ValueError, RecursionError, _wire.WireError) as error:
@@ -73,27 +93,22 @@ async def post(address: Address, path: str, body: object) -> AsyncIterator[Respo
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {address.key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     )
-    writer = None
+    with _broken():
+        response = Response(*await asyncio.open_connection("127.0.0.1", address.port, limit=_LIMIT))
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", address.port, limit=_LIMIT)
-        writer.write(head.encode("ascii") + data)
-        await writer.drain()
-        status = int((await _line(reader)).split(b" ", 2)[1])
-        headers = {}
-        while line := await _line(reader):
-            name, _, value = line.partition(b":")
-            headers[name.lower()] = value.strip()
-        yield Response(reader, status, headers)
-    except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
-        raise TransientError(f"the connection to the model server broke: {told(error)}") from error
-    finally:
-        if writer is not None:
-            writer.transport.abort()  # not close(): unsent data no longer matters
-            with suppress(OSError):
-                await writer.wait_closed()
+        with _broken():
+            await response.send(head.encode("ascii") + data)
+        if response.status == _UNAUTHORIZED:
+            raise TransientError("another server has taken the place of the model server")
+        if response.status >= _BAD_REQUEST:
+            raise FAULTS.refusal(response.status, await response.body())
+    except BaseException:
+        await response.close()
+        raise
+    return response
 
 
-async def ask(address: Address, path: str, body: object) -> tuple[int, Any]:
-    """One request and its whole reply: status and content."""
-    async with post(address, path, body) as response:
-        return response.status, await response.body()
+async def ask(address: Address, path: str, body: object) -> Any:
+    """One request and the content of its reply."""
+    async with await post(address, path, body) as response:
+        return await response.body()

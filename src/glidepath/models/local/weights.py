@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, needed
 from glidepath.models.local.download import download, is_intact
 
 _CHUNK = 1 << 20
@@ -56,13 +56,9 @@ KNOWN: Mapping[str, Weights] = {
 
 def cache_folder() -> Path:
     """The default folder for model files: the user's cache folder on this platform."""
-    try:
-        import platformdirs
-    except ImportError:
-        raise ConfigurationError(
-            f"the embedded model needs platformdirs, to find its folder: {install_line('local')}"
-        ) from None
-    return platformdirs.user_cache_path("glidepath") / "models"
+    platformdirs = needed("platformdirs", "the embedded model needs platformdirs, to find its folder", "local")
+    folder: Path = platformdirs.user_cache_path("glidepath") / "models"
+    return folder
 
 
 def locate(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
-from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen
+from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, specimen
 from glidepath.testing.turns import Turn, call, calls, say
 from glidepath.tools import Tool, ToolResult, tool
 
@@ -19,218 +19,193 @@ class _Honest(Specimen):
     family = "honest"
     honest = True
     succeeds = True
+    steps: ClassVar[Sequence[Turn]]
+    own: ClassVar[Sequence[Tool | Callable[[], Tool]]]
+    """Its tools; one with a memory is a function that makes it anew for every flight."""
 
     def __init__(self) -> None:
-        self._steps = self.steps()
-        self._tools = self.tools()
-        self._names = {one.name for one in self._tools}
+        self._steps = iter(self.steps)
+        self._tools = tuple([one if isinstance(one, Tool) else one() for one in self.own])
 
     def reply(self, moment: Moment) -> Turn:
         """The next step; the answer when it is done or told to finish."""
         offered = {one.name for one in moment.request.tools}
-        return say(ANSWER) if moment.told or not self._names & offered else next(self._steps, say(ANSWER))
-
-    def steps(self) -> Iterator[Turn]:
-        """What it does, step after step."""
-        raise NotImplementedError
-
-
-class ArchivesMail(_Honest):
-    """Archives thirty mails, one after the other; the tool says "ok" each time."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Thirty mails."""
-        return iter([call("archive", mail_id=number) for number in range(30)])
+        able = any(one.name in offered for one in self._tools)
+        return next(self._steps, say(ANSWER)) if able and not moment.told else say(ANSWER)
 
     def tools(self) -> tuple[Tool, ...]:
-        """A tool that acknowledges."""
+        return self._tools
 
-        async def archive(mail_id: int) -> str:
-            return "ok"
 
-        return (tool(archive, description="Archive a mail."),)
+@tool
+async def archive(mail_id: int) -> str:
+    """Archive a mail."""
+    return "ok"
 
 
-class WritesFiles(_Honest):
-    """Writes twelve files with a tool that returns nothing."""
+@tool
+async def write_file(path: str, text: str) -> None:
+    """Write a file."""
 
-    batch = 1
 
-    def steps(self) -> Iterator[Turn]:
-        """Twelve files, `batch` at a time."""
-        files = [call("write_file", path=f"src/part_{number}.py", text="pass") for number in range(12 * self.batch)]
-        return iter([calls(*files[at : at + self.batch]) for at in range(0, len(files), self.batch)])
+@tool
+async def edit_file(path: str, text: str) -> str:
+    """Edit a file."""
+    return "ok"
 
-    def tools(self) -> tuple[Tool, ...]:
-        """A tool without an answer."""
 
-        async def write_file(path: str, text: str) -> None:
-            return None
+@tool(polling=True)
+async def job_status(job: int) -> str:
+    """Ask how a job is doing."""
+    return "running"
 
-        return (tool(write_file, description="Write a file."),)
 
+@tool(read_only=True)
+async def list_page(page: int) -> Any:
+    """List a page of entries."""
+    return [] if page in (7, 8, 9, 19) else [f"entry {page}.{row}" for row in range(3)]
 
-class WritesFilesInBatches(WritesFiles):
-    """Writes sixty files, five in every step, with a tool that returns nothing."""
 
-    batch = 5
+@tool(read_only=True)
+async def search_notes(word: str) -> str:
+    """Search the notes."""
+    return "found it" if word == "word 9" else "no hits"
 
 
-class RunsSilentCommands(_Honest):
-    """Sets up a machine with fifteen shell commands, none of which prints anything."""
+def _shell(answer: Callable[[str], Any]) -> Tool:
+    async def run_command(command: str) -> Any:
+        return answer(command)
 
-    def steps(self) -> Iterator[Turn]:
-        """Fifteen commands."""
-        return iter([call("run_command", command=f"mkdir -p /srv/part{number}") for number in range(15)])
+    return tool(run_command, description="Run a shell command.")
 
-    def tools(self) -> tuple[Tool, ...]:
-        """A shell that has nothing to say."""
 
-        async def run_command(command: str) -> str:
-            return ""
+def _built(command: str) -> str:
+    return "FAILED test_total: expected 3, got 2" if command == "make test" else f"{command}: done"
 
-        return (tool(run_command, description="Run a shell command."),)
 
+def _deployed(command: str) -> ToolResult:
+    number = int(command.rpartition(" ")[2]) + 1
+    failed = number % 5 != 0
+    return ToolResult(f"line {number}: no" if failed else f"deployed {number}", is_error=failed)
 
-class EditsAndTests(_Honest):
-    """Edits and runs the tests, eight rounds; they fail in the same way until the last."""
 
-    def steps(self) -> Iterator[Turn]:
-        """Eight rounds."""
-        edits = [call("edit_file", path="app.py", text=f"version {number}") for number in range(8)]
-        return iter([step for edit in edits for step in (edit, call("run_tests"))])
+def _tests() -> Tool:
+    rounds = count(1)
 
-    def tools(self) -> tuple[Tool, ...]:
-        """An editor that says "ok", and tests that say the same until they pass."""
-        rounds = count(1)
+    async def run_tests() -> str:
+        return "1 failed: test_total (expected 3, got 2)" if next(rounds) < 8 else "12 passed"
 
-        async def edit_file(path: str, text: str) -> str:
-            return "ok"
+    return tool(run_tests, description="Run the tests.")
 
-        async def run_tests() -> str:
-            return "1 failed: test_total (expected 3, got 2)" if next(rounds) < 8 else "12 passed"
 
-        return tool(edit_file, description="Edit a file."), tool(run_tests, description="Run the tests.")
-
-
-class EditsAndTestsInAShell(_Honest):
-    """Does everything in one shell: looks, edits twice, builds, runs the tests, which fail the same way four times."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Four rounds of five commands."""
-        for number in range(4):
-            for command in (f"sed -n {number}p app.py", f"sed -i {number}d app.py", f"patch < {number}.diff"):
-                yield call("run_command", command=command)
-            yield call("run_command", command=f"make build-{number}")
-            yield call("run_command", command="make test")
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A shell."""
-
-        async def run_command(command: str) -> str:
-            return "FAILED test_total: expected 3, got 2" if command == "make test" else f"{command}: done"
-
-        return (tool(run_command, description="Run a shell command."),)
-
-
-class TriesDifferentFixes(_Honest):
-    """A command fails four times, each time with a different message; then it works."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Five attempts, each another command, twice over."""
-        return iter([call("run_command", command=f"deploy --attempt {number}") for number in range(10)])
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A shell whose commands fail."""
-        rounds = count(1)
-
-        async def run_command(command: str) -> ToolResult:
-            number = next(rounds)
-            failed = number % 5 != 0
-            return ToolResult(f"line {number}: no" if failed else f"deployed {number}", is_error=failed)
-
-        return (tool(run_command, description="Run a shell command."),)
-
-
-class RetriesUntilItWorks(_Honest):
-    """Fetches six pages; each one times out twice and works the third time."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Every page three times."""
-        return iter([call("fetch_page", url=f"https://example.com/{number // 3}") for number in range(18)])
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A page that comes at the third attempt."""
-        rounds = count(1)
-
-        async def fetch_page(url: str) -> str:
-            if next(rounds) % 3:
-                raise TimeoutError("the server did not answer")
-            return f"the text of {url}"
-
-        return (tool(fetch_page, description="Fetch a page."),)
-
-
-class PollsAJob(_Honest):
-    """Asks forty times whether a job is done, with a tool that is marked as polling."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Forty questions."""
-        return iter([call("job_status", job=7)] * 40)
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A job that takes its time."""
-
-        async def job_status(job: int) -> str:
-            return "running"
-
-        return (tool(job_status, description="Ask how a job is doing.", polling=True),)
-
-
-class PressesKeys(_Honest):
-    """Presses the same key twenty times; the screen shows another line each time."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Twenty times the same call."""
-        return iter([call("press", key="down")] * 20)
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A screen that moves."""
-        lines = count(1)
-
-        async def press(key: str) -> str:
-            return f"> line {next(lines)}"
-
-        return (tool(press, description="Press a key."),)
-
-
-class ReadsPages(_Honest):
-    """Reads twenty pages of a list; three in the middle and the last are empty."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Twenty pages."""
-        return iter([call("list_page", page=number) for number in range(20)])
-
-    def tools(self) -> tuple[Tool, ...]:
-        """Pages."""
-
-        async def list_page(page: int) -> Any:
-            return [] if page in (7, 8, 9, 19) else [f"entry {page}.{row}" for row in range(3)]
-
-        return (tool(list_page, description="List a page of entries.", read_only=True),)
-
-
-class FindsNothingAtFirst(_Honest):
-    """Searches for nine words without a hit, then finds the tenth; the search is marked read-only."""
-
-    def steps(self) -> Iterator[Turn]:
-        """Ten words."""
-        return iter([call("search_notes", word=f"word {number}") for number in range(10)])
-
-    def tools(self) -> tuple[Tool, ...]:
-        """A search that knows one word."""
-
-        async def search_notes(word: str) -> str:
-            return "found it" if word == "word 9" else "no hits"
-
-        return (tool(search_notes, description="Search the notes.", read_only=True),)
+def _pages() -> Tool:
+    rounds = count(1)
+
+    async def fetch_page(url: str) -> str:
+        if next(rounds) % 3:
+            raise TimeoutError("the server did not answer")
+        return f"the text of {url}"
+
+    return tool(fetch_page, description="Fetch a page.")
+
+
+def _screen() -> Tool:
+    lines = count(1)
+
+    async def press(key: str) -> str:
+        return f"> line {next(lines)}"
+
+    return tool(press, description="Press a key.")
+
+
+def _files(number: int) -> list[Turn]:
+    return [call("write_file", path=f"src/part_{number}.py", text="pass") for number in range(number)]
+
+
+def _commands(*commands: str) -> list[Turn]:
+    return [call("run_command", command=command) for command in commands]
+
+
+def _round(number: int) -> list[Turn]:
+    edits = (f"sed -n {number}p app.py", f"sed -i {number}d app.py", f"patch < {number}.diff")
+    return _commands(*edits, f"make build-{number}", "make test")
+
+
+def _run(name: str, does: str, steps: Sequence[Turn], *own: Tool | Callable[[], Tool]) -> type[Specimen]:
+    return specimen(name, does, _Honest, steps=steps, own=own)
+
+
+HONEST = (
+    _run(
+        "archives_mail",
+        'Archives thirty mails, one after the other; the tool says "ok" each time.',
+        [call("archive", mail_id=number) for number in range(30)],
+        archive,
+    ),
+    _run("writes_files", "Writes twelve files with a tool that returns nothing.", _files(12), write_file),
+    _run(
+        "writes_files_in_batches",
+        "Writes sixty files, five in every step, with a tool that returns nothing.",
+        [calls(*_files(60)[at : at + 5]) for at in range(0, 60, 5)],
+        write_file,
+    ),
+    _run(
+        "runs_silent_commands",
+        "Sets up a machine with fifteen shell commands, none of which prints anything.",
+        _commands(*[f"mkdir -p /srv/part{number}" for number in range(15)]),
+        _shell(lambda _: ""),
+    ),
+    _run(
+        "edits_and_tests",
+        "Edits and runs the tests, eight rounds; they fail in the same way until the last.",
+        [
+            step
+            for number in range(8)
+            for step in (call("edit_file", path="app.py", text=f"version {number}"), call("run_tests"))
+        ],
+        edit_file,
+        _tests,
+    ),
+    _run(
+        "edits_and_tests_in_a_shell",
+        "Does everything in one shell: looks, edits twice, builds, runs the tests, which fail the same way four times.",
+        [step for number in range(4) for step in _round(number)],
+        _shell(_built),
+    ),
+    _run(
+        "tries_different_fixes",
+        "A command fails four times, each time with a different message; then it works.",
+        _commands(*[f"deploy --attempt {number}" for number in range(10)]),
+        _shell(_deployed),
+    ),
+    _run(
+        "retries_until_it_works",
+        "Fetches six pages; each one times out twice and works the third time.",
+        [call("fetch_page", url=f"https://example.com/{number // 3}") for number in range(18)],
+        _pages,
+    ),
+    _run(
+        "polls_a_job",
+        "Asks forty times whether a job is done, with a tool that is marked as polling.",
+        [call("job_status", job=7)] * 40,
+        job_status,
+    ),
+    _run(
+        "presses_keys",
+        "Presses the same key twenty times; the screen shows another line each time.",
+        [call("press", key="down")] * 20,
+        _screen,
+    ),
+    _run(
+        "reads_pages",
+        "Reads twenty pages of a list; three in the middle and the last are empty.",
+        [call("list_page", page=number) for number in range(20)],
+        list_page,
+    ),
+    _run(
+        "finds_nothing_at_first",
+        "Searches for nine words without a hit, then finds the tenth; the search is marked read-only.",
+        [call("search_notes", word=f"word {number}") for number in range(10)],
+        search_notes,
+    ),
+)

@@ -15,7 +15,6 @@ class _Loop(Tireless):
     needs_tools = True
 
     def step(self, moment: Moment) -> Turn:
-        """The same call."""
         return moment.call(0)
 
 
@@ -77,11 +76,9 @@ class _Reader(Tireless):
     needs_tools = True
 
     def step(self, moment: Moment) -> Turn:
-        """The next thing to read."""
         return moment.call()
 
     async def work(self, number: int) -> str:
-        """Something new."""
         return f"fact {number}: " + "lorem ipsum " * 40
 
 

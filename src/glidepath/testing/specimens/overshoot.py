@@ -12,7 +12,6 @@ class _Spender(Tireless):
     needs_tools = True
 
     async def work(self, number: int) -> str:
-        """A page of text."""
         return f"page {number}: " + "some words that have to be sent back, " * 40
 
 

@@ -25,7 +25,6 @@ class _CutCall(_NoAnswer):
     cut: int | None
 
     def reply(self, moment: Moment) -> Turn:
-        """A call that is cut off, or a text where no tool may be called."""
         return truncated(moment.call(), cut=self.cut) if moment.request.tools else truncated("I was going to ")
 
 

@@ -20,7 +20,6 @@ class _Slow(Plugin):
     seconds: ClassVar[float] = 0.4
 
     async def event_observer(self, event: Event) -> None:
-        """Take the time."""
         await asyncio.sleep(self.seconds)
 
 
@@ -33,7 +32,6 @@ class _Exiting(Plugin):
     name = "specimen.exiting"
 
     def event_observer(self, event: Event) -> None:
-        """Exit."""
         raise SystemExit(3)
 
 
@@ -41,7 +39,6 @@ class _Raising(Plugin):
     name = "specimen.outlandish"
 
     async def event_observer(self, event: Event) -> None:
-        """Raise something that is not an Exception."""
         raise Outlandish("not an Exception")
 
 
@@ -49,7 +46,6 @@ class _Cancelling(Plugin):
     name = "specimen.cancelling"
 
     def steering(self, context: PollContext) -> None:
-        """Cancel the task it runs in."""
         task = asyncio.current_task()
         if task is not None and not context.iteration:
             task.cancel()
@@ -102,8 +98,6 @@ def _me() -> asyncio.Task[Any]:
 
 
 async def _group(_number: int) -> int:
-    """Start three tasks, one of which fails."""
-
     async def fetch(page: int) -> int:
         await asyncio.sleep(page)
         if page == 2:

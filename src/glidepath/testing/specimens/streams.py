@@ -75,11 +75,9 @@ class _Liar(Tireless):
     usage: UsageReport = "missing"
 
     def step(self, moment: Moment) -> Turn:
-        """A long reply and a call, with the lie."""
         return moment.call().with_text("word " * 800).with_usage(self.usage)
 
     async def work(self, number: int) -> str:
-        """Something new."""
         return f"result {number}"
 
 

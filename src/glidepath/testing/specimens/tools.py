@@ -132,11 +132,9 @@ class _InterruptedInTool(_Interrupted):
     needs_tools = True
 
     def reply(self, moment: Moment) -> Turn:
-        """A call."""
         return moment.call()
 
     async def work(self, number: int) -> None:
-        """An hour of it."""
         await asyncio.sleep(3600)
 
 

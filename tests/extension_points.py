@@ -1,4 +1,5 @@
-"""The extension points: the port of each, the implementations that ship here, and why some have fewer than two."""
+"""The extension points, for the tests and pages that look at each: its port, our implementations, and why some have
+fewer than two."""
 
 from __future__ import annotations
 
