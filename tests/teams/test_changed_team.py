@@ -1,16 +1,19 @@
 """Every leg of a team records schema, release and configuration, and a resume says what changed since."""
 
-from glidepath import Limits, approve, tool
+import pytest
+
+from glidepath import Agent, ConfigurationError, Limits, approve, tool
 from glidepath._version import VERSION
 from glidepath.cli.team_board import report
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, RedactingStore
 from glidepath.sessions.chain import SCHEMA
+from glidepath.sessions.inbox import decide, send
 from glidepath.teams import DefaultTaskDispatchCoordinator, ExpertTeamCoordinator, Member, Team, TeamStatus
 from glidepath.teams.events import TeamStarted
 from glidepath.teams.journal import story
 from glidepath.teams.team_history import History
-from glidepath.testing import call, virtual
+from glidepath.testing import ScriptedModel, call, say, virtual
 
 from .kit import Recorder, agent, request, step, team
 
@@ -154,3 +157,25 @@ async def test_a_hook_that_hides_every_text_leaves_a_team_that_can_be_resumed():
     told = b"".join(commit.body for commit in (await store.load("team:r"))[1])
     assert b"the goal" not in told
     assert b"bees" not in told
+
+
+@pytest.mark.parametrize("act", ["run", "resume"])
+@virtual
+async def test_a_run_does_not_write_into_the_journal_of_a_team(act):
+    store = MemoryStore()
+    await paused(store)
+    alone = Agent(model=ScriptedModel().forever(say("hi")), limits=Limits(max_iterations=2), store=store)
+    with pytest.raises(ConfigurationError, match=r"is the journal of a team: continue it with Team.resume\('r'\)"):
+        await (alone.run("hello", session="team:r") if act == "run" else alone.resume("team:r"))
+    again = await team(agent(posts, tools=(publish,)), store=store).resume("r")
+    assert again.status is TeamStatus.PAUSED
+
+
+@virtual
+async def test_a_message_or_decision_for_a_team_is_refused_because_nobody_would_read_it():
+    store = MemoryStore()
+    await paused(store)
+    for posted in (send(store, "team:r", "hurry"), decide(store, "team:r", {"call_1": approve()})):
+        with pytest.raises(ConfigurationError, match="reads no messages"):
+            await posted
+    assert await send(store, "r/post/1/member", "hurry") == 1
