@@ -12,6 +12,7 @@ from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, told
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
+from glidepath.guards.truncation import stitch
 from glidepath.landing import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
@@ -34,12 +35,12 @@ def take(run: Run, reply: Reply) -> None:
     text = reply.text
     run.turn.take(reply.message, run.turn.checkpoint)
     if run.answer.parts:
-        run.answer.keep_text(run.plan.stitch([*run.answer.parts, text]))
+        run.answer.keep_text(stitch([*run.answer.parts, text]))
         if reply.calls:
             run.answer.start_over()  # it kept working: what it writes from now on is a new text
     elif text[:1].isalnum() or visible(text):
         run.answer.replace_text(text)  # the best so far
-    if run.plan.fallback is not None:
+    if run.plan.config.plain_text_terminal_fallback_tool is not None:
         _look_for_delivery(run, reply)
     run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message, reply.size)
@@ -146,7 +147,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
         return delivered(run)
-    if run.plan.fallback is not None and (spoken := run.turn.open_calls()):
+    if run.plan.config.plain_text_terminal_fallback_tool is not None and (spoken := run.turn.open_calls()):
         speak(run, spoken[0])
         return delivered(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
@@ -158,7 +159,7 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
 
 def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
     """Ask for the call of the fallback tool, where that is wanted and has not failed before."""
-    if run.plan.fallback is None or reply.truncated or run.descent.verdict is not None:
+    if run.plan.config.plain_text_terminal_fallback_tool is None or reply.truncated or run.descent.verdict is not None:
         return None
     message = nudge(run)
     return None if message is None else Recovery(reason=FALLBACK, message=message)

@@ -25,18 +25,19 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
 
     Its text is in `run.text` already. What was kept of an earlier reply goes first: the first text that asks nothing.
     """
-    fallback: Any = run.plan.fallback
+    config = run.plan.config
+    fallback: Any = config.plain_text_terminal_fallback_tool
     allowed = frozenset(run.plan.tools) if run.turn.allowed is None else run.turn.allowed
-    if fallback.tool not in allowed or not visible(reply.text):
+    if fallback not in allowed or not visible(reply.text):
         return reply
     nudges, kept = run.answer.plain_text
     if not kept and not is_question(run.answer.text):
         kept = run.answer.text
     run.answer.keep_plain_text(nudges, kept)
     narrowed = allowed <= run.plan.terminal_tools
-    if not narrowed and not fallback.eager:
+    if not narrowed and not config.plain_text_terminal_fallback_eager:
         return reply
-    if not narrowed and fallback.nudge and nudges < MAX_NUDGES and may_nudge:
+    if not narrowed and config.plain_text_terminal_fallback_eager_nudge and nudges < MAX_NUDGES and may_nudge:
         return reply
     if not kept:
         return reply  # it only ever asked back: that is for a person to answer
@@ -45,7 +46,7 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
     while call_id in run.transcript.call_ids:
         call_id += "_"
     run.transcript.remember_call(call_id)
-    call = ToolCall(call_id, fallback.tool, {_parameter(run.plan.tools[fallback.tool].spec.parameters): kept})
+    call = ToolCall(call_id, fallback, {_parameter(run.plan.tools[fallback].spec.parameters): kept})
     return replace(reply, blocks=(*reply.blocks, call), stop_reason=StopReason.TOOL_USE)
 
 
@@ -60,16 +61,18 @@ def speak(run: Run, call: ToolCall) -> None:
 
 def nudge(run: Run) -> str | None:
     """What to tell a model that wrote plain text instead of calling the tool; None when there is nothing to say."""
-    fallback: Any = run.plan.fallback
+    config = run.plan.config
+    fallback: Any = config.plain_text_terminal_fallback_tool
     nudges, kept = run.answer.plain_text
-    if not (fallback.eager and fallback.nudge) or nudges >= MAX_NUDGES or not visible(run.answer.text):
+    wanted = config.plain_text_terminal_fallback_eager and config.plain_text_terminal_fallback_eager_nudge
+    if not wanted or nudges >= MAX_NUDGES or not visible(run.answer.text):
         return None
     allowed = run.plan.tools if run.turn.allowed is None else run.turn.allowed
-    if fallback.tool not in allowed:
+    if fallback not in allowed:
         return None
     run.answer.keep_plain_text(nudges + 1, kept)
-    run.emit(GuardTripped, NAME, "recover", "plain text instead of a call", (fallback.tool,))
-    return _words(run, fallback.tool)
+    run.emit(GuardTripped, NAME, "recover", "plain text instead of a call", (fallback,))
+    return _words(run, fallback)
 
 
 def _words(run: Run, tool: str) -> str:

@@ -41,8 +41,8 @@ async def run_programs(run: Run) -> bool:
     One that waits for a person stays where it is, and the run pauses. Raises `Touchdown` when the run must come down.
     """
     run.turn.start_tools()
-    if run.journal is not None and run.journal.tail is None:
-        run.journal.tail = frozenset()  # its results join the transcript before those of calls that came later
+    if run.journal is not None:
+        run.journal.expect_earlier()  # their results join the transcript before those of calls that came later
     for call_id in tuple(run.turn.programs):
         fatal = await _carried_on(run, call_id)
         if fatal is not None:

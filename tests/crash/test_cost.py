@@ -124,7 +124,7 @@ def test_a_commit_in_a_segment_is_one_write_and_a_turn_less_than_two_kilobytes(t
     assert index < 64 * 1024  # it does not grow with the journal
 
 
-MOST_OPCODES = 1_725  # of a turn, in the modules of sessions, all its commits written into a segment
+MOST_OPCODES = 1_590  # of a turn, in the modules of sessions, all its commits written into a segment
 FIRST, LAST = 30, 10  # turns between which they are counted
 
 

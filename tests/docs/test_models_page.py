@@ -4,9 +4,10 @@ import inspect
 
 import pytest
 
+from glidepath._wire import replace
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.models.faults import Faults
-from glidepath.models.formats import anthropic_messages, chat_messages, google_contents, responses
+from glidepath.models.formats import anthropic_messages, google_contents, responses
 from glidepath.models.hosts import HOSTS
 
 from .pages import ROOT, code, table
@@ -76,7 +77,7 @@ def _taken():
         ("Mistral", "mistral"),
         *[(_NONE, name) for name in ("groq", "deepseek", "xai", "ollama", "lmstudio", "bedrock")],
     ):
-        yield row, chat_messages.takes_of(name, HOSTS[name].quirks)
+        yield row, replace(HOSTS[name].quirks.takes, vendor=name)
     yield from rows.items()
 
 

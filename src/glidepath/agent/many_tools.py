@@ -125,7 +125,7 @@ def _near(word: str, words: set[str]) -> int:
 def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> ProtocolPolicy:
     """The same policy, with calls of found tools first turned into calls of the tools themselves.
 
-    It is a subclass, not a wrapper: whoever looks which methods the application has overridden still sees that.
+    It is a subclass, not a wrapper: code that looks for the methods an application has overridden still finds them.
     """
     kind: Any = type(policy)
 

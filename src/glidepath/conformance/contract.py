@@ -75,11 +75,11 @@ S = TypeVar("S", bound=_Closes)
 class StoreContract(Contract, Generic[S]):
     """What the contracts of all stores need: an empty store, and a second store object on the same data.
 
-    While a clause runs, they are `self.store` and `self.other`.
+    While a clause runs, they are `self.here` and `self.there`: a test class may have a `store` of its own.
     """
 
-    store: S
-    other: S
+    here: S
+    there: S
 
     def make_store(self, *, lease: float = 10.0) -> S:
         """An empty store whose leases last this many seconds."""
@@ -90,13 +90,13 @@ class StoreContract(Contract, Generic[S]):
         return store
 
     async def _performed(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
-        self.store = self.make_store(lease=getattr(test, "lease", 10.0))
-        self.other = self.again(self.store)
+        self.here = self.make_store(lease=getattr(test, "lease", 10.0))
+        self.there = self.again(self.here)
         try:
             await test(self, **named)
         finally:
-            await self.store.close()
-            await self.other.close()
+            await self.here.close()
+            await self.there.close()
 
 
 def leased(seconds: float) -> Callable[[T], T]:

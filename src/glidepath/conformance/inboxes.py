@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from glidepath.conformance.contract import StoreContract, refused
 from glidepath.sessions.owner import this_owner
@@ -21,66 +20,65 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
-        assert offers(self.store, Inbox)
-        await _session(self.store, "s")
+        assert offers(self.here, Inbox)
+        await _session(self.here, "s")
         bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
-        numbers = [await self.other.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
+        numbers = [await self.there.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
         assert numbers == [1, 2, 3]
         for _ in range(2):
-            found = await self.store.notes("s")
+            found = await self.here.notes("s")
             assert [(note.number, note.id, note.kind, note.body) for note in found] == [
                 (place + 1, f"n{place}", "message", body) for place, body in enumerate(bodies)
             ]
-        assert [note.number for note in await self.store.notes("s", 2)] == [3]
-        assert list(await self.store.notes("s", 3)) == []
+        assert [note.number for note in await self.here.notes("s", 2)] == [3]
+        assert list(await self.here.notes("s", 3)) == []
 
     async def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
         """INBOX-2: a note that is posted again is not written again, and post returns its number."""
-        await _session(self.store, "s")
-        assert [await self.store.post("s", _note("a")), await self.store.post("s", _note("b"))] == [1, 2]
-        assert await self.other.post("s", _note("a")) == 1
-        again = await asyncio.gather(*[self.other.post("s", _note("c")) for _ in range(8)])
+        await _session(self.here, "s")
+        assert [await self.here.post("s", _note("a")), await self.here.post("s", _note("b"))] == [1, 2]
+        assert await self.there.post("s", _note("a")) == 1
+        again = await asyncio.gather(*[self.there.post("s", _note("c")) for _ in range(8)])
         assert again == [3] * 8
-        assert [note.id for note in await self.store.notes("s")] == ["a", "b", "c"]
+        assert [note.id for note in await self.here.notes("s")] == ["a", "b", "c"]
 
     async def test_inbox_3_what_is_missing_is_said(self) -> None:
         """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
-        await _session(self.store, "other")
-        acts: tuple[Callable[[], Any], ...] = (lambda: self.store.post("s", _note("a")), lambda: self.store.notes("s"))
-        for act in acts:
-            await refused("missing", act())
-        assert [entry.session_id for entry in await self.store.entries()] == ["other"]
+        await _session(self.here, "other")
+        await refused("missing", self.here.post("s", _note("a")))
+        await refused("missing", self.here.notes("s"))
+        assert [entry.session_id for entry in await self.here.entries()] == ["other"]
 
     async def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:
         """INBOX-4: a claim and every beat report the number of the last note; without notes a beat is silent."""
-        lease = await self.store.claim("s", this_owner())
+        lease = await self.here.claim("s", this_owner())
         assert lease.mail == 0
-        assert list(await self.store.beat([lease], renew=False)) == []
-        await self.other.post("s", _note("a"))
-        await self.other.post("s", _note("b"))
+        assert list(await self.here.beat([lease], renew=False)) == []
+        await self.there.post("s", _note("a"))
+        await self.there.post("s", _note("b"))
         for renew in (False, True):
-            (sign,) = await self.store.beat([lease], renew=renew)
+            (sign,) = await self.here.beat([lease], renew=renew)
             assert (sign.mail, sign.lost, sign.stop) == (2, False, None)
-        await self.store.release(lease)
-        lease = await self.store.claim("s", this_owner())
+        await self.here.release(lease)
+        lease = await self.here.claim("s", this_owner())
         assert lease.mail == 2
 
     async def test_inbox_5_notes_go_with_their_session(self) -> None:
         """INBOX-5: a session that is removed and created again has an empty inbox."""
-        await _session(self.store, "s")
-        await self.store.post("s", _note("a"))
-        await self.store.remove("s")
-        await _session(self.store, "s")
-        assert list(await self.store.notes("s")) == []
-        assert await self.store.post("s", _note("a")) == 1
+        await _session(self.here, "s")
+        await self.here.post("s", _note("a"))
+        await self.here.remove("s")
+        await _session(self.here, "s")
+        assert list(await self.here.notes("s")) == []
+        assert await self.here.post("s", _note("a")) == 1
 
     async def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
         """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
-        await _session(self.store, "s")
-        posts = [(self.store, self.other)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
+        await _session(self.here, "s")
+        posts = [(self.here, self.there)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
         numbers = await asyncio.gather(*posts)
         assert sorted(numbers) == list(range(1, 51))
-        found = await self.store.notes("s")
+        found = await self.here.notes("s")
         assert [note.number for note in found] == list(range(1, 51))
         assert [note.id for note in found] == [f"n{numbers.index(place)}" for place in range(1, 51)]
 

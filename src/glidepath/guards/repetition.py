@@ -28,6 +28,7 @@ _NOBODY: list[str] = []  # what nobody was told; never changed, as the next thre
 _NO_BATCH: list[list[str]] = []
 _NO_RUNS = [0] * len(PERIODS)
 _NONE_SAME: list[Any] = ["", 0]
+_NO_NEWS: dict[str, Any] = {}
 _COUNTS: dict[str, list[Any]] = {"told": _NOBODY, "runs": _NO_RUNS, "same": _NONE_SAME}
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = "[A-Za-z]{2,}"
@@ -252,15 +253,19 @@ class RepetitionGuard:
         # Steps in a row with the same tools share one list, and any other step begins another.
         return self._steps, len(tools), bool(tools) and tools[0] is tools[-1]
 
-    def joined(self, before: tuple[int, int, bool], now: tuple[int, int, bool]) -> dict[str, Any]:
-        """What a journal that was written at another, earlier mark must add."""
-        new = now[0] - before[0]
-        left = before[1] + new - now[1]
-        calls, results = self._calls[-new:], self._results[-new:]
-        if before[2] and now[2] and left == new < now[1]:  # the tools are as they were
-            return {"calls": ("[", left, calls), "results": ("[", left, results)}
-        tools = self._tools[-new:]
-        return {"calls": ("[", left, calls), "results": ("[", left, results), "tools": ("[", left, tools)}
+    def since(self, before: tuple[int, int, bool]) -> tuple[tuple[int, int, bool], dict[str, Any]] | None:
+        """The mark now, and what a journal that was written at another, earlier one must add; None as for `mark`."""
+        if self._parts or self._runs is not _NO_RUNS:
+            return None
+        (then, kept, same), tools, steps = before, self._tools, self._steps
+        if steps == then:
+            return before, _NO_NEWS
+        new, many = steps - then, len(tools)
+        left, alike = kept + new - many, tools[0] is tools[-1]
+        news = {"calls": ("[", left, self._calls[-new:]), "results": ("[", left, self._results[-new:])}
+        if not (same and alike and left == new < many):  # else the tools are as they were
+            news["tools"] = ("[", left, tools[-new:])  # type: ignore[assignment]
+        return (steps, many, alike), news
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what it returned; the verdict on it, if any."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.booking import MARGIN, Booking, amount, booked, least_output, source
 from glidepath.ask.view import own_items
+from glidepath.landing.landing_view import landing_view
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.run.prefix import broke_prefix
 from glidepath.run.unseen import sendable
@@ -141,7 +142,8 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     # The definitions stay where the task and the notice fit beside them: what comes first is still in the cache.
     bare = room - least - plan.fixed_tokens < sum([sizes[place] for place in pinned]) + plan.landing_notice_tokens
     fixed = plan.landing_fixed_tokens if bare else plan.fixed_tokens
-    shaped = plan.landing_view(messages, sizes, max(0, room - least - fixed), pinned)
+    budget = max(0, room - least - fixed)
+    shaped = landing_view(messages, sizes, budget, pinned, estimate=plan.estimator.estimate)
     input_tokens = min(shaped.tokens + fixed, room - 1)
     output = min(want, tokens - input_tokens)
     if paid:

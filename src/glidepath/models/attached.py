@@ -10,16 +10,18 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import RejectedError
-from glidepath.messages import FileBlock, ImageBlock
+from glidepath.messages import FileBlock, ImageBlock, TextBlock, ToolResultMessage
 
 _DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _ANY = "*"
+SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""Audio as chat completions take it: what they call each media type."""
 
 
 class Takes(Value, frozen=True, kw_only=True):
     """What a vendor accepts besides text: for each kind of file, prefixes of media types."""
 
-    vendor: str
+    vendor: str = ""
     document: tuple[str, ...] = ()
     audio: tuple[str, ...] = ()
     video: tuple[str, ...] = ()
@@ -72,6 +74,16 @@ def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str
             return {"text": f"[the image was left out: {error}]"}
         named = f" {block.name!r:.100}" if block.name else ""
         return {"text": f"[the file{named} was left out: {error}]"}
+
+
+def apart(message: ToolResultMessage, write: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pictures and files of a result, for a vendor whose results are text only, behind a text that names them."""
+    if isinstance(message.content, str):
+        return []
+    blocks = [block for block in message.content if not isinstance(block, TextBlock)]
+    what = "Files" if any(isinstance(block, FileBlock) for block in blocks) else "Images"
+    label = {"text": f"{what} from the result of {message.tool_name} ({message.call_id}):"}
+    return [label, *[in_result(block, write) for block in blocks]] if blocks else []
 
 
 def base64_of(block: ImageBlock | FileBlock) -> str:

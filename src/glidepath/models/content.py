@@ -132,12 +132,6 @@ def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
     return fields
 
 
-def schema_name(schema: Mapping[str, Any]) -> str:
-    """A name for an output schema that the providers accept."""
-    title = str(schema.get("title") or schema.get("$ref", "").rpartition("/")[2] or "answer")
-    return "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
-
-
 def schema_words(schema: Mapping[str, Any]) -> str:
     """The schema as an instruction, for a model that cannot enforce it."""
     return f"Your final answer must be JSON that fits this schema, and nothing else:\n{_wire.encode(schema).decode()}"

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 
 from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
+from glidepath.models.attached import SOUNDS, Takes
 from glidepath.models.checks import at_home
+
+_DOCUMENTS = ("application/", "text/")
 
 
 class Quirks(Value, frozen=True, kw_only=True):
@@ -55,14 +58,8 @@ class Quirks(Value, frozen=True, kw_only=True):
     """It can report the probabilities of its tokens."""
     no_logprobs: str = ""
     """A pattern of the models that do not report them."""
-    files: frozenset[str] = frozenset({"document", "audio", "video"})
-    """The kinds of files it accepts."""
-    file_addresses: bool = True
-    """A file may be a URL."""
-    image_addresses: bool = True
-    """A picture may be a URL, too."""
-    plain_parts: bool = False
-    """A document is a `document_url`, and audio a str: base64 or a URL."""
+    takes: Takes = Takes(document=_DOCUMENTS, audio=tuple(SOUNDS), video=("video/",))
+    """What it accepts besides text."""
 
 
 class ModelHost(Value, frozen=True, kw_only=True):
@@ -93,7 +90,6 @@ class ModelHost(Value, frozen=True, kw_only=True):
         return any(at_home(url, site) for site in self.sites)
 
 
-_NO_FILES: frozenset[str] = frozenset()
 _LEVELS = ("low", "medium", "high")
 _DEEP = (*_LEVELS, "xhigh")
 _REASONERS = r"o\d|gpt-([5-9]|\d\d)(?!.*chat)"
@@ -118,8 +114,7 @@ _OPENAI_QUIRKS = Quirks(
     fixed=_REASONERS,
     calm=r"gpt-5\.[1-4](?!\d)",
     plain_tools=r"gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)(?!.*chat)",
-    files=frozenset({"document", "audio"}),
-    file_addresses=False,
+    takes=Takes(document=_DOCUMENTS, audio=tuple(SOUNDS), files_by_address=False),
 )
 
 _OPENAI = ModelHost(
@@ -194,7 +189,7 @@ _ROWS = (
         needs=("AWS_REGION",),
         sites=(".amazonaws.com", ".api.aws"),
         prices="aws",
-        quirks=Quirks(cap="max_completion_tokens", files=_NO_FILES),
+        quirks=Quirks(cap="max_completion_tokens", takes=Takes()),
     ),
     ModelHost(
         name="vertex",
@@ -233,7 +228,7 @@ _ROWS = (
             schema="words",
             logprobs=False,
             efforts=((r"qwen", ("none", "default")), (r"gpt-oss", _LEVELS)),
-            files=_NO_FILES,
+            takes=Takes(),
         ),
     ),
     ModelHost(
@@ -250,7 +245,7 @@ _ROWS = (
             no_logprobs="deepseek-reasoner",  # it accepts any effort and rounds it
             thinking_switch=True,
             all_thoughts=True,
-            files=_NO_FILES,
+            takes=Takes(),
         ),
     ),
     ModelHost(
@@ -268,8 +263,7 @@ _ROWS = (
             user_after_tool=False,
             logprobs=False,
             efforts=((r"mistral-large-4", _LEVELS), (r"", ("none", "high"))),
-            files=frozenset({"document", "audio"}),
-            plain_parts=True,
+            takes=Takes(document=("application/pdf",), audio=("audio/",), plain_parts=True),
         ),
     ),
     ModelHost(
@@ -285,7 +279,7 @@ _ROWS = (
             no_stop=r"grok-(?!.*non-reasoning)(4|3-mini|code)",
             no_effort=r"grok-(3(?!-mini)|4(\.1|\.20(?!-multi))?(-|$)|code)",
             efforts=((r"grok-3-mini", ("low", "high")), (r"grok-4\.3", ("none", *_LEVELS)), (r"", _LEVELS)),
-            files=_NO_FILES,
+            takes=Takes(),
         ),
     ),
     ModelHost(
@@ -297,8 +291,7 @@ _ROWS = (
             named_choice=False,
             logprobs=False,
             efforts=((r"", ("none", *_LEVELS)),),
-            files=_NO_FILES,
-            image_addresses=False,
+            takes=Takes(by_address=False),
         ),
     ),
     ModelHost(
@@ -306,21 +299,21 @@ _ROWS = (
         reaches="vLLM on this machine",
         example="vllm:Qwen/Qwen3-8B",
         address="http://127.0.0.1:8000/v1",
-        quirks=Quirks(files=frozenset({"audio", "video"})),
+        quirks=Quirks(takes=Takes(audio=tuple(SOUNDS), video=("video/",))),
     ),
     ModelHost(
         name="lmstudio",
         reaches="LM Studio on this machine",
         example="lmstudio:qwen3-8b",
         address="http://127.0.0.1:1234/v1",
-        quirks=Quirks(named_choice=False, files=_NO_FILES),
+        quirks=Quirks(named_choice=False, takes=Takes()),
     ),
     ModelHost(
         name="llamacpp",
         reaches="a llama.cpp server on this machine",
         example="llamacpp:default",
         address="http://127.0.0.1:8080/v1",
-        quirks=Quirks(named_choice=False, files=frozenset({"audio"})),
+        quirks=Quirks(named_choice=False, takes=Takes(audio=tuple(SOUNDS))),
     ),
     ModelHost(
         name="local",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
-from glidepath.models.attached import Takes
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     check_stops,
@@ -20,17 +18,16 @@ from glidepath.models.content import (
     merged,
     no_setting,
     parsed,
-    schema_name,
     schema_words,
     sent_choice,
 )
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
-from glidepath.models.formats.chat_messages import VENDOR, chat_messages, takes_of
+from glidepath.models.formats.chat_messages import VENDOR, chat_messages
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIModel
-from glidepath.models.strictness import strict, strict_parameters
+from glidepath.models.openai_client import OpenAIModel, named_output
+from glidepath.models.strictness import strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -64,6 +61,8 @@ class OpenAIChatModel(OpenAIModel):
     usual = "openai-chat"
 
     def _adapted(self, quirks: Quirks) -> Quirks:
+        vendor = "OpenAI chat completions" if self._official else self.host
+        quirks = replace(quirks, takes=replace(quirks.takes, vendor=vendor))
         if not _REASONING.match(self.name):
             return quirks
         known = quirks if quirks.fixed else HOSTS["openai-chat"].quirks
@@ -72,10 +71,6 @@ class OpenAIChatModel(OpenAIModel):
     @property
     def _official(self) -> bool:
         return self.host == "openai-chat"
-
-    @cached_property
-    def _takes(self) -> Takes:
-        return takes_of("OpenAI chat completions" if self._official else self.host, self._quirks)
 
     def _reader(self, request: ModelRequest) -> ChatReader:
         return ChatReader(request, self._faults, self._unknown_reasons, echo=not self._official)
@@ -88,7 +83,7 @@ class OpenAIChatModel(OpenAIModel):
         quirks, system = self._quirks, request.system_prompt
         if request.output_schema is not None and quirks.schema != "schema":
             system = f"{system}\n\n{schema_words(request.output_schema)}".strip()
-        messages = chat_messages(request.messages, system, quirks=quirks, takes=self._takes)
+        messages = chat_messages(request.messages, system, quirks=quirks)
         body: dict[str, Any] = {"model": self.name, "messages": messages, "stream": True}
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
@@ -182,9 +177,7 @@ def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
         return {}
     if quirks.schema == "json":
         return {"response_format": {"type": "json_object"}}
-    schema, closed = strict(wanted)
-    named = {"name": schema_name(wanted), "schema": schema if closed else wanted, "strict": closed}
-    return {"response_format": {"type": "json_schema", "json_schema": named}}
+    return {"response_format": {"type": "json_schema", "json_schema": named_output(wanted)}}
 
 
 # --- the reply ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from glidepath.models.hosts import (
     takes_temperature,
     tells_probabilities,
 )
+from glidepath.models.strictness import strict
 from glidepath.models.vendor_model import VendorModel
 from glidepath.sdk_privates import with_platform
 from glidepath.spi import ModelRequest
@@ -100,6 +101,14 @@ class OpenAIModel(VendorModel):
             "gets no temperature: OpenAI refuses one for models that reason; since gpt-5.1, reasoning='none' allows it"
         )
         return {}
+
+
+def named_output(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """An output schema as OpenAI takes it: with a name, in strict form if that is possible."""
+    title = str(wanted.get("title") or wanted.get("$ref", "").rpartition("/")[2] or "answer")
+    name = "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
+    schema, closed = strict(wanted)
+    return {"name": name, "schema": schema if closed else wanted, "strict": closed}
 
 
 def _actual(named: ModelHost, client: object, url: str) -> ModelHost:

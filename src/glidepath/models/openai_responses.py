@@ -14,7 +14,6 @@ from glidepath.models.content import (
     merged,
     no_setting,
     parsed,
-    schema_name,
     sent_choice,
     worded,
 )
@@ -23,8 +22,8 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.hosts import effort_for
 from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIModel
-from glidepath.models.strictness import strict, strict_parameters
+from glidepath.models.openai_client import OpenAIModel, named_output
+from glidepath.models.strictness import strict_parameters
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -87,15 +86,7 @@ class OpenAIResponsesModel(OpenAIModel):
             else:
                 body["reasoning"] = {"effort": word}
         if request.output_schema is not None:
-            schema, closed = strict(request.output_schema)
-            body["text"] = {
-                "format": {
-                    "type": "json_schema",
-                    "name": schema_name(request.output_schema),
-                    "schema": schema if closed else request.output_schema,
-                    "strict": closed,
-                }
-            }
+            body["text"] = {"format": {"type": "json_schema", **named_output(request.output_schema)}}
         body.update(self._caching)
         if self.usage_is_billed:  # another host may not know the fields
             body.update(known_by(request, metadata=True))

@@ -10,7 +10,7 @@ from glidepath.run.hooks import HookFault, Opinion, ToRead, about, opinion, repo
 from glidepath.run.inside import INHERIT, Inherit, LostChild, Place
 from glidepath.run.interrupting import interruptible, interruptible_within
 from glidepath.run.opening import open_state
-from glidepath.run.plan import Ending, Fallback, Plan, Route, SoftLimit, Touchdown
+from glidepath.run.plan import Ending, Plan, Route, SoftLimit, Touchdown
 from glidepath.run.snapshot import Offspring, Resumption, place, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
@@ -26,7 +26,6 @@ __all__ = [
     "CancelToken",
     "Decision",
     "Ending",
-    "Fallback",
     "HookFault",
     "Inherit",
     "Interrupt",

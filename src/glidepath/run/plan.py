@@ -51,14 +51,6 @@ class Route:
         self.plans: tuple[Plan, ...] = ()
 
 
-class Fallback(Value, frozen=True):
-    """The delivery tool that plain text calls: on terminal turns, on every turn (`eager`), or after asking."""
-
-    tool: str
-    eager: bool = False
-    nudge: bool = False
-
-
 class Plan(Value, frozen=True, kw_only=True):
     """A configuration, and everything that is computed from it once."""
 
@@ -101,7 +93,6 @@ class Plan(Value, frozen=True, kw_only=True):
     measures_replies: bool
     """The built-in estimator measures: a reply needs no second look."""
     strategy: ContextStrategy
-    landing_view: Callable[..., Any]
     repair: Callable[..., Any]
     context_window: int | None
     max_output_tokens: int | None
@@ -113,7 +104,6 @@ class Plan(Value, frozen=True, kw_only=True):
     """What this agent's log has been told once and is not told again."""
     policy: ProtocolPolicy
     plain_policy: bool
-    fallback: Fallback | None
     output: Output | None
     deps_needed: tuple[tuple[str, Any], ...]
     """Who needs `deps`, and of which type."""
@@ -129,7 +119,6 @@ class Plan(Value, frozen=True, kw_only=True):
     make_guards: Callable[..., tuple[CallGuard, ...]]
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]
-    stitch: Callable[[Any], str]
     cruises: bool = False
     """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
 
@@ -142,7 +131,7 @@ class Plan(Value, frozen=True, kw_only=True):
         config, tiered = self.config, self.price is not None and self.price.tier is not None
         model = self.position or config.max_output_tokens_recovery or config.thinking_tags or not self.measures_replies
         tools = self.approvals or config.max_tool_calls_per_turn is not None or not self.plain_policy
-        others = config.guards or self.fallback is not None
+        others = config.guards or config.plain_text_terminal_fallback_tool is not None
         settle_field(self, "cruises", not (tiered or model or tools or others))
         inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
         apart = self.terminal_tools | self.hands

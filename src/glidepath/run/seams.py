@@ -45,8 +45,6 @@ class RunJournal(Protocol):
     durability: str
     time: float
     """When the last commit was made, in seconds since the epoch: a replay has the same."""
-    tail: frozenset[str] | None
-    """Results at the end of the transcript, while others of their batch may join in between; None: there are none."""
     pins: dict[str, Any]
     """What the tools of the run's servers looked like when it began."""
 
@@ -70,6 +68,10 @@ class RunJournal(Protocol):
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
+        ...
+
+    def expect_earlier(self) -> None:
+        """Results may join the transcript before some that are in the journal."""
         ...
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:

@@ -83,26 +83,25 @@ class Capture:
 
     def _look_at_guards(self, run: Run, changed: dict[str, Any]) -> None:
         """Compare the state of each guard with its last one, and copy only the differences."""
-        known, live = self._guards, run.guards.home.get("guardrails")
+        known, live, circles = self._guards, run.guards.home.get("guardrails"), run.guards.circles
         if live.__class__ is not dict or known.keys() != live.keys():
             self._print = None  # compare the whole snapshot next time
             return
         patches: dict[str, Any] = {}
-        circles: Any = run.guards.circles
-        circle = None if circles is None else circles.name
         for name, state in live.items():
             before = known[name]
-            if name != circle or before.__class__ is not tuple:
-                if state != before:
-                    patches[name] = _caught_up(before, state)
-                if name == circle and (mark := circles.mark()) is not None:
+            if before.__class__ is tuple:
+                found = circles.since(before)
+                if found is None:  # something repeats: from now on it takes a closer look
+                    known[name] = copied = _copied(state)
+                    patches[name] = ("=", copied)
+                elif found[1]:
+                    known[name], news = found
+                    patches[name] = ("{", news, ())
+            elif state != before:
+                patches[name] = _caught_up(before, state)
+                if circles is not None and name == circles.name and (mark := circles.mark()) is not None:
                     known[name] = mark
-            elif (mark := circles.mark()) is None:  # something repeats: from now on it takes a closer look
-                known[name] = copied = _copied(state)
-                patches[name] = ("=", copied)
-            elif mark != before:
-                patches[name] = ("{", circles.joined(before, mark), ())
-                known[name] = mark
         if patches:
             changed["guards"] = ("{", patches, ())
 

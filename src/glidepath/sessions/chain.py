@@ -13,7 +13,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value
-from glidepath.errors import StoreError
+from glidepath.errors import StoreError, told
 from glidepath.spi.sessions import Commit
 
 SCHEMA = 1
@@ -58,8 +58,12 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
 
 
 def sealed(before: bytes, number: int, records: Sequence[tuple[int, float, str, Any]]) -> Commit:
-    """The next commit: these records."""
-    body = _encode(records)
+    """The next commit: these records; raises `StoreError` when something in them cannot be written."""
+    try:
+        body = _encode(records)
+    except Exception as error:
+        what = f"the run has something that cannot be written: {told(error)}"
+        raise StoreError(what, kind="unavailable") from error
     # as `chained`, twice a turn: a call less
     digest = blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()
     return Commit(number, body, digest)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
-from glidepath.sessions.chain import sealed
+from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
@@ -82,18 +82,10 @@ class JournalWriter:
         if self.redactor is not None:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
         sequence = self.sequence
-        commit = self.sealed([(number, now, *item) for number, item in enumerate(items, sequence + 1)])
+        commit = link(self.hash, self.number + 1, sequence + 1, now, items)
         later = self._append(commit, summary, last)
         self.number, self.hash, self.sequence = commit.number, commit.hash, sequence + len(items)
         return later
-
-    def sealed(self, records: list[tuple[int, float, str, Any]]) -> Commit:
-        """The next commit of the chain; raises `StoreError` when something in it cannot be written."""
-        try:
-            return sealed(self.hash, self.number + 1, records)
-        except Exception as error:
-            what = f"the run has something that cannot be written: {told(error)}"
-            raise StoreError(what, kind="unavailable") from error
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)

@@ -84,7 +84,7 @@ class OwnSegment:
         return start, self.between(before, start) if start != before else None
 
     def put(self, frames: bytes) -> int:
-        """Write; where it ends. When that is not as far behind `end` as it is long, see `between`. Raises `StoreError`."""
+        """Write; where it ends: if that is not `end` and its length, see `between`. Raises `StoreError`."""
         try:
             written = os.write(self.fd, frames)
             # The position after an O_APPEND write is where this write ended, even if another process has written.

@@ -25,10 +25,7 @@ def _read(path: str) -> str:
 class _Forks:
     """Counts the forks between the process that loaded this module and the one that looks."""
 
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
+    count = 0
 
     def add(self) -> None:
         """This process is a new fork."""
@@ -49,7 +46,7 @@ def _host(_forks: int) -> str:
     """
     boot, namespace = _read("/proc/sys/kernel/random/boot_id")[:8], ""
     with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - what it says is not a path
     return f"{socket.gethostname()}/{boot}/{namespace}".replace(_SEPARATOR, "_")
 
 

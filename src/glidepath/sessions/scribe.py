@@ -25,7 +25,7 @@ from glidepath.run.snapshot import configured
 from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, moment
 from glidepath.sessions.cards import whole_session
-from glidepath.sessions.chain import SCHEMA
+from glidepath.sessions.chain import SCHEMA, sealed
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
 from glidepath.sessions.inbox import SessionMailbox
 from glidepath.sessions.journal_writer import Items, JournalWriter
@@ -48,6 +48,7 @@ class Scribe(JournalWriter):
         "_charged",
         "_filed",
         "_flying",
+        "_odd",
         "_plain",
         "_run",
         "ahead",
@@ -85,6 +86,7 @@ class Scribe(JournalWriter):
         self.durability = durability
         # Commits go to the store one by one and as they are.
         self._plain = durability in ON_DISK and self.redactor is None
+        self._odd = True  # the next commit may need more than `_write_one` does
         self.config: Fingerprint | None = None
         """The agent's configuration when the journal was last written."""
         self.parent = parent
@@ -197,28 +199,27 @@ class Scribe(JournalWriter):
         items: Items = []
         # A result is written when it is known, in any order; its place in the transcript follows as `placed`.
         for job in done:
-            message = job.bare_message(run)
+            self._odd, message = True, job.bare_message(run)
             self._filed = {**self._filed, message.call_id: message}
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
-        behind = run.plan.behind
-        for job in jobs:
-            call, bound = job.call, job.bound
-            call_id, name, written = call.id, call.name, stored_arguments(call)
-            data = bound.data
-            as_written = written.__class__ is Raw and (written == Raw(data) or loads(written) == loads(data))
-            intent = Intent(
-                call_id=call_id,
-                key=f"{run.run_id}:{call_id}",
-                arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
-                idempotent=job.tool.idempotent,
-                tool=name if behind and name in behind else "",
-            )
-            items.append(("intent", intent))
+        items += [("intent", self._intent(job)) for job in jobs]
         if len(items) == 1:
             return self._write_one(*items[0], guards=False)
         return self._write(items, guards=False, begins=bool(jobs))
+
+    def _intent(self, job: Any) -> Intent:
+        run, call, bound = self._run, job.call, job.bound
+        call_id, name, written, data, behind = call.id, call.name, stored_arguments(call), bound.data, run.plan.behind
+        as_written = written.__class__ is Raw and (written == Raw(data) or loads(written) == loads(data))
+        return Intent(
+            call_id=call_id,
+            key=f"{run.run_id}:{call_id}",
+            arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
+            idempotent=job.tool.idempotent,
+            tool=name if behind and name in behind else "",
+        )
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -233,6 +234,13 @@ class Scribe(JournalWriter):
     def follow(self, session_id: str, meter: Meter) -> None:
         """A child is running: what it spends is in the figures of this run from now on."""
         self.kin = {**self.kin, session_id: meter}
+        self._odd = True
+
+    def expect_earlier(self) -> None:
+        """Results may join the transcript before some that are in the journal."""
+        if self.tail is None:
+            self.tail = frozenset()
+        self._odd = True
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -332,6 +340,7 @@ class Scribe(JournalWriter):
         raise _down(self.broken) from None  # type: ignore[arg-type]
 
     def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:
+        self._odd = True
         self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
         return self._landed(task, last, begins)
 
@@ -362,23 +371,18 @@ class Scribe(JournalWriter):
 
     def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
         """`_write` in short, for what nearly every commit has: a message, perhaps a changed state, and what begins."""
-        messages, written, sequence = self._run.transcript.messages, self.written, self.sequence
+        run = self._run
+        messages, written, sequence, number = run.transcript.messages, self.written, self.sequence, self.number + 1
         if (
-            len(messages) != written + 1
-            or not self._plain
-            or self._flying is not None
-            or self.broken is not None
-            or self.tail is not None
-            or self.kin
-            or self._filed
+            self._odd
+            or len(messages) != written + 1
             or self.mailbox.stirred
             or (message := messages[written]).__class__ is UnknownMessage
         ):
             return self._write([(kind, payload)], guards=guards, begins=True)
-        run = self._run
         try:
             changed = self.capture.changes(run, guards)
-            now, figures = self._moment(run)
+            now, figures = moment(run)
             self.time = now
             records: list[tuple[int, float, str, Any]]
             if changed is None:
@@ -392,10 +396,10 @@ class Scribe(JournalWriter):
                 ]
                 sequence += 4
             records.append((sequence, now, kind, payload))
-            commit = self.sealed(records)
+            commit = sealed(self.hash, number, records)
             later = self.store.append(self.lease, commit, summary=None, durability=self.durability)
             # The chain advances only after the store has accepted the commit: a failed write leaves no gap.
-            self.number, self.hash, self.sequence, self.written = commit.number, commit.hash, sequence, written + 1
+            self.number, self.hash, self.sequence, self.written = number, commit.hash, sequence, written + 1
         except BaseException as error:
             later = self._not_written(run, error)
         if later is not None:
@@ -431,6 +435,7 @@ class Scribe(JournalWriter):
         items += last_items
         later = self.add(items, self.time, summary, last)
         self.written = len(messages)
+        self._odd = bool(not self._plain or self.tail is not None or self.kin or self._filed)
         return later
 
     def _charge(self, items: Items) -> None:
@@ -460,6 +465,7 @@ class Scribe(JournalWriter):
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""
+        self._odd = True
         self.broken = as_store_error(error)
 
     async def _land(self, later: Awaitable[None]) -> None:

