@@ -28,7 +28,7 @@ WAYS = ("stream", "batches", "run", "constraints", "plugins")
 PARTS = {
     "the delta loop": ("ask/attempt.py:pump",),
     "the reply and the messages": ("ask/attempt.py", "messages.py", "tools/text.py", "tools/density.py", "context/"),
-    "booking": ("ask/booking.py", "ask/usage.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
+    "booking": ("ask/booking.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
     "the tool call": ("execute/", "tools/"),
     "judging and guards": ("guards/", "judge.py"),
     "waiting and time limits": ("run/watch.py", "run/interrupting.py", "run/whose.py", "loop.py", "agent/"),

@@ -104,11 +104,8 @@ loads = msgspec.json.Decoder().decode
 """JSON to plain Python data."""
 
 
-def convert(
-    data: object, kind: object, *, dec_hook: Callable[[type, Any], Any] | None = None, strict: bool = True
-) -> Any:
-    """Check plain data against `kind` and build it; raises `WireError`."""
-    return msgspec.convert(data, kind, dec_hook=dec_hook, strict=strict)
+convert: Callable[..., Any] = msgspec.convert
+"""Check plain data against a type and build it; raises `WireError`."""
 
 
 def pretty(value: object) -> bytes:
@@ -177,9 +174,8 @@ def thawed(data: object) -> Any:
     return [thawed(item) for item in data] if isinstance(data, list) else data
 
 
-def schema(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The JSON Schema for one type."""
-    return msgspec.json.schema(kind, schema_hook=schema_hook)
+schema = msgspec.json.schema
+"""The JSON Schema for one type."""
 
 
 def schema_components(kind: object, *, schema_hook: Callable[[type], dict[str, Any]] | None = None) -> Any:

@@ -21,7 +21,7 @@ from glidepath.spi import ResourceConstraint, ResourceContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from glidepath.run import Lookout
+    from glidepath.run.switches import Lookout
 
 __all__ = [
     "CostLimitConstraint",
@@ -243,7 +243,7 @@ class KillSwitchConstraint(_BuiltIn):
             raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
         self.may_block = self._path is not None
         self._folder_seen = False
-        from glidepath.run import Lookouts
+        from glidepath.run.switches import Lookouts
 
         self._lookouts = Lookouts()
 

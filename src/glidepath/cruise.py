@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import loads
 from glidepath.admit import polled
-from glidepath.ask import answered_well, ask, gave_up, handed_over, noted, request_for, shaped, spoiled, unsent
-from glidepath.ask.attempt import Attempt, ordinary_reply, pump
+from glidepath.ask import ask, first_call, gave_up, handed_over, noted, shaped
+from glidepath.ask.attempt import Attempt, Reply, ordinary_reply, pump
 from glidepath.ask.booking import BYTES_PER_TOKEN, PIECE, UNBOUNDED, Booking, overfull
+from glidepath.ask.fallback import answered
+from glidepath.ask.gates import request_for
 from glidepath.ask.settlement import settle_ordinary
 from glidepath.errors import ModelError
 from glidepath.events import (
@@ -30,71 +32,28 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.execute import (
-    cap_calls,
-    end_specially,
-    first_step,
-    follow_up,
-    heeded,
-    judge_call,
-    kept_back,
-    misfits,
-    step_looked_at,
-    text_of,
-    written_down,
-)
+from glidepath.execute import end_specially, first_step, follow_up, kept_back, step_looked_at, text_of, written_down
+from glidepath.execute.calls import cap_calls, judge_call, misfits
+from glidepath.execute.guarding import heeded
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
-from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
-from glidepath.landing import wind_down
+from glidepath.judge import judge, nothing_to_judge
+from glidepath.landing.notice import wind_down
 from glidepath.ledger import Reservation
 from glidepath.messages import ToolResultMessage, stored_arguments, visible
 from glidepath.resilience import MARK_EVERY
 from glidepath.run import HIGH_WATER, interruptible
+from glidepath.run.run_transcript import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT
 from glidepath.spi import Step
 from glidepath.tools import ArgumentsError, ToolContext, ToolResult
 from glidepath.tools.density import result_tokens
 
 if TYPE_CHECKING:
     from glidepath.messages import Usage
-    from glidepath.run import Plan, Run
+    from glidepath.run import Run
 
 DELIVERED: Final[Any] = object()
 """What `cruise` returns when the tools of a turn have ended the run, or wait for a person."""
-
-
-def _parts(run: Run) -> tuple[Any, ...]:
-    """The parts of the run that a turn reads and writes."""
-    parts = (run.transcript, run.turn, run.answer, run.spend, run.descent, run.work)
-    return (run.plan, run.watch, run.meter, run.journal, *parts)
-
-
-def _settings(plan: Plan) -> tuple[Any, ...]:
-    """What does not change from turn to turn; `cruise` is left when another plan takes over."""
-    cap, fixed, price = plan.max_output_tokens, plan.fixed_tokens, plan.price
-    model = (plan.model, plan.model_name, plan.tools, plan.ordinary_tools)
-    return (plan.health, plan.specs, plan.context_window, cap, fixed, price, *model)
-
-
-def _listeners(run: Run) -> tuple[Any, ...]:
-    """What goes into every event, and who hears it. The last: something may stop a call that is about to start.
-
-    That is any listener, hook or constraint, or anything while the journal writes it down.
-    """
-    voice, plan = run.voice, run.plan
-    told = (voice.next_number, voice.tell_all, voice.outbox, voice.chunks, voice.turns)
-    heeds = (voice.audience is not None and not voice.audience.harmless) or run.journal is not None
-    heeds = heeds or plan.lineup.shapes_turns or bool(plan.custom)
-    return (run.run_id, voice.parent_id, voice.now, run.watch.time, *told, heeds)
-
-
-def _sayers(run: Run) -> tuple[Any, ...]:
-    """Who is asked in every turn. Three of them are for two: before the turn, about the call, before the tool."""
-    hooks, above = run.hooks, run.meter.parent is not None
-    custom, steers, befores = run.plan.custom, hooks.steering, hooks.before_tool_call
-    shapes = bool(hooks.tool_gate or hooks.context_transform)
-    step = step_looked_at if hooks.after_tool_call else first_step
-    return (custom, steers, befores, shapes, above or bool(custom or steers), above or bool(befores), step)
 
 
 async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a straight line: read it from top to bottom
@@ -102,18 +61,35 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
 
     Returns None before a turn that may not be, a `Reply` that is not, or `DELIVERED` when a tool has ended the run.
     """
-    plan, watch, meter, journal, transcript, turn, answer, spend, descent, work = _parts(run)
-    health, specs, window, cap, fixed, price, model, model_name, tools, ordinary_tools = _settings(plan)
-    run_id, parent_id, now, time, number, tell, outbox, chunks, turns, heeds = _listeners(run)
-    settled = _settle_no_less if run.hooks.context_transform else settle_ordinary
+    plan, watch, meter, journal, work = run.plan, run.watch, run.meter, run.journal, run.work
+    transcript, turn, answer, spend, descent = run.transcript, run.turn, run.answer, run.spend, run.descent
+    # What does not change from turn to turn: this is left when another plan takes over.
+    health, model, model_name, price = plan.health, plan.model, plan.model_name, plan.price
+    specs, tools, ordinary_tools = plan.specs, plan.tools, plan.ordinary_tools
+    window, cap, fixed = plan.context_window, plan.max_output_tokens, plan.fixed_tokens
+    # What goes into every event, and who hears it.
+    voice, hooks = run.voice, run.hooks
+    run_id, parent_id, now, time, number = run.run_id, voice.parent_id, voice.now, watch.time, voice.next_number
+    tell: Any = voice.tell_all  # there is one where anybody wants `turns`
+    outbox, chunks, turns = voice.outbox, voice.chunks, voice.turns
+    # Who is asked in every turn.
+    custom, steers, befores = plan.custom, hooks.steering, hooks.before_tool_call
+    shapes, above = bool(hooks.tool_gate or hooks.context_transform), meter.parent
+    asks_first = above is not None or bool(custom or steers)
+    asks_about = above is not None or bool(befores)
+    step = step_looked_at if hooks.after_tool_call else first_step
+    settled = _settle_no_less if hooks.context_transform else settle_ordinary
     guards, circles, errors = run.guards.calls, run.guards.circles, run.guards.errors
-    custom, steers, befores, shapes, asks_first, asks_about, step = _sayers(run)
+    # Something may stop a call that is about to start: a listener, a hook, a constraint, anything while it is written.
+    heeds = (voice.audience is not None and not voice.audience.harmless) or journal is not None
+    heeds = heeds or plan.lineup.shapes_turns or bool(custom)
     seen, burnt, nested = transcript.call_ids, spend.burnt.extend, watch.above is not None
     opens = journal is None and not shapes  # else its start is told before the call is written down, or shaped
     starts, passes, wary, again = turns and opens, opens and not turns, heeds or nested, False
-    above, want = meter.parent, plan.first_output_tokens if cap is None else cap
+    want = plan.first_output_tokens if cap is None else cap
     size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
     failed, at, rescued = None, 0.0, answer.rescued
+    began: Any
     job: Any
     bound: Any
     later: Any
@@ -205,7 +181,7 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         attempt = Attempt()
         # A listener that heard of the coming call may have stopped the run: then it is not made, and costs nothing.
         if (wary or watch.called_off is not None) and watch.halted():
-            unsent(run, attempt, booking, view)
+            first_call(run).unsent(attempt, booking, view)
         try:
             await interruptible(pump(run, model, request, attempt, booking), watch)
         except BaseException as error:
@@ -227,13 +203,13 @@ async def cruise(run: Run) -> Any:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a 
         )
         # --- the reply, and its tool (Attempt.reply, execute.calls.prepare)
         if health.alert:
-            answered_well(run)
+            answered(run)
         reply = ordinary_reply(attempt, usage, ordinary_tools, seen, model_name)
         if reply is None:
             try:
                 return attempt.reply(run, usage)
             except ModelError as error:
-                failed = spoiled(run, usage, error)
+                failed = first_call(run, usage, error)
             return await ask(run, begun=failed)
         # --- it joins the transcript (endings.take, Run.add)
         reply, text, call, call_id, name, tool, tokens = reply
@@ -363,8 +339,17 @@ def _settle_no_less(run: Run, *call: Any) -> Usage:
     return usage
 
 
-async def _judged(run: Run) -> Any:
-    """The constraints were asked before a turn, and it is not ordinary: as the loop asks for its reply after that."""
+async def asked(run: Run) -> Reply:
+    """The reply of a turn that may not be ordinary."""
+    if not nothing_to_judge(run, PRE_FLIGHT):
+        await judge(run, PRE_FLIGHT)
+        return await _judged(run)
+    run.open_turn()
+    return await ask(run)
+
+
+async def _judged(run: Run) -> Reply:
+    """The same, once the constraints were asked."""
     wind_down(run)
     run.open_turn()
     return await ask(run)

@@ -7,13 +7,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from glidepath.admit import poll
-from glidepath.ask import Reply
+from glidepath.ask.attempt import Reply
 from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, told
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
 from glidepath.guards.truncation import stitch
-from glidepath.landing import fitted, land, not_executed, summary
+from glidepath.landing.ladder import fitted, land, not_executed, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
@@ -247,7 +247,7 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
     Every call has its result, and the best text is kept, in either case.
     """
     if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
-        run.turn.drop_reply()  # it was not added any more: its text is kept, its calls are dropped
+        run.turn.change_reply(None)  # it was not added any more: its text is kept, its calls are dropped
     try:
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.interrupted_by_hand().verdict)

@@ -28,7 +28,9 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
-from glidepath.run.inside import recall
+from glidepath.run.hooks import contained
+from glidepath.run.inside import ASKED, recall
+from glidepath.run.run_transcript import AFTER_MODEL, PRE_FLIGHT
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 _log = logging.getLogger("glidepath")
-PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
-IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
 _OK = ResourceValidation.ok()
 MOST_WARNINGS = 1_000  # warnings of one run that are noted: a constraint may change its words at every checkpoint
 _FIGURES = r"\d+(?:[.,]\d+)*"
@@ -147,7 +147,9 @@ async def _walk(run: Run) -> Verdict | None:
         # Nobody else is asked: a constraint that waits for a service must not delay an emergency.
         if action is ResourceAction.EMERGENCY_STOP:
             for skipped in left:
-                note(run, _skipped(skipped.name, record))
+                why = f"skipped after {constraint.name} asked for an emergency stop"
+                passed = ResourceValidation(violated=False, reason=why)
+                note(run, record_of(skipped.name, context, ResourceAction.ALLOW, passed, skipped=True))
             break
     if run.audit.warned:
         for name, _ in _holding(chain, answers):
@@ -162,7 +164,7 @@ async def _walk(run: Run) -> Verdict | None:
 
 async def _walk_inside(run: Run) -> Verdict | None:
     """The same, where constraints may start agents: those are children of the run."""
-    place = Place.of_hook(run, "validate")
+    place = Place(run, "validate", ASKED)
     INSIDE.set(place)
     try:
         return await _walk(run)
@@ -174,15 +176,16 @@ async def _walk_inside(run: Run) -> Verdict | None:
 
 
 def record_of(
-    name: str, context: ResourceContext, action: ResourceAction, validation: ResourceValidation
+    name: str, seen: ResourceContext, action: ResourceAction, validation: ResourceValidation, *, skipped: bool = False
 ) -> ValidationRecord:
     """What a constraint said, for the result."""
     return ValidationRecord(
         constraint=name,
-        checkpoint=context.checkpoint,
-        iteration=context.iteration,
+        checkpoint=seen.checkpoint,
+        iteration=seen.iteration,
         action=action,
         validation=validation,
+        skipped=skipped,
     )
 
 
@@ -236,18 +239,13 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
                 answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
             )
         return weighed(constraint, validation)
-    except Stopped as stopped:
-        if stopped.why is Why.INTERRUPT:
-            raise run.interrupted() from None
-        hung = f"did not answer within {run.plan.config.constraint_timeout} s"
-        reason = f"{constraint.name} {hung if stopped.why is Why.TIMEOUT else 'cancelled itself'}"
-    except KeyboardInterrupt:
-        raise run.interrupted_by_hand() from None
-    except BaseException as error:  # SystemExit, too: a constraint must not end the process
-        if run.watch.gone:
-            raise
-        reason = f"{constraint.name} failed: {told(error)}"
-    return crashed(run, constraint, reason)
+    except BaseException as error:
+        contained(run, error)
+        what = f"failed: {told(error)}"
+        if isinstance(error, Stopped):
+            hung = f"did not answer within {run.plan.config.constraint_timeout} s"
+            what = hung if error.why is Why.TIMEOUT else "cancelled itself"
+    return crashed(run, constraint, f"{constraint.name} {what}")
 
 
 def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
@@ -308,18 +306,6 @@ def _figure(value: object) -> Any:
     return value if type(value) in _SCALARS else loads(written)
 
 
-def _skipped(name: str, by: ValidationRecord) -> ValidationRecord:
-    why = ResourceValidation(violated=False, reason=f"skipped after {by.constraint} asked for an emergency stop")
-    return ValidationRecord(
-        constraint=name,
-        checkpoint=by.checkpoint,
-        iteration=by.iteration,
-        action=ResourceAction.ALLOW,
-        validation=why,
-        skipped=True,
-    )
-
-
 def _is_news(run: Run, record: ValidationRecord) -> bool:
     """Whether a warning says something new: it begins, or its words change. Different figures alone do not count."""
     said = (re.sub(_FIGURES, "#", record.validation.reason), record.validation.notice)
@@ -366,17 +352,7 @@ def witness(run: Run, verdict: Verdict) -> None:
     if any(known.constraint == cause.source and known.action is action for known in run.audit.violations):
         return
     validation = ResourceValidation(violated=True, reason=cause.reason, metrics=cause.metrics)
-    iteration = context_of(run).iteration
-    note(
-        run,
-        ValidationRecord(
-            constraint=cause.source,
-            checkpoint=run.turn.checkpoint,
-            iteration=iteration,
-            action=action,
-            validation=validation,
-        ),
-    )
+    note(run, record_of(cause.source, context_of(run), action, validation))
 
 
 def verdict_of(action: ResourceAction, state: AgentState, name: str, validation: ResourceValidation) -> Verdict:
@@ -389,29 +365,14 @@ def verdict_of(action: ResourceAction, state: AgentState, name: str, validation:
 
 def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
-    plan = run.plan
     fine = not run.meter.attention and not run.audit.violations  # the ledger knows without asking
-    if run.audit.passing is None and fine:  # nearly always
-        seen, turns, allow = run.turn.checkpoint, _completed(run), ResourceAction.ALLOW
-        names = [constraint.name for constraint in plan.constraints[: plan.built_in]]
-        return tuple(
-            [
-                ValidationRecord(constraint=name, checkpoint=seen, iteration=turns, action=allow, validation=_OK)
-                for name in names
-            ]
-        )
     context, quiet, chain, said = run.audit.passing or (context_of(run), True, (), ())
-    holding = _holding(chain, said)
-    passing = [(name, validation if validation is _OK else plain(validation)) for name, validation in holding]
-    if not quiet:
-        return tuple([record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in passing])
+    passing = [(name, answer if answer is _OK else plain(answer)) for name, answer in _holding(chain, said)]
     answers: list[tuple[str, ResourceValidation]] = []
-    for constraint in plan.constraints[: plan.built_in]:
+    for constraint in run.plan.constraints[: run.plan.built_in] if quiet else ():
         # The built-in ones' `validate` does nothing but call `check`.
         check = getattr(constraint, "check", None) if getattr(type(constraint).validate, "calls_check", False) else None
-        validation = ResourceValidation.ok() if fine or check is None else check(context)
+        validation = _OK if fine or check is None else check(context)
         if not validation.violated:
             answers.append((constraint.name, validation))
-    return tuple(
-        [record_of(name, context, ResourceAction.ALLOW, validation) for name, validation in (*answers, *passing)]
-    )
+    return tuple([record_of(name, context, ResourceAction.ALLOW, answer) for name, answer in (*answers, *passing)])

@@ -100,6 +100,11 @@ class _Tree:
         self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
         self.source: Any = None
 
+    def wake_head(self) -> None:
+        """Only the head of the queue: the others would ask, be refused, and wait again."""
+        if self.queue:
+            self.queue[0].wake()
+
 
 class Meter:
     """One node: what it may use, has used, and has promised. Plain slots: a record writes slower."""
@@ -369,18 +374,15 @@ class Meter:
             if tree.queue and not queued and trading is None:
                 return Refusal(resource="queue", limit=0, used=0, room=1)
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
-            node = self
-            while True:
+            lineage = self.lineage
+            for node in lineage:
                 if (
                     node.turns + turns > node.turns_wire
                     or node.tokens + node.aside_tokens + node.reserved_tokens + more_tokens > node.tokens_wire
                     or node.money + node.aside_money + node.reserved_money + more_money > node.money_wire
                 ):
                     return self._refuse(tokens, money, turns, trading)
-                if node.parent is None:
-                    break
-                node = node.parent
-            for node in self.lineage:
+            for node in lineage:
                 node.reserved_tokens += more_tokens
                 node.reserved_money += more_money
                 node.turns += turns
@@ -395,11 +397,11 @@ class Meter:
         for node in self.lineage:
             if node.turns + turns > node.turns_wire:
                 return Refusal(resource="turns", limit=int(node.turns_wire), used=node.turns)
-        mine = (0, 0) if trading is None else (trading.tokens, trading.money)
-        return self.lack(tokens, money, *mine)  # type: ignore[return-value]
+        return self.lack(tokens, money, trading)  # type: ignore[return-value]
 
-    def lack(self, tokens: int, money: int, mine_tokens: int = 0, mine_money: int = 0) -> Refusal | None:
-        """What stands in the way of this much more; None when it fits. The lock is held."""
+    def lack(self, tokens: int, money: int, trading: Reservation | None = None) -> Refusal | None:
+        """What stands in the way of this much now, where `trading` is given up for it; None when it fits."""
+        mine_tokens, mine_money = (0, 0) if trading is None else (trading.tokens, trading.money)
         worst: Refusal | None = None
         for node in self.lineage:
             caps = node.caps
@@ -441,11 +443,6 @@ class Meter:
             money = None if money is None else money + trading.money
         return tokens, money
 
-    def shortage(self, asked: Amount, trading: Reservation | None) -> Refusal | None:
-        """What stands in the way of an amount now; None when it fits."""
-        mine = (trading.tokens, trading.money) if trading is not None else (0, 0)
-        return self.lack(asked.tokens, asked.money, *mine)
-
     def enqueue(self) -> Waiting:
         """Take a place at the end of the queue."""
         waiting = Waiting()
@@ -467,11 +464,7 @@ class Meter:
             queue = self.tree.queue
             if queue and waiting in queue:
                 queue.remove(waiting)
-            self._wake_head()
-
-    def _wake_head(self) -> None:
-        if self.tree.queue:
-            self.tree.queue[0].wake()
+            self.tree.wake_head()
 
     def give_back(self, amount: Amount) -> None:
         """This run has ended without its landing call: what was set aside for it is free again."""
@@ -481,16 +474,11 @@ class Meter:
                 node.aside_money -= amount.money
                 # A limit that was near may be far again.
                 node.look()
-            self._wake_head()
+            self.tree.wake_head()
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
-        node: Meter | None = self
-        while node is not None:
-            if node.tool_calls + count > node.calls_wire:
-                return True
-            node = node.parent
-        return False
+        return any(node.tool_calls + count > node.calls_wire for node in self.lineage)
 
     def charge_tool_call(self) -> None:
         """Count one tool call in the whole lineage."""
@@ -499,13 +487,11 @@ class Meter:
             if calls >= self.calls_wire:
                 self.attention = True
             return
-        node: Meter | None = self
         with self.tree.lock:
-            while node is not None:
+            for node in self.lineage:
                 node.tool_calls = calls = node.tool_calls + 1
                 if calls >= node.calls_wire:
                     node.attention = True
-                node = node.parent
 
     def return_tool_call(self) -> None:
         """A call that was counted did not begin: its place is free again in the whole lineage."""
@@ -562,22 +548,17 @@ class Reservation(Record, gc=False):
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
                 meter.attention = True
             return
-        tree = meter.tree
-        node: Meter | None = meter
-        with tree.lock:
-            while node is not None:
+        with meter.tree.lock:
+            for node in meter.lineage:
                 node.reserved_tokens -= self.tokens
                 node.reserved_money -= self.money
                 node.tokens = spent = node.tokens + tokens
                 node.money = paid = node.money + money
                 if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
                     node.attention = True
-                node = node.parent
             if self.pledged:
                 self.redeem()
-            # Only the head: the others would ask, be refused, and wait again.
-            if tree.queue:
-                tree.queue[0].wake()
+            meter.tree.wake_head()
 
     def cancel(self) -> None:
         """Nothing was used."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glidepath.admit import poll
-from glidepath.ask import Reply, admit_to_budget, ask
-from glidepath.cruise import DELIVERED, cruise
+from glidepath.ask.booking import admit_to_budget
+from glidepath.cruise import DELIVERED, asked, cruise
 from glidepath.endings import close_out, delivered, failed, paused, refuse_cut_calls, take
 from glidepath.errors import ModelError
-from glidepath.execute import execute, finish_batch, settle
-from glidepath.judge import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT, judge, nothing_to_judge
-from glidepath.landing import land, wind_down
+from glidepath.execute import execute, finish_batch
+from glidepath.execute.doubt import settle
+from glidepath.judge import judge, nothing_to_judge
+from glidepath.landing.ladder import land
 from glidepath.messages import Message
 from glidepath.run import Ending, Run, Touchdown
+from glidepath.run.run_transcript import AFTER_MODEL, AFTER_TOOLS
 
 
 async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
@@ -26,7 +28,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
             if run.hooks.steering:
                 await poll(run, "steering")
-            reply = (run.cruises and await cruise(run)) or await _asked(run)
+            reply = (run.cruises and await cruise(run)) or await asked(run)
             if reply is DELIVERED:
                 return paused(run) if run.turn.pending else delivered(run)
             take(run, reply)
@@ -48,15 +50,6 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         return await land(run, touchdown.verdict)
     except ModelError as error:
         return failed(run, error)
-
-
-async def _asked(run: Run) -> Reply:
-    """The reply of a turn that may not be ordinary."""
-    if not nothing_to_judge(run, PRE_FLIGHT):
-        await judge(run, PRE_FLIGHT)
-        wind_down(run)
-    run.open_turn()
-    return await ask(run)
 
 
 async def _finish_programs(run: Run) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from os import PathLike
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -58,10 +58,10 @@ class StopReason(str, Enum):
     @classmethod
     def parse(cls, word: str | None) -> StopReason:
         """The reason for a provider's word; an unknown word is OTHER."""
-        return _STOP_REASONS.get(word, cls.OTHER) if isinstance(word, str) else cls.OTHER
-
-
-_STOP_REASONS: Mapping[str, StopReason] = {reason.value: reason for reason in StopReason}
+        try:
+            return cls(word)
+        except ValueError:
+            return cls.OTHER
 
 
 class Usage(Value, frozen=True, gc=False):

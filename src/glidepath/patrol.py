@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import told
-from glidepath.judge import IN_FLIGHT, Weighed, context_of, crashed, note, record_of, verdict_of, weighed
+from glidepath.judge import Weighed, context_of, crashed, note, record_of, verdict_of, weighed
 from glidepath.outcome import AgentState, ResourceAction
 from glidepath.run import Interrupt, Signal, closable
+from glidepath.run.run_transcript import IN_FLIGHT
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -96,14 +96,8 @@ class Patrol:
     async def close(self) -> None:
         """Ask no more. A question that stays open although it was cancelled is listed as abandoned."""
         self.stop()
-        watch = self.run.watch
-        until = watch.time() + PATIENCE
-        while self._open and watch.time() < until:
-            watch.scope(until - watch.time())
-            with suppress(asyncio.CancelledError):  # which is known to the watch by then
-                await watch.first_of(*self._open)
-            watch.calm()
-        for constraint in self._open.values():
+        await self.run.watch.outlast(PATIENCE, list(self._open))
+        for constraint in [one for task, one in self._open.items() if not task.done()]:
             reason = "the constraint did not stop when the run had ended"
             self.run.work.abandon("", constraint.name, "task", reason)
 

@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, breaker, close_batch, fly_jobs, follow_up, pend, put_off, waiting_job
+from glidepath.execute import admitted, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, forget_program, job_for, keep, unfinished
+from glidepath.execute.doubt import close_accounts, job_for, keep, unfinished
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.judge import AFTER_TOOLS, judge, nothing_to_judge
+from glidepath.judge import judge, nothing_to_judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
+from glidepath.run.run_transcript import AFTER_TOOLS
 from glidepath.spi import CallGuard, Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
 from glidepath.tools.results import trim_result
@@ -174,11 +175,7 @@ class _Program:
         if fresh_jobs:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
-        if run.watch.sentry is not None:
-            await run.watch.sentry.cleared(run)
-        if not run.watch.halted():
-            await fly_jobs(run, admitted(run, jobs))
-        await follow_up(run, jobs)
+        await fly(run, jobs)
         return self._results(jobs, step)
 
     def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
@@ -244,7 +241,7 @@ class _Program:
     def _told(self, job: Job) -> ToolResultMessage:
         run, tool = self.run, job.tool
         if job.trial is not None:
-            breaker.tell(run, job)
+            job.tell_breaker(run)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
             close_accounts(run, job.call.id)
@@ -308,11 +305,11 @@ class _Program:
         job.took = max(0.0, run.voice.now() - self.program.clock)
         if self.terminate and job.result is not None:
             job.result = replace(job.result, terminate=True)
-        forget_program(run, job.call.id)
+        run.turn.forget_program(job.call.id)
         if job.started_at is None and job.doubt is None:
             job.started_at = run.watch.time()  # it did start: `keep` must not treat it as a call that never began
         keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
-        put_off(run, [job])
+        count_votes(run, [job])
 
 
 def _guards(run: Run) -> Sequence[CallGuard]:

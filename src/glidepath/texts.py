@@ -136,7 +136,7 @@ def _check(name: str, text: object) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"Texts.{name} cannot be sent: half a character at {error.start}") from None
+        raise ConfigurationError(f"Texts.{name} is not valid Unicode: a lone surrogate at {error.start}") from None
     if "\0" in text:
         raise ConfigurationError(f"Texts.{name} holds a NUL character; it cannot be stored")
     allowed = PLACEHOLDERS[name]

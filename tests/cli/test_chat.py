@@ -162,7 +162,7 @@ def test_what_waited_does_not_take_the_place_of_what_is_being_typed(tmp_path):
     ("line", "said"),
     [
         ("/help", "interrupt the turn"),
-        ("/status", "0 turns of yours"),
+        ("/status", "0 messages from you, 0 model turns, 0 tool calls"),
         ("/tools", "shell  Run a shell command"),
         ("/model", "The model is python:flights:chat"),
         ("/compact", "nothing to shorten"),

@@ -9,7 +9,7 @@ import pytest
 from textual.events import Key, Paste
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
-from glidepath.cli.chat.slash import next_message
+from glidepath.cli.chat.slash import next_message, rename_chat
 from glidepath.cli.chat_cards import ChatCard, card_of, chosen_chat
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.layers import gather
@@ -167,7 +167,7 @@ def kept(tmp_path, *words, model="echoes", **flags):
 
 def test_the_hint_of_a_name_repeats_what_is_needed_and_works_as_printed(tmp_path):
     here = kept(tmp_path, "hello")
-    said = asyncio.run(here.rename("my 'first' talk"))
+    said = asyncio.run(rename_chat(here, "my 'first' talk"))
     line = said.partition("To come back: ")[2]
     assert shlex.split(line)[:4] == ["glidepath", "chat", "--resume", "my 'first' talk"]
     assert "--model python:flights:echoes" in line
@@ -180,8 +180,8 @@ def test_the_hint_of_a_name_repeats_what_is_needed_and_works_as_printed(tmp_path
 @pytest.mark.parametrize("name", ["the same", "-dash"])
 def test_a_name_that_two_conversations_have_is_not_printed_as_the_way_back(tmp_path, name):
     first, second = kept(tmp_path, "one"), kept(tmp_path, "two")
-    assert name in asyncio.run(first.rename(name)).partition("To come back: ")[2]
-    said = asyncio.run(second.rename(name))
+    assert name in asyncio.run(rename_chat(first, name)).partition("To come back: ")[2]
+    said = asyncio.run(rename_chat(second, name))
     assert f"--resume {second.session.id[8:16]} " in said
     assert f"This conversation is now called {name!r}, and so is another one." in said
     with pytest.raises(ConfigurationError, match="2 sessions are called") as caught:

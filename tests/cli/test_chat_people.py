@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from textual._xterm_parser import XTermParser
 from textual.events import Key
 
 from glidepath.cli.chat.app import ChatApp
@@ -110,6 +111,20 @@ def test_a_message_can_have_several_lines(tmp_path, key):
         assert app.query_one("#prompt").value == "a\nb"
         await pilot.press("enter")
         await settle(pilot, lambda: users(app) == ["a\nb"] and not app.talk.busy)
+
+    play(tmp_path, script, "echoes")
+
+
+@pytest.mark.parametrize("sent", ["\x1b[13;2u", "\x1b[27;2;13~", "\x1b[27;3;13~", "\x1b[27;5;13~", "\x1b[27;6;13~"])
+def test_enter_with_a_modifier_begins_another_line_however_the_terminal_reports_it(tmp_path, sent):
+    """The first is what kitty sends for Shift-Enter; the others are xterm's (modifyOtherKeys) and tmux's."""
+
+    async def script(app, pilot):
+        await pilot.press("a")
+        for event in XTermParser().feed(sent):
+            app.post_message(event.set_sender(app))
+        await pilot.press("b")
+        assert app.query_one("#prompt").value == "a\nb"
 
     play(tmp_path, script, "echoes")
 

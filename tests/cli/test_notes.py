@@ -72,7 +72,7 @@ def test_a_call_that_waits_is_not_lost_when_its_tool_is_forgotten(tmp_path, paus
     assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0
     forgot = glidepath("resume", session, "--model", "python:flights:shell", *STORE, folder=tmp_path)
     assert forgot.code == 2
-    assert "a call of shell waits in this run" in forgot.err
+    assert "a call of shell is waiting in this run" in forgot.err
     assert "pass --tools shell" in forgot.err
     glidepath("resume", session, *FLIGHT, "--sandbox", "off", folder=tmp_path)
     assert (tmp_path / "made.txt").exists()
@@ -109,8 +109,8 @@ def test_a_run_that_has_ended_has_nothing_to_decide(tmp_path):
 def test_a_paused_run_says_how_to_decide_and_the_decision_how_to_continue(tmp_path):
     ran = glidepath("run", "go", *FLIGHT, folder=tmp_path)
     assert ran.code == 6
-    *_, waits, approves, continues = ran.err.splitlines()
-    assert waits.startswith('waiting for a decision: shell(command="echo from the shell')
+    waits, approves, continues = ran.err.splitlines()
+    assert waits.startswith('[paused: waiting for a decision about shell(command="echo from the shell')
     head, _, line = approves.partition(": glidepath ")
     assert head == "to approve it (or write deny, or answer TEXT)"
     assert continues.startswith("to continue: glidepath resume ")
@@ -127,7 +127,7 @@ def test_a_call_with_a_form_is_not_to_be_approved_and_its_id_cannot_run_a_comman
     result = RunResult(
         run_id="r", session_id="s", state=AgentState.IDLE, outcome=LoopOutcome.PAUSED, pending=(waiting,)
     )
-    _, decides, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
+    decides, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
     assert decides.startswith("it asks for a form: ")
     assert decides.endswith("glidepath decide s 'c1; rm x' deny")
 
@@ -148,3 +148,11 @@ def test_a_message_to_a_run_that_has_ended_says_what_it_waits_for(tmp_path, paus
     ran = glidepath(*words, "and now?", "--output-format", "json", folder=tmp_path)
     asked = [one["content"] for one in json.loads(ran.out)["messages"] if one["role"] == "user"]
     assert sorted(asked) == ["and now?", "go", "hello"]
+
+
+def test_several_waiting_calls_are_named_each_with_its_way_to_decide():
+    waiting = [PendingCall(call=ToolCall(f"c{number}", "ask", {"n": number})) for number in (1, 2)]
+    result = RunResult(run_id="r", session_id="s", state=AgentState.IDLE, outcome=LoopOutcome.PAUSED, pending=waiting)
+    one, first, two, second, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
+    assert (one, two) == ("waiting for a decision: ask(n=1)", "waiting for a decision: ask(n=2)")
+    assert (first.endswith(" s c1 approve"), second.endswith(" s c2 approve")) == (True, True)

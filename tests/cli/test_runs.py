@@ -231,3 +231,10 @@ def test_a_plot_says_that_the_turns_of_child_agents_are_included(tmp_path):
         "turn    2",
         "turn    3",
     ]
+
+
+def test_the_table_of_the_simulator_fits_80_columns(tmp_path):
+    ran = glidepath("sim", "--no-real-time", "--only", "honest", "--only", "busy_work", folder=tmp_path)
+    table = ran.out.partition("\n\n")[0].splitlines()
+    assert any("BUDGET_EXCEEDED/WRAPPED_UP" in row for row in table)
+    assert max(map(len, table)) <= 79

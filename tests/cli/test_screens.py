@@ -94,10 +94,13 @@ def test_a_person_says_why_not(tmp_path):
 
 def test_ctrl_c_at_the_question_leaves_the_run_paused(tmp_path):
     argv = ["run", "go", *model("shell"), "--workspace", str(folder_of(tmp_path)), "--tools", "shell"]
-    with Terminal(80, tmp_path, *argv) as terminal:
+    with Terminal(120, tmp_path, *argv) as terminal:
         terminal.until("allow it?")
         terminal.type("C-c")
         assert terminal.code() == 130
+        shown = terminal.until("to continue: glidepath resume")
+    assert "finishing up" not in shown  # nothing is in flight that could finish
+    assert shown.count("waiting for a decision about") == 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)

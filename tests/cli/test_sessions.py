@@ -12,6 +12,7 @@ from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
 from .shell_user import glidepath
+from .terminal import Terminal
 
 
 @tool
@@ -105,6 +106,31 @@ def test_a_session_gets_a_title_and_tags(shell):
     ):
         ran = shell("sessions", *words)
         assert (ran.code, said in ran.err) == (2, True), (words, ran)
+
+
+@pytest.mark.parametrize("command", [["runs", "list"], ["sessions", "list"]])
+def test_on_a_terminal_a_list_fits_and_its_short_ids_are_found(tmp_path, command):
+    asyncio.run(fill(tmp_path, "session_0123456789abcdef", "mine"))
+    with Terminal(80, tmp_path, *command, "--store", "s.db") as terminal:
+        assert terminal.code() == 0
+        head, *rows = terminal.screen().splitlines()
+    assert head.startswith("SESSION   LAST ACTIVE")
+    ids = [row.split()[0] for row in rows]
+    assert sorted(ids) == ["01234567", "mine"]
+    assert all("Task of" in row for row in rows)
+    shown = glidepath("sessions", "show", "01234567", "--store", "s.db", folder=tmp_path)
+    assert shown.out.startswith("session   session_0123456789abcdef\n")
+
+
+def test_a_fork_of_nothing_says_what_is_missing(shell):
+    ran = shell("fork")
+    assert (ran.code, "error: fork: name a session, or add --last for the last one" in ran.err) == (2, True), ran
+
+
+def test_sessions_show_has_what_runs_show_has(shell):
+    shown = json.loads(shell("sessions", "show", "one", "--json", "-n", "1").out)
+    assert [message["role"] for message in shown["messages"]] == ["assistant"]
+    assert "turn    1 |" in shell("sessions", "show", "one", "--plot").out
 
 
 @pytest.mark.parametrize("words", [("fork",), ("sessions", "fork")], ids=" ".join)

@@ -133,6 +133,12 @@ def test_the_last_line_shows_what_came_from_the_prompt_cache(usage, line):
     assert closing_line(result) == line
 
 
+def test_a_first_turn_that_was_interrupted_is_not_called_0_turns():
+    ended = {"state": AgentState.CANCELLED, "outcome": LoopOutcome.CANCELLED}
+    result = RunResult(run_id="r", session_id="s", usage=Usage(input=700, output=8), elapsed=5.0, **ended)
+    assert closing_line(result) == "708 tokens | 0:05"
+
+
 def test_the_time_does_not_run_while_a_person_decides():
     clock = [0.0]
     made = Status(Limits(timeout=100), lambda: clock[0])

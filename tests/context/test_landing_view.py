@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from glidepath.context import Compact
 from glidepath.context.trimming import trim_text
-from glidepath.landing import landing_view
+from glidepath.landing.landing_view import landing_view
 from glidepath.messages import (
     AssistantMessage,
     ImageBlock,

@@ -239,7 +239,7 @@ def test_what_others_were_pledged_is_not_counted_on():
     assert other.room_for(second, now=False) == (100 - 20 - 20, None)
     refusal = other.reserve(70, 0, trading=second)
     assert (refusal.room, refusal.now) == (60, 60)
-    assert other.shortage(Amount(60, 0), second) is None
+    assert other.lack(60, 0, second) is None
     first.cancel()
     assert isinstance(other.reserve(70, 0, trading=second), Reservation)
 

@@ -363,7 +363,7 @@ def seen(settings, *, straight=True, act=None, **options):
 
 def test_ordinary_turns_cruise(monkeypatch):
     flown = []
-    monkeypatch.setattr("glidepath.loop.ask", flown.append)
+    monkeypatch.setattr("glidepath.loop.asked", flown.append)
     assert any("saw 4" in line for line in seen({}))
     assert flown == []
 

@@ -155,7 +155,7 @@ def test_a_budget_that_runs_out_is_noticed_as_in_general_with_everybody_there(to
 
 def test_silent_hooks_and_constraints_leave_a_turn_on_the_line(monkeypatch):
     general = []
-    monkeypatch.setattr("glidepath.loop.ask", general.append)
+    monkeypatch.setattr("glidepath.loop.asked", general.append)
     monkeypatch.setattr("glidepath.loop.execute", general.append)
     silent = type("Silent", (Plugin,), dict.fromkeys(HOOKS, lambda self, context: None))
     lines = seen({"plugins": [silent], "constraints": [Weighs("", None, 0)]})

@@ -84,7 +84,7 @@ def test_a_schema_that_never_ends_costs_a_moment(schema):
     ("schema", "said"),
     [
         ([], "must be an object, not list"),
-        ({"type": "array"}, "type 'array' and not 'object'"),
+        ({"type": "array"}, "must have type 'object', not 'array'"),
         ({"properties": []}, "$.properties is [] and not an object"),
         ({"properties": {"a b": {}}}, "parameter 'a b' has a name that providers refuse"),
         ({"required": [1]}, "$.required is [1] and not a list of names"),

@@ -79,7 +79,9 @@ async def test_what_the_pins_keep_back_leaves_the_rest_of_only(tmp_path):
     assert results(result)[0].text == "x"
     assert [event.effect for event in events if isinstance(event, ToolsChanged)] == ["blocked"]
     _, events = await collect(agent_with([say("ok")], server.only("add")))
-    assert "add is not what was pinned" in next(event.reason for event in events if isinstance(event, ToolsChanged))
+    assert "add has changed since it was pinned" in next(
+        event.reason for event in events if isinstance(event, ToolsChanged)
+    )
 
 
 async def test_arguments_and_addresses_may_hold_secrets_and_are_not_said():

@@ -302,12 +302,12 @@ async def test_budgets_count_the_words_that_ask_for_the_format():
 @pytest.mark.parametrize(
     ("kind", "match"),
     [
-        (int, "must be an object"),
+        (int, "must be a JSON object"),
         ("City", "cannot be requested"),
-        (list[City], "must be an object"),
-        (City | None, "must be an object"),
+        (list[City], "must be a JSON object"),
+        (City | None, "must be a JSON object"),
         (City("x", 1), "cannot be requested"),
-        (object, "cannot be requested|must be an object"),
+        (object, "cannot be requested|must be a JSON object"),
         (lambda: None, "cannot be requested"),
     ],
 )

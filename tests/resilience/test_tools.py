@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath import Agent, GuardrailsConfig, Limits, LoopOutcome, ToolError, tool
+from glidepath import Agent, GuardrailsConfig, Limits, LoopOutcome, ToolError, approve, tool
 from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
 from glidepath.resilience import TOOL_FAILURES, BreakerState, tool_breaker
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
@@ -176,3 +176,18 @@ async def test_a_sync_tool_in_a_thread_has_one_too():
 
     results = await use(broken, TOOL_FAILURES + 1)
     assert results[-1].kind == "breaker_open"
+
+
+@virtual
+async def test_a_call_that_fails_after_it_was_approved_counts():
+    @tool(requires_approval=True)
+    async def fetch(n: int) -> str:
+        """Fetch."""
+        raise ConnectionError("no route")
+
+    model = ScriptedModel([call("fetch", n=1), say("done")])
+    agent = Agent(model=model, tools=[fetch], limits=Limits(max_iterations=9), guardrails=QUIET)
+    waits = await agent.run("go")
+    [pending] = waits.pending
+    assert (await agent.resume(waits, decisions={pending.call.id: approve()})).outcome is LoopOutcome.DONE
+    assert tool_breaker(fetch).failures == 1

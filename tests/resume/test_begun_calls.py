@@ -123,3 +123,24 @@ async def test_a_new_prompt_in_a_session_without_a_store_reports_it_as_unknown_t
     session = Session("s")
     await waiting(None, session)
     check_unknown(await agent(None).run("something else", session=session), "a new prompt came instead")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@virtual
+async def test_a_cancel_while_it_waits_for_the_rest_of_its_batch_reports_it_as_unknown(kept):
+    token = CancelToken()
+
+    @tool
+    async def stop() -> str:
+        """Cancel the run."""
+        token.cancel("enough")
+        return "cancelled"
+
+    model = ScriptedModel([calls(call("book", seat="4A"), call("stop"))])
+    store = MemoryStore() if kept else None
+    tools = [book.asking_back(), stop]
+    alone = Agent(model=model, tools=tools, limits=Limits(max_iterations=9), store=store)
+    result = await alone.run("go", cancel=token)
+    assert result.outcome is LoopOutcome.CANCELLED
+    assert (told(result)[0], result.pending) == (("unknown_effect", "book"), ())
+    assert [one.name for one in result.unknown_effects] == ["book"]

@@ -57,7 +57,7 @@ def picks_nobody(plan, task):
         (crashes, {}, "ValueError: boom"),
         (answers_text, {}, "perform must return an outcome of step 'a' or None, not 'done'"),
         (answers_for_another, {}, "perform must return an outcome of step 'a' or None"),
-        (gives_back, {}, "perform gave step 'a' back without an attempt at it"),
+        (gives_back, {}, "perform gave step 'a' back without attempting it"),
         (once, {"pick": picks_text}, "what pick returns must be a Member, not 'bee'"),
         (once, {"pick": picks_nobody}, "step a pending: nobody did it"),
     ],

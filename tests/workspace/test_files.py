@@ -52,6 +52,14 @@ def test_read_gives_lines_and_says_where_to_go_on(place):
         read(place, "a.txt", 0)
 
 
+def test_a_line_behind_the_last_one_is_not_called_an_empty_file(place):
+    (place.root / "one.txt").write_text("only\n")
+    (place.root / "none.txt").write_text("")
+    assert read(place, "none.txt") == "(the file is empty)"
+    with pytest.raises(ToolError, match=r"one\.txt ends before line 2"):
+        read(place, "one.txt", 2)
+
+
 def test_read_is_bounded_whatever_the_file(place):
     (place.root / "long").write_bytes(b"x" * 10_000_000)
     text = read(place, "long")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
-from glidepath.run import LostChild
+from glidepath.run.inside import LostChild
 from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard

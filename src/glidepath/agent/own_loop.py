@@ -79,9 +79,10 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
         return asyncio.run(_interruptible(work, token))
     outcome: list[Any] = []
     letters: list[Callable[[], None]] = []
+    inner: Place | None = None
     place: Place | None = INSIDE.get()
     if place is not None and place.is_open and place.loop is running:
-        place = place.copy(mailbox=letters)
+        inner = place = place.copy(mailbox=letters.append)
 
     def in_thread() -> None:
         INSIDE.set(place)
@@ -97,10 +98,10 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
     thread = threading.Thread(target=copy_context().run, args=(in_thread,), name="glidepath-run-sync")
     pressed = _flown(thread, over, token)
     thread.join()
-    if place is not None and place.mailbox is letters:
+    if inner is not None:
         for act in letters:
             act()
-        place.close()
+        inner.close()
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     if pressed:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
 from glidepath.resilience import model_breaker
-from glidepath.run import Plan, Route
+from glidepath.run import Plan
+from glidepath.run.plan import Route
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig

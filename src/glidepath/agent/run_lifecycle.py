@@ -17,13 +17,14 @@ from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.landing import enough_to_land, landing_reserve, what_is_left
+from glidepath.landing.reserve import enough_to_land, landing_reserve, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch, open_state
+from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
 from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
+from glidepath.run.state import open_state
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
@@ -77,7 +78,7 @@ def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, abov
     )
     watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
     if plan.switches:
-        from glidepath.run import Sentry  # only a kill switch needs it
+        from glidepath.run.switches import Sentry
 
         watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
@@ -101,7 +102,7 @@ def open_run(
         plan = with_constraints_of_its_own(plan) if plan.custom else plan
         deps = deps_for(plan, asked.given, home.id)
         begun = close_begun(home, plan.config.texts) if resumed is None else ()
-        survey = _surveyed(plan, home) if resumed is None else None
+        survey = _surveyed(plan, home) if resumed is None else Survey.of(home.messages, plan)
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
         reserve, paid = landing_reserve(plan, task, meter), True
@@ -143,8 +144,8 @@ def open_run(
     return run
 
 
-def _surveyed(plan: Plan, home: Session) -> Survey | None:
-    """Make the transcript whole; what is known of its messages then, when there are many."""
+def _surveyed(plan: Plan, home: Session) -> Survey:
+    """Make the transcript whole; what is known of its messages then. Where there are many, the session keeps that."""
     if len(home.messages) >= LONG:
         survey = home.survey = home.survey or Survey()
         if survey.look(home.messages, plan):
@@ -153,7 +154,7 @@ def _surveyed(plan: Plan, home: Session) -> Survey | None:
     repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
     if repaired is not home.messages:
         home.messages[:] = repaired
-    return None
+    return Survey.of(home.messages, plan)
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
@@ -215,7 +216,8 @@ async def finish_run(
             if cancel is not None:
                 cancel.unsubscribe(run.hear)
             home.flight = None
-            run.settle_up()  # a second time; it only matters if the run's own coroutine was closed from outside
+            # A second time: it only matters if the run's own coroutine was closed from outside.
+            run.spend.settle_up(run.meter)
             await watch.close()
             watch.leave()
             run.voice.leave()
@@ -240,7 +242,7 @@ async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | N
         await run.watch.sentry.close(run)
     if patrol is not None:
         await patrol.close()
-    run.settle_up()
+    run.spend.settle_up(run.meter)
     with suppress(Exception):  # what a custom constraint has answered with
         run.audit.conclude(last_validations(run))
     result = run.conclude(ending)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, pump, wait_for_consumer
-from glidepath.ask.booking import FILL, Booking, admit_to_budget, book, fit, overfull, reshape, shape_view
+from glidepath.ask.attempt import Attempt, Reply, broken, pump, wait_for_consumer
+from glidepath.ask.booking import FILL, Booking, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
 from glidepath.ask.gates import offer, request_for, unopposed
 from glidepath.ask.pictures import shed_pictures
@@ -31,19 +31,18 @@ from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
-from glidepath.run import HIGH_WATER, HookFault, LetGo, Stopped, Why, interruptible, interruptible_within, report
+from glidepath.run import HIGH_WATER, HookFault, Touchdown, interruptible, interruptible_within, report
+from glidepath.run.hooks import contained
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
 
-__all__ = [
-    "Reply", "admit_to_budget", "answered_well", "ask", "gave_up", "handed_over", "noted", "request_for", "shaped",
-    "spoiled", "unsent",
-]  # fmt: skip
-
 _log = logging.getLogger("glidepath")
 _SHOWN = 300
+_NOTHING_USED = Usage()
+LandingBooking: TypeAlias = "Callable[[Run, int | None, ModelError | None], tuple[Booking, Sequence[Message]]]"
+"""How the landing call is paid: its booking and its view, given its cap and the error of an earlier attempt."""
 
 
 async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
@@ -65,9 +64,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 booking, view = await call.book()
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                # An observer of this attempt may have stopped the run.
-                stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-                if stopped and watch.halted():
+                if watch.halted():  # an observer of this attempt may have stopped the run
                     call.unsent(attempt, booking, view)
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
@@ -78,7 +75,8 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                 recovering = call.error is not None
                 if not recovering and (plan.config.max_output_tokens_recovery is None or not call.escalate(attempt)):
                     if run.plan.health.alert:
-                        answered(call)
+                        call.probing = False
+                        answered(run)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
                 recovering, call.spoiled = False, None
@@ -111,9 +109,10 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
 # --- for a call that was ordinary until something happened: see `cruise` ------------------------------------------
 
 
-def unsent(run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
-    """The run is being stopped, and the request of its first attempt has not gone out: it costs nothing."""
-    _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1).unsent(attempt, booking, view)
+def first_call(run: Run, usage: Usage = _NOTHING_USED, spoiled: ModelError | None = None) -> _Call:
+    """A call that has made its first attempt; `spoiled`: that came to its end and is settled, but cannot be read."""
+    plan = run.plan
+    return _Call(run, plan.specs, None, plan.max_output_tokens, usage=usage, number=1, spoiled=spoiled)
 
 
 def gave_up(
@@ -123,7 +122,7 @@ def gave_up(
 
     Call it where the error is caught: what ends the run is raised.
     """
-    call = _Call(run, run.plan.specs, None, run.plan.max_output_tokens, number=1)
+    call = first_call(run)
     try:
         call.broken(attempt, error)
     except BaseException:
@@ -203,24 +202,6 @@ async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> N
         raise
 
 
-def spoiled(run: Run, usage: Usage, error: ModelError) -> _Call:
-    """The reply to a first attempt has come to its end and is settled, but cannot be read."""
-    return _Call(run, run.plan.specs, None, run.plan.max_output_tokens, usage=usage, number=1, spoiled=error)
-
-
-def answered_well(run: Run) -> None:
-    """The model has answered, although its health had asked for attention meanwhile."""
-    answered(_Call(run, (), None, None))
-
-
-class LandingBooking(Protocol):
-    """How the landing call is paid: its booking and its view; `failed` is the error of an earlier attempt."""
-
-    def __call__(
-        self, run: Run, cap: int | None, failed: ModelError | None, /
-    ) -> tuple[Booking, Sequence[Message]]: ...
-
-
 class _Call(Record, eq=False, gc=False):
     """One model call with all its attempts.
 
@@ -234,7 +215,7 @@ class _Call(Record, eq=False, gc=False):
     landing: LandingBooking | None
     cap: int | None
     error: ModelError | None = None
-    usage: Usage = Usage()
+    usage: Usage = _NOTHING_USED
     number: int = 0
     retries: int = 0
     escalations: int = 0
@@ -254,18 +235,16 @@ class _Call(Record, eq=False, gc=False):
     # --- one attempt ------------------------------------------------------------------------------------------
 
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call that plugins may affect, and its view."""
-        run, plan = self.run, self.run.plan
+        """The booking of a call, and its view."""
+        run = self.run
         if run.watch.sentry is not None:
             await run.watch.sentry.cleared(run)
-        if run.hooks.context_transform:
-            booking, view = await self._book_transformed()
-        elif self.landing is not None:
-            booking, view = self.landing(run, self.cap, self.error)
+        if self.landing is None:
+            booking, view = await self._booked()
         else:
-            count = await self._count(run.transcript.view) if plan.counter is not None and run.meter.limited else None
-            booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-            view = run.transcript.view  # after the booking, which may have compacted it
+            booking, view = self.landing(run, self.cap, self.error)
+            if run.hooks.context_transform:
+                view = await self._transformed_within(booking, view, sum(map(run.plan.size_of, view)))
         if run.journal is not None:
             later = noted(run, booking)
             if later is not None:
@@ -275,7 +254,7 @@ class _Call(Record, eq=False, gc=False):
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
         """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
         run, turn = self.run, self.run.turn
-        self.number = number = self.number + 1
+        self.number += 1
         request = turn.request
         if (
             request is None
@@ -285,13 +264,9 @@ class _Call(Record, eq=False, gc=False):
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         self.error = None
-        voice = run.voice
-        if voice.listening:
-            plan, held, tell, count = run.plan, booking.reservation, voice.tell_all, voice.next_number
-            run_id, parent_id, at = run.run_id, voice.parent_id, voice.now()
-            money = held.money if plan.price is not None else None
-            tell(BudgetReserved(run_id, parent_id, count(), at, held.tokens, money, booking.cap))
-            tell(StreamStarted(run_id, parent_id, count(), at, plan.model_name, number, self.landing is not None))
+        plan, held = run.plan, booking.reservation
+        run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, booking.cap)
+        run.emit(StreamStarted, plan.model_name, self.number, self.landing is not None)
         return request  # type: ignore[no-any-return]
 
     def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
@@ -301,27 +276,24 @@ class _Call(Record, eq=False, gc=False):
         self.settle(attempt, booking, view)
         raise run.interrupted()
 
-    async def _fit(self, got: Booking | Refusal, count: int | None) -> Booking:
-        """A booking that was refused at once: wait, or make the call smaller. `count`: its prompt, where known."""
-        if not isinstance(got, Refusal):
-            return got
-        return await fit(self.run, got, self.cap, 0 if self.number else 1, count)
-
-    async def _book_transformed(self) -> tuple[Booking, Sequence[Message]]:
+    async def _booked(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
-        if self.landing is not None:
-            booking, plain = self.landing(self.run, self.cap, self.error)
-            size = sum(map(self.run.plan.size_of, plain))
-            return booking, await self._transformed_within(booking, plain, size)
-        run, source = self.run, self.run.transcript.view
-        shape, self.shape = self.shape, None
-        view, tokens = shape or await transformed(run, source, run.transcript.view_tokens)
+        run, transcript = self.run, self.run.transcript
+        source, size = transcript.view, transcript.view_tokens
+        view, tokens = source, size
+        if run.hooks.context_transform:
+            shape, self.shape = self.shape, None
+            view, tokens = shape or await transformed(run, source, size)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
-        more = tokens - run.transcript.view_tokens
-        count = max(1, run.transcript.input_tokens() + more) if count is None else count
-        booking = await self._fit(book(run, self.cap, 0 if self.number else 1, count), count)
-        if run.transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
-            return booking, await self._transformed_within(booking, run.transcript.view, run.transcript.view_tokens)
+        more, turns = tokens - size, 0 if self.number else 1
+        count = max(1, transcript.input_tokens() + more) if count is None else count
+        booking = book(run, self.cap, turns, count)
+        if isinstance(booking, Refusal):  # wait, or make the call smaller
+            booking = await fit(run, booking, self.cap, turns, count)
+        if not run.hooks.context_transform:
+            return booking, transcript.view  # the booking may have compacted it
+        if transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
+            return booking, await self._transformed_within(booking, transcript.view, transcript.view_tokens)
         if booking.input >= count:
             booking.estimate += more
             return booking, view
@@ -358,53 +330,20 @@ class _Call(Record, eq=False, gc=False):
             tokens = count(request)
             if hasattr(tokens, "__await__"):
                 tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
-        except Stopped as stopped:
-            if stopped.why is Why.INTERRUPT:
-                raise run.interrupted() from None
-            return None
-        except KeyboardInterrupt:
-            raise run.interrupted_by_hand() from None
-        except BaseException:
-            if run.watch.gone:
-                raise
+        except BaseException as error:
+            contained(run, error)
             return None  # our own over-estimate is used instead
         return tokens if type(tokens) is int and tokens >= 0 else None
 
     def broken(self, attempt: Attempt, error: BaseException) -> None:
         """The stream did not end by itself: its error is noted, or raised when it ends the run."""
-        run = self.run
-        if isinstance(error, LetGo | asyncio.CancelledError):
-            self._stopped(attempt, run.watch.stopped(error))
-        elif isinstance(error, ModelError):
-            self.error = error
-        elif isinstance(error, KeyboardInterrupt):
+        try:
+            self.error = broken(self.run, attempt, error)
+        except Touchdown:
             self._keep(attempt)
-            raise run.interrupted_by_hand() from None
-        elif run.watch.gone:
-            raise error
-        elif attempt.end is not None:  # complete: what goes wrong now cannot take it back
-            self.error = attempt.fault()
-        else:
-            self.error = TransientError(told(error))
-            self.error.__cause__ = error
+            raise
         if self.error is not None:
             self._keep(attempt)
-
-    def _stopped(self, attempt: Attempt, stopped: Stopped) -> None:
-        """The run, or a time limit, has stopped the stream."""
-        run = self.run
-        attempt.let_go()
-        if stopped.let_go:
-            reason = f"the model's stream did not stop after {stopped.why.value}"
-            run.work.abandon("", run.plan.model_name, "stream", reason)
-        if stopped.why is Why.INTERRUPT:
-            self._keep(attempt)
-            raise run.interrupted() from None
-        if attempt.end is not None or attempt.cut:  # it is complete, or cut by us, and only did not close
-            self.error = None if attempt.cut else attempt.fault()
-        else:
-            why = "it cancelled itself" if stopped.why is Why.UNINVITED else "no delta in time"
-            self.error = TransientError(f"the stream stalled: {why}")
 
     def _keep(self, attempt: Attempt) -> None:
         """The longest text of a call that failed or was cut is its best text."""

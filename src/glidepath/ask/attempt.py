@@ -35,7 +35,8 @@ from glidepath.messages import (
     Usage,
     packed,
 )
-from glidepath.run import HIGH_WATER
+from glidepath.run import HIGH_WATER, LetGo, Stopped, Why
+from glidepath.run.hooks import contained
 from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean
 
@@ -86,8 +87,8 @@ class Attempt(Record, gc=False):
     calls: Mapping[int, list[str]] = MappingProxyType({})
     text: str = ""
     """The visible text, once the stream has ended."""
-    thinking: Sequence[str] = ()
-    reasoning: Sequence[ReasoningBlock] = ()
+    thinking: list[str] = field(default_factory=list)
+    reasoning: list[ReasoningBlock] = field(default_factory=list)
     size: int = 0
     """Characters streamed so far, each delta counted as a token at least."""
     surplus: int = 0
@@ -103,7 +104,7 @@ class Attempt(Record, gc=False):
     """Parts of the text that were made events."""
     closing: bool = False
     """It is complete and did not end at once: its last wait has a time limit of its own."""
-    loose: Sequence[str] = ()
+    loose: list[str] = field(default_factory=list)
     """What came beside the text, and was not looked at closely yet."""
     weighed: int = 0
     """Parts of the text that were looked at closely."""
@@ -144,7 +145,7 @@ class Attempt(Record, gc=False):
         text = "".join([*self.parts[self.weighed :], *self.loose])
         dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
         more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
-        self.weighed, self.loose, self.plain = len(self.parts), (), self.size
+        self.weighed, self.loose, self.plain = len(self.parts), [], self.size
         if more <= 0:
             return 0
         self.surplus += more
@@ -464,10 +465,7 @@ def _piece(attempt: Attempt, text: str) -> int:
     """Take note of a piece of text that is not the answer; returns what it adds to the size."""
     if text.__class__ is not str:
         _bytes(text)
-    if attempt.loose:
-        attempt.loose.append(text)  # type: ignore[attr-defined]
-    else:
-        attempt.loose = [text]
+    attempt.loose.append(text)
     size = max(LEAST, len(text))
     attempt.size += size
     return size
@@ -477,14 +475,13 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     call_id, name = delta.id, delta.name
     arguments = delta.arguments
-    if attempt.loose or arguments.__class__ is not str:
-        size = _piece(attempt, arguments)
-    else:
-        attempt.loose = [arguments]
-        size = len(arguments)
-        if size < LEAST:  # noqa: PLR1730 - quicker
-            size = LEAST
-        attempt.size += size
+    if arguments.__class__ is not str:  # as `_piece` does it
+        _bytes(arguments)
+    attempt.loose.append(arguments)
+    size = len(arguments)
+    if size < LEAST:  # noqa: PLR1730 - quicker
+        size = LEAST
+    attempt.size += size
     try:
         names = len(call_id) + len(name)
     except TypeError:  # `reply` says what is wrong with it
@@ -516,19 +513,14 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
     attempt.odd = True
     if isinstance(delta, ThinkingDelta):
         size = _piece(attempt, delta.text)
-        if attempt.thinking:
-            attempt.thinking.append(delta.text)  # type: ignore[attr-defined]
-        else:
-            attempt.thinking = [delta.text]
+        attempt.thinking.append(delta.text)
         if run.voice.chunks and delta.text:
             _say(run.voice, attempt)
             run.emit(StreamChunk, delta.text, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
         size, opaque = _piece(attempt, delta.text), _bytes(delta.opaque)
-        if not attempt.reasoning:
-            attempt.reasoning = []
-        attempt.reasoning.append(_reasoning(delta))  # type: ignore[attr-defined]
+        attempt.reasoning.append(_reasoning(delta))
         attempt.surplus += opaque
         attempt.opaque += opaque
         return size + opaque
@@ -545,6 +537,29 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     for part in parts:
         _bytes(part)
     return ReasoningBlock(*map(clean, parts))
+
+
+def broken(run: Run, attempt: Attempt, error: BaseException, what: str = "the model's stream") -> ModelError | None:
+    """What it means that a stream did not end by itself: an error, or None when it is a reply anyway.
+
+    Raises what ends the run.
+    """
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, LetGo | asyncio.CancelledError):  # the run, or a time limit, has stopped it
+        error = run.watch.stopped(error)
+        attempt.let_go()
+        if error.let_go:
+            run.work.abandon("", run.plan.model_name, "stream", f"{what} did not stop after {error.why.value}")
+    contained(run, error)
+    if attempt.end is not None or attempt.cut:  # complete, or cut by us: what goes wrong now cannot take it back
+        return None if attempt.cut else attempt.fault()
+    if isinstance(error, Stopped):
+        why = "it cancelled itself" if error.why is Why.UNINVITED else "no delta in time"
+        return TransientError(f"the stream stalled: {why}")
+    failed = TransientError(told(error))
+    failed.__cause__ = error
+    return failed
 
 
 async def wait_for_consumer(run: Run) -> None:

@@ -90,17 +90,13 @@ def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, c
     plan = run.plan
     # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
     size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else UNBOUNDED
-    price = plan.price
-    if price is not None and price.tier is not None:
-        price = price.at(input_tokens)
+    price = None if plan.price is None else plan.price.at(input_tokens)
     return Booking(reservation, input_tokens, output, cap, price, plan.fixed_tokens + run.transcript.view_tokens, size)
 
 
 def amount(run: Run, input_tokens: int, output: int) -> Amount:
     """The worst case of a call."""
-    price = run.plan.price
-    if price is not None and price.tier is not None:
-        price = price.at(input_tokens)
+    price = None if run.plan.price is None else run.plan.price.at(input_tokens)
     money = 0 if price is None else input_tokens * price.worst_input + output * price.output
     return Amount(input_tokens + output, money)
 
@@ -168,30 +164,20 @@ async def _in_turn(
             meter.leave(waiting)
 
 
-def book(run: Run, cap: int | None, turns: int, count: int | None = None) -> Booking | Refusal:
-    """Reserve a call at once, or say what stands in the way. `count`: the prompt's tokens, where they were counted."""
-    plan, meter = run.plan, run.meter
-    price, money = plan.price, 0
-    want = plan.first_output_tokens if cap is None else cap
-    if count is None:
-        count = run.transcript.anchor + run.transcript.view_tokens
-    if price is not None:
-        if price.tier is not None:
-            price = price.at(count)
-        money = count * price.worst_input + want * price.output
-    got = meter.reserve(count + want, money, turns, run.spend.first_call)
-    if got.__class__ is not Reservation:
-        return got  # type: ignore[return-value]
-    if run.spend.first_call is not None:
-        run.spend.trade_first_call()
-    size = max(1, want * BYTES_PER_TOKEN - PIECE) if meter.limited else UNBOUNDED
-    return Booking(got, count, want, cap, price, plan.fixed_tokens + run.transcript.view_tokens, size)
+def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
+    """Reserve a call with a prompt of `count` tokens at once, or say what stands in the way."""
+    want = run.plan.first_output_tokens if cap is None else cap
+    worst = amount(run, count, want)
+    got = run.meter.reserve(worst.tokens, worst.money, turns, run.spend.first_call)
+    if not isinstance(got, Reservation):
+        return got
+    run.spend.trade_first_call()
+    return booked(run, got, count, want, cap)
 
 
-async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: int | None) -> Booking:
+async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
     """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
     want = run.plan.first_output_tokens if cap is None else cap
-    input_tokens = run.transcript.input_tokens() if count is None else count
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
         raise Touchdown(_refused(run, refusal))
@@ -210,7 +196,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, count: in
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
             if compacted:
-                raise Touchdown(_refused(run, meter.shortage(least, run.spend.first_call) or refusal))
+                raise Touchdown(_refused(run, meter.lack(least.tokens, least.money, run.spend.first_call) or refusal))
             compacted = True
             input_tokens = _squeeze(run, input_tokens)
         if not output:

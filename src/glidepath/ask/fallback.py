@@ -79,10 +79,8 @@ def admit(call: PaidCall) -> None:
         run.plan.health.calls += 1
 
 
-def answered(call: PaidCall) -> None:
+def answered(run: Run) -> None:
     """The current model answered although its health needed attention."""
-    run: Run = call.run
-    call.probing = False
     if run.plan.health.succeeded():
         _changed(run, run.plan)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from glidepath.messages import Message
     from glidepath.run import Run
 
@@ -110,8 +108,8 @@ def _gated(run: Run, gates: list[tuple[str, Gate]], tools: frozenset[str], denia
         gates = [(name, gate) for name, gate in gates if gate.required or gate.priority >= bar]
     required = [(name, gate) for name, gate in gates if gate.required]
     advisory = [(name, gate) for name, gate in gates if not gate.required]
-    allowed = _intersection(tools, required)
-    narrowed = _intersection(allowed, advisory)
+    allowed = tools.intersection(*[gate.allowed for _, gate in required])
+    narrowed = allowed.intersection(*[gate.allowed for _, gate in advisory])
     if advisory and allowed and not narrowed:
         winner, narrowed = _strongest(required, advisory, allowed)
         overruled = tuple(name for name, _ in advisory if name != winner)
@@ -138,12 +136,6 @@ def _strongest(
         return min(required, key=lambda pair: (-pair[1].priority, pair[0]))[0], allowed
     winner, gate = min(advisory, key=lambda pair: (-pair[1].priority, len(pair[1].allowed & allowed), pair[0]))
     return winner, allowed & gate.allowed
-
-
-def _intersection(start: frozenset[str], gates: list[tuple[str, Gate]]) -> frozenset[str]:
-    for _, gate in gates:
-        start &= gate.allowed
-    return start
 
 
 async def _all_gates(

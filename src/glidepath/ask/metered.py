@@ -7,7 +7,7 @@ was received is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import Attempt, pump
@@ -20,8 +20,6 @@ from glidepath.run.voice import Voice
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from glidepath.run import Run
 
 

@@ -6,15 +6,14 @@ not count as an iteration. It is tried once; whatever goes wrong with it, the co
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from glidepath.ask.attempt import broken
 from glidepath.ask.booking import shape_view, source
 from glidepath.ask.metered import MeteredCall
-from glidepath.errors import ModelError
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
 from glidepath.resilience import BreakerState
-from glidepath.run import LetGo, Why, interruptible
+from glidepath.run import interruptible
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -85,26 +84,10 @@ async def _written(run: Run, request: Any, call: MeteredCall) -> str:
 
 async def _streamed(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
-    watch, attempt = run.watch, call.attempt
     try:
-        await interruptible(call.stream(), watch)
-    except (LetGo, asyncio.CancelledError) as stop:
-        stopped = watch.stopped(stop)
-        attempt.let_go()
-        if stopped.let_go:
-            reason = f"the stream of a checkpoint did not stop after {stopped.why.value}"
-            run.work.abandon("", run.plan.model_name, "stream", reason)
-        if stopped.why is Why.INTERRUPT:
-            raise run.interrupted() from None
-        return attempt.cut or (attempt.end is not None and attempt.fault() is None)
-    except ModelError:
-        return False
-    except KeyboardInterrupt:
-        raise run.interrupted_by_hand() from None
-    except BaseException:
-        if watch.gone:
-            raise
-        return False
+        await interruptible(call.stream(), run.watch)
+    except BaseException as error:
+        return broken(run, call.attempt, error, "the stream of a checkpoint") is None
     finally:
-        watch.calm()
+        run.watch.calm()
     return True

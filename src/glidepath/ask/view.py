@@ -9,7 +9,8 @@ from glidepath._wire import replace
 from glidepath.errors import told
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
-from glidepath.run import HookFault, Opinion, ToRead, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
+from glidepath.run.hooks import ToRead
 from glidepath.run.prefix import broke_prefix, kept_prefix
 from glidepath.spi import OverflowContext, TransformContext
 
@@ -46,20 +47,17 @@ def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[t
     messages = transcript.shown if view is transcript.messages else None
     if messages is None:
         messages = to_read(run, view)
-    context = turn.contexts.get(TransformContext) or _about(run, messages)
+    context = turn.contexts.get(TransformContext)
+    if context is None:
+        plan = run.plan
+        parts = {"system_prompt": plan.system_prompt, "model_id": plan.model_id, "estimator": plan.estimator}
+        context = about(run, TransformContext, messages=messages, **parts)
     context = replace(context, iteration=turn.iterations, messages=messages)
     heard = opinion(run, "context_transform", voices, context)
     if heard is None and view is transcript.view and not transcript.sent_view:
         transcript.sent_as_is()
         return None
     return _transformed(run, view, tokens, voices, context, heard)
-
-
-def _about(run: Run, messages: Sequence[Message]) -> TransformContext:
-    plan = run.plan
-    prompt, estimator = plan.system_prompt, plan.estimator
-    parts = {"system_prompt": prompt, "model_id": plan.model_id, "estimator": estimator, "messages": messages}
-    return about(run, TransformContext, **parts)  # type: ignore[no-any-return]
 
 
 async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
@@ -104,8 +102,7 @@ async def recovered(run: Run) -> bool:
     messages, tokens = to_read(run, run.transcript.view), run.transcript.input_tokens()
     context = about(run, OverflowContext, messages=messages, estimated_tokens=tokens)
     heard = opinion(run, hook, voices, context)
-    said = None if heard is None else await heard
-    while said is not None:
+    while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
@@ -119,7 +116,6 @@ async def recovered(run: Run) -> bool:
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
         heard = opinion(run, hook, voices, context)
-        said = None if heard is None else await heard
     return False
 
 

@@ -19,7 +19,7 @@ from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.stores import NO_STORE, make_store, redacting, store_path
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, install_line, told
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
@@ -62,9 +62,7 @@ def make_agent(
         named = fields["store"]
         fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
     if settings.get("telemetry.otel"):
-        from glidepath.cli.telemetry import telemetry
-
-        fields["plugins"] = (*fields.get("plugins", ()), telemetry(settings))
+        plugins = (_telemetry(settings), *plugins)
     if plugins:
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
@@ -77,6 +75,21 @@ def make_agent(
         return Agent(**fields)
     except ConfigurationError as error:
         raise ConfigurationError(_in_our_words(str(error))) from error
+
+
+def _telemetry(settings: LoadedSettings) -> Any:
+    """Set up the OpenTelemetry SDK and return the plugin."""
+    try:
+        from glidepath.otel import OpenTelemetry
+        from glidepath.otel.sdk import set_up_sdk
+    except ImportError:
+        raise ConfigurationError(
+            "--otel needs the extra otel and the OpenTelemetry SDK: "
+            + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+        ) from None
+    set_up_sdk()
+    chosen = settings.said("telemetry.content")  # else the environment decides
+    return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
 
 
 def _offer_little(settings: LoadedSettings, world: World) -> None:

@@ -13,12 +13,11 @@ from glidepath.cli.file_changes import Changes, colored
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.signals import Caught
-from glidepath.cli.world import World
+from glidepath.cli.world import World, screen_size
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 
 NOBODY = "a form needs an answer, and there is nobody to give one"
-_USUAL_SIZE = (80, 24)
 
 
 async def decide(
@@ -86,7 +85,7 @@ async def decisions_about(
     for one in asked:
         if one.pending.call.name not in known:
             world.note("")
-        decision = await consult(one, _size(world), ask, always=known)
+        decision = await consult(one, screen_size(world.stderr), ask, always=known)
         if decision is None:
             return None
         decisions[one.name] = decision
@@ -94,14 +93,6 @@ async def decisions_about(
 
 
 _ANSI = {"green": "\x1b[32m", "red": "\x1b[31m", "dim": "\x1b[2m"}
-
-
-def _size(world: World) -> tuple[int, int]:
-    try:
-        columns, lines = os.get_terminal_size(world.stderr.fileno())
-    except (OSError, ValueError, AttributeError):
-        return _USUAL_SIZE
-    return (columns, lines) if columns > 0 and lines > 0 else _USUAL_SIZE
 
 
 async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] = ()) -> str | None:
@@ -167,10 +158,12 @@ async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = Fals
 
     loop.add_reader(fd, ready)
     first = caught.number
+    caught.asking = True
     try:
         while not answer.done() and caught.number == first and not caught.hurry.is_set():
             await asyncio.wait([answer], timeout=0.05)
     finally:
+        caught.asking = False
         with contextlib.suppress(ValueError):
             loop.remove_reader(fd)
         answer.cancel() if not answer.done() else None

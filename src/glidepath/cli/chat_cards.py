@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import os
 import shlex
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,11 +18,11 @@ from glidepath._wire import Value, WireError, decode, encode, replace
 from glidepath.cli.attachments import typed
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.notes import how_it_ended, next_run_line
-from glidepath.cli.session_names import data_folder, short, wanted_session
+from glidepath.cli.session_names import keep_file, kept_place, short, wanted_session
 from glidepath.cli.shown import call_line, revealed, width_of
 from glidepath.cli.status import clip
 from glidepath.cli.stores import make_store, on_store, redacting
-from glidepath.cli.world import World, columns_of
+from glidepath.cli.world import World, screen_size
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -89,15 +87,8 @@ def _without_secret(model: str) -> str:
 
 
 def _keep(session: str, card: ChatCard, known: ChatCard) -> None:
-    place = _place(session)
-    if place is None or card == known:
-        return
-    with contextlib.suppress(OSError):
-        place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(encode(card))
+    if card != known:
+        keep_file(_place(session), encode(card))
 
 
 def card_flags(session: str, settings: LoadedSettings) -> list[str]:
@@ -116,9 +107,7 @@ def forget_cards(sessions: Iterable[str]) -> None:
 
 
 def _place(session: str) -> Path | None:
-    above = data_folder()
-    name = hashlib.sha256(session.encode(errors="surrogateescape")).hexdigest()[:32]
-    return None if above is None else above / "chats" / name
+    return kept_place("chats", session.encode(errors="surrogateescape"))
 
 
 # --- the list -------------------------------------------------------------------------------------------------------
@@ -177,7 +166,8 @@ async def chat_list(store: SessionStore, width: int, but: str) -> str:
 def print_chats(settings: LoadedSettings, world: World) -> int:
     """Print the list; raises `ConfigurationError` when it would be empty."""
     store = _opened(settings, world)
-    rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, max(columns_of(world.stdout) - 1, 40)))
+    width = max(screen_size(world.stdout)[0] - 1, 40)
+    rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, width))
     if not rows:
         raise ConfigurationError("there is no conversation to continue yet; start one: glidepath chat --model NAME")
     world.write("\n".join([*rows, f"To continue one: glidepath chat -r ID {_HOW}", ""]))
@@ -250,8 +240,8 @@ async def _check_pending(store: SessionStore, session: str, settings: LoadedSett
     for name in [one.call.name for one in await _pending(store, session)]:
         if name in before and name not in given:
             raise ConfigurationError(
-                f"a call of {revealed(name)} waits in this run, and could not be made without its tool: pass --tools "
-                f"{shlex.quote(had)}"
+                f"a call of {revealed(name)} is waiting in this run and cannot be made without its tool: "
+                f"pass --tools {shlex.quote(had)}"
             )
 
 

@@ -11,7 +11,7 @@ from glidepath.cli.folder import CONFIGURATION, Folder
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.shown import folded, quoted, revealed
 from glidepath.cli.trust import is_trusted, record_of, remember
-from glidepath.cli.world import World
+from glidepath.cli.world import World, screen_size
 from glidepath.errors import ConfigurationError
 
 _WIDE, _INDENT, _LONG = 80, " " * 6, 1000
@@ -90,7 +90,7 @@ def _servers_of(folder: Folder, width: int) -> list[str]:
 
 def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> bool:
     """Show what the folder wants and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt."""
-    width = _width(stream)
+    width = screen_size(stream)[0]
     stream.write(
         f"\n{listing(folder, wanted, width)}\n"
         "Answer yes only if you know where these files come from.\n"
@@ -146,13 +146,6 @@ def _and(names: Sequence[str]) -> str:
 def _wrapped(text: str, width: int) -> str:
     """A text of ours, wrapped to the terminal's width."""
     return fill(text, max(width - 1, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
-def _width(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _WIDE
-    except (OSError, AttributeError):
-        return _WIDE
 
 
 def _line(world: World) -> str:

@@ -142,7 +142,7 @@ class Changes(Plugin):
             self._turns.pop()
         turn = self._turns[-1]
         if not turn:
-            return ["There is nothing to undo: no write or edit since this chat was opened is left."]
+            return ["There is nothing to undo. Only what write and edit have changed in this chat can be undone."]
         merged: dict[str, Change] = {}
         for change in turn:
             known = merged.get(change.path, change)

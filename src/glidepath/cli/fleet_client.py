@@ -6,6 +6,7 @@ import argparse
 
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
+from glidepath.quantities import seconds_meant
 
 
 def add_store_flag(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -41,9 +42,8 @@ def _readable(address: str) -> bool:
 
 
 def seconds(text: str) -> float:
-    """A number of seconds: 2, 2.5, 10s, 5m."""
-    number, factor = (text[:-1], {"s": 1, "m": 60, "h": 3600}[text[-1]]) if text[-1:] in tuple("smh") else (text, 1)
-    try:
-        return float(number) * factor
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10s or 2m") from None
+    """A time as people write it, in seconds: 2, 2.5, 10s, 5m, 1h30m."""
+    found = seconds_meant(text)
+    if not isinstance(found, float):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10s or 2m")
+    return found

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from glidepath import events
 from glidepath.cli.file_changes import Changes, colored, difference
-from glidepath.cli.guard_words import guard_line
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, console_on, ending, write_answer
-from glidepath.cli.status import Status, arguments_line, clip, closing_line, printable, status_line
+from glidepath.cli.status import Status, arguments_line, clip, closing_line, guard_line, printable, status_line
 from glidepath.cli.world import World
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.plurals import how_many

@@ -28,6 +28,7 @@ _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
 _RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?")
 _CELLS = re.compile(r"(?<!\\)\|")
 _CODE_LINES, _ITEMS, _LINES, _ROWS = 60, 30, 60, 30
+_PARAGRAPH = 8_000  # characters of a paragraph that is still read as Markdown
 _GAP, _LEAST = 3, 3  # between two columns of a table, and the width of the narrowest
 _THEME = "ansi_dark"
 
@@ -83,7 +84,9 @@ class Blocks:
         """What is left when the answer is complete."""
         line, self._partial = self._partial, ""
         closed = self._line(line) if line else []
-        return [*closed, *self._close()]
+        closed += self._close()
+        self._fence = self._language = ""
+        return closed
 
     # --- one line ---------------------------------------------------------------------------------------------------
 
@@ -262,5 +265,7 @@ def renderable(block: MarkupBlock) -> Any:
     if block.kind == "table" and block.columns:
         return _Trimmed(_piece_of_table(block))
     if block.kind == "table" and (block.more or block.text.count("\n") >= _ROWS - 1):  # too long for a guess
+        return Text(block.text)
+    if block.kind == "text" and len(block.text) > _PARAGRAPH:  # not prose, and slow to parse
         return Text(block.text)
     return _Trimmed(_Page(block.text, code_theme=_THEME, hyperlinks=False))

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
     from glidepath.cli.layers import LoadedSettings
-    from glidepath.cli.world import World
     from glidepath.outcome import RunResult
     from glidepath.run import Decision
     from glidepath.spi.sessions import SessionStore
 
 _SHOWN = 1_000
-
-
-def add_note_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the store."""
-    add_setting_flags(parser, leave_out=frozenset(setting.key for setting in SETTINGS) - {"store", "redact"})
-    add_config_flags(parser)
 
 
 def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -49,25 +39,6 @@ def decided(options: argparse.Namespace) -> dict[str, Decision]:
     if options.verdict == "answer" and text:
         return {options.call: answer(text)}
     raise ConfigurationError("expected CALL approve, CALL deny [REASON], or CALL answer TEXT")
-
-
-def with_store(
-    options: argparse.Namespace, world: World, what: str, act: Callable[[Any], Awaitable[Any]]
-) -> LoadedSettings:
-    """Do something with the named store, then close it; returns the settings."""
-    from glidepath.cli.layers import gather
-    from glidepath.cli.session_names import session_named
-    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
-
-    settings = gather(options, world, only=("store", "redact"))
-    store = redacting(make_store(assume_store(settings, what), world), settings, world)
-
-    async def found(kept: Any) -> None:
-        options.session = await session_named(kept, options.session)
-        await act(kept)
-
-    on_store(store, found)
-    return settings
 
 
 def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
@@ -104,7 +75,8 @@ def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -
     of_store = settings.copy()
     of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
     for one in result.pending:
-        yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
+        if len(result.pending) > 1:  # a single one was shown with the end of the run
+            yield f"waiting for a decision: {call_line(one.call.name, one.call.arguments, _SHOWN)}"
         how, verdict = "to approve it (or write deny, or answer TEXT)", "approve"
         if one.form is not None:
             how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"

@@ -15,8 +15,8 @@ Execute = Callable[[argparse.Namespace, World], int]
 
 _EPILOG = """\
 exit codes:
-  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused   6 waiting for a decision
-  130 Ctrl-C   143 SIGTERM
+  0 done   1 failed   2 usage   3 ended by a limit   4 stuck   5 refused
+  6 waiting for a decision   130 Ctrl-C   143 SIGTERM
 
 `glidepath COMMAND --help` explains a command.
 """
@@ -57,7 +57,7 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
         if name in filled:
             module = import_module(f"glidepath.cli.commands.{name}_command")
             sub.description = (module.__doc__ or name).splitlines()[0]
-            sub.formatter_class = argparse.RawDescriptionHelpFormatter
+            sub.formatter_class = _Page
             module.add_arguments(sub)
     return parser
 
@@ -161,10 +161,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):
-    """Puts the text of the longest command beside it: the standard formatter forgets the indent."""
+    """Leaves examples as they are and wraps a sentence."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        from textwrap import fill
+
+        examples = "\n" in text.strip()
+        return super()._fill_text(text, width, indent) if examples else fill(text, width)
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Leaves room for the indent."""
+        """Puts the text of the longest command beside it: the standard formatter forgets the indent."""
         super().add_argument(action)
         if action.nargs == argparse.PARSER:
             self._action_max_length += self._indent_increment

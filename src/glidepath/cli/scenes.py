@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import clip
-from glidepath.cli.world import World, columns_of
+from glidepath.cli.world import World, screen_size
 from glidepath.events import GuardTripped, LandingStarted, ToolEnded, ToolStarted
 from glidepath.models import LocalModel
 from glidepath.outcome import LoopOutcome, RunResult
@@ -27,6 +27,7 @@ ATLAS = {
     "Oslo": "Oslo is the capital of Norway. It lies on a fjord and has 710,000 people.",
     "Wellington": "Wellington is the capital of New Zealand. It lies on Cook Strait and has 213,000 people.",
 }
+_LONG = "Write a long text about "
 CITIES = ("Lisbon", "Oslo", "Rome", "Paris")
 _PATIENCE = 90  # seconds for a scene; on a quiet machine it takes ten
 _SHARED = 1_000
@@ -49,9 +50,9 @@ def scripted() -> ScriptedModel:
         asked = request.messages[0].text
         if request.tools:
             return call("atlas", city="Lisbon")
-        if "atlas" in asked:
+        if not asked.startswith(_LONG):
             return say("The atlas says that Lisbon is the capital of Portugal, on the river Tagus.")
-        text = f"{asked.removeprefix('Write a long text about ').rstrip('.')} is a city. " * 100
+        text = f"{asked.removeprefix(_LONG).rstrip('.')} is a city. " * 100
         return truncated(text[: 4 * min(request.max_output_tokens or _WANTED, _WANTED)])
 
     return ScriptedModel(name="scripted", delay=0.001, record=False).forever(answer)
@@ -92,7 +93,7 @@ class DemoStage:
         )
 
         async def one(city: str) -> RunResult:
-            result: RunResult = await agent.run(f"Write a long text about {city}.", parent=purse)
+            result: RunResult = await agent.run(f"{_LONG}{city}.", parent=purse)
             said = " ".join(result.text.split())
             self._quote(f"{city:<7} {result.usage.total:>4} tokens  {said}")
             return result
@@ -160,12 +161,22 @@ class DemoStage:
 
     def _line(self, text: str) -> None:
         """Print a text of ours in full, wrapped."""
-        rows = wrap(text, self._room(), break_on_hyphens=False)
-        self._world.write("".join(f"   {row}\n" for row in rows))
+        self._world.write(wrapped(text, self._world, "   "))
 
     def _quote(self, text: str) -> None:
         """Print one row of what the model or a tool said."""
         self._world.write(f"   {clip(text, self._room())}\n")
 
     def _room(self) -> int:
-        return max(min(columns_of(self._world.stdout), _WIDE) - _MARGIN, _NARROWEST)
+        return room_on(self._world)
+
+
+def wrapped(text: str, world: World, indent: str = "") -> str:
+    """A text of ours as rows that fit the terminal."""
+    rows = wrap(text, room_on(world), break_on_hyphens=False)
+    return "".join(f"{indent}{row}\n" for row in rows)
+
+
+def room_on(world: World) -> int:
+    """The columns of a row, without its indent."""
+    return max(min(screen_size(world.stdout)[0], _WIDE) - _MARGIN, _NARROWEST)

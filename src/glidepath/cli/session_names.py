@@ -128,17 +128,27 @@ def data_folder() -> Path | None:
     return None
 
 
-def remember_here(folder: Path, session: str) -> None:
-    """Make this the session that `--continue` continues in this folder."""
-    place = _place(folder)
+def kept_place(kind: str, name: bytes) -> Path | None:
+    """Where a small file about this is kept in the user's data folder; None when the folder is unknown."""
+    above = data_folder()
+    return None if above is None else above / kind / hashlib.sha256(name).hexdigest()[:32]
+
+
+def keep_file(place: Path | None, data: bytes) -> None:
+    """Write a small file that only the user can read, if that is possible."""
     if place is None:
         return
     with contextlib.suppress(OSError):
         place.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a parent that mkdir adds is open to all
         place.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{session}\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+
+
+def remember_here(folder: Path, session: str) -> None:
+    """Make this the session that `--continue` continues in this folder."""
+    keep_file(_place(folder), f"{session}\n".encode())
 
 
 def last_here(folder: Path) -> str:
@@ -155,6 +165,4 @@ def last_here(folder: Path) -> str:
 
 
 def _place(folder: Path) -> Path | None:
-    above = data_folder()
-    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
-    return None if above is None else above / "last" / name
+    return kept_place("last", os.fsencode(folder.resolve()))

@@ -1,4 +1,4 @@
-"""Lists sessions: the filters that commands share, and one line for each session; and the result of replays."""
+"""Shared by the commands on stored sessions: the flags for the store, the filters, and one line for each session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from glidepath.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.cli.settings import SETTINGS
 from glidepath.errors import ConfigurationError
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from glidepath.agent.replay import Replayed
     from glidepath.cli.layers import LoadedSettings
@@ -24,9 +26,81 @@ if TYPE_CHECKING:
     from glidepath.spi.session_catalog import SessionQuery
     from glidepath.spi.sessions import Entry, SessionStore
 
-_SHOWN = 60
+_SHOWN, _FEWEST = 60, 10
+_OF_STORE = ("store", "redact")
+_OTHERS = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
+_WRITING = frozenset({"tag", "import", "stop", "send", "decide"})  # a fork copies what is there
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)?")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, None: 86_400.0}
+
+
+def add_store_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the store."""
+    add_setting_flags(parser, leave_out=_OTHERS)
+    add_config_flags(parser)
+
+
+def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the session to act on."""
+    parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
+    parser.add_argument("--last", action="store_true", help="the session that was active last")
+    return parser
+
+
+def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export` and `import`."""
+    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
+    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    imported = actions.add_parser("import", help="import what export wrote")
+    imported.add_argument("file", help="the file; - reads standard input")
+    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
+
+
+def store_settings(options: argparse.Namespace, world: World) -> LoadedSettings:
+    """The settings of a command that needs no others than those of the store."""
+    from glidepath.cli.layers import gather
+
+    return gather(options, world, only=_OF_STORE)
+
+
+def act_on_store(
+    options: argparse.Namespace,
+    world: World,
+    command: str,
+    act: Callable[[Any], Awaitable[int]],
+    settings: LoadedSettings | None = None,
+) -> int:
+    """Do something with the store that the settings name."""
+    from glidepath.cli.session_names import last_session, session_named
+    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
+
+    action = getattr(options, "action", command)
+    if hasattr(options, "last") and bool(options.session) == options.last:
+        wrong = "take out --last or the id" if options.last else "name a session, or add --last for the last one"
+        raise ConfigurationError(f"{action}: {wrong}; `glidepath sessions list` shows the ids")
+    settings = settings or store_settings(options, world)
+    reads = action not in _WRITING
+    store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
+
+    async def found(kept: Any) -> int:
+        if getattr(options, "last", False):
+            options.session = await last_session(kept)
+        elif getattr(options, "session", None):
+            options.session = await session_named(kept, options.session)
+        return await act(kept)
+
+    return on_store(store, found)
+
+
+def say_gone(gone: list[str], world: World) -> None:
+    """Say how many sessions were deleted, and forget what was kept about them elsewhere."""
+    from glidepath.cli.chat_cards import forget_cards
+
+    forget_cards(gone)
+    world.note(f"deleted {how_many(len(gone), 'session')}")
+
+
+# --- which ones ----------------------------------------------------------------------------------------------------
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
@@ -152,14 +226,8 @@ def standing(entry: Entry) -> str:
     return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
 
 
-def heading(width: int) -> str:
-    """The header of the table."""
-    return f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  WHAT"
-
-
-def row(entry: Entry, width: int) -> str:
-    """One session on one line; whatever is in it, it cannot steer the terminal."""
-    from glidepath.cli.shown import revealed
+def row(entry: Entry, name: str, most: int) -> str:
+    """One session on one line, its last column cut after `most`; nothing in it can steer the terminal."""
     from glidepath.cli.status import clip
     from glidepath.sessions.cards import figures
 
@@ -169,16 +237,9 @@ def row(entry: Entry, width: int) -> str:
     turns = used.get("turns", "-") if known.get("outcome") else "-"
     cost = _cost(used.get("cost"))
     tags = "".join(f"#{tag} " for tag in entry.tags)
-    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), _SHOWN)
-    name, how = revealed(entry.session_id), clip(standing(entry), 11)
-    return f"{name:<{width}}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
-
-
-def width_for(entries: Iterable[Entry]) -> int:
-    """How wide the column of ids has to be."""
-    from glidepath.cli.shown import revealed
-
-    return max([7, *[len(revealed(entry.session_id)) for entry in entries]])
+    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), most)
+    how = clip(standing(entry), 11)
+    return f"{name}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
 
 def _cost(value: object) -> str:
@@ -218,13 +279,11 @@ def as_json(entry: Entry) -> dict[str, Any]:
 async def label_lines(store: SessionStore, session: str) -> list[str]:
     """The title and the tags that a person gave it, a line each."""
     from glidepath.cli.shown import revealed
-    from glidepath.sessions.finding import each_session
+    from glidepath.sessions.finding import entry_of
 
-    async for entry in each_session(store, prefix=session, roots=False):
-        if entry.session_id == session:
-            named = (("title", entry.title), ("tags", " ".join(entry.tags)))
-            return [f"{name:<9} {revealed(text)}" for name, text in named if text]
-    return []
+    entry = await entry_of(store, session)
+    named = () if entry is None else (("title", entry.title), ("tags", " ".join(entry.tags)))
+    return [f"{name:<9} {revealed(text)}" for name, text in named if text]
 
 
 def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
@@ -246,9 +305,22 @@ def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
         yield f"cost      {money(totals.cost)}, {how_many(totals.usage.total, 'token')} in all"
 
 
-def lines(entries: Sequence[Entry]) -> Iterator[str]:
-    """The table."""
-    width = width_for(entries)
-    yield heading(width)
-    for entry in entries:
-        yield row(entry, width)
+def print_entries(entries: Sequence[Entry], world: World, nothing: str, *, as_data: bool) -> None:
+    """Print a table of sessions, or a JSON object for each. On a terminal, ids are short and rows fit."""
+    from glidepath import _wire
+    from glidepath.cli.session_names import short
+    from glidepath.cli.shown import revealed
+    from glidepath.cli.world import screen_size
+
+    if as_data:
+        world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in entries))
+    elif entries:
+        live = world.is_terminal(world.stdout)
+        names = [revealed(short(entry.session_id) if live else entry.session_id) for entry in entries]
+        width = max(7, *map(len, names))
+        head = f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  "
+        most = min(_SHOWN, max(screen_size(world.stdout)[0] - len(head), _FEWEST)) if live else _SHOWN
+        rows = [row(entry, f"{name:<{width}}", most) for entry, name in zip(entries, names, strict=True)]
+        world.write("".join(f"{line}\n" for line in [f"{head}WHAT", *rows]))
+    else:
+        world.note(nothing)

@@ -16,10 +16,14 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Caught:
-    """What was caught: `number` is the first signal; `hurry` is set when the command must not wait any longer."""
+    """What was caught: `number` is the first signal; `hurry` is set when the command must not wait any longer.
+
+    `asking` is true while a question is open, and nothing is in flight that could finish up.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.asking = False
         self.hurry = asyncio.Event()
 
 
@@ -32,7 +36,8 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
     def interrupt() -> None:
         if caught.number is None:
             caught.number = signal.SIGINT
-            say(FINISHING)
+            if not caught.asking:
+                say(FINISHING)
             token.wind_down("Ctrl-C")
         else:
             caught.hurry.set()

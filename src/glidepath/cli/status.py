@@ -17,6 +17,11 @@ from glidepath.plurals import how_many
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
 _CHARACTERS = 4  # of a token, about
+_ENDS = {
+    "max_tokens_recovery": "the reply was cut off by its output limit",
+    "premature_end": "the model stopped without a word after an error",
+    "empty_answer": "the reply was empty",
+}
 
 
 class Status:
@@ -101,7 +106,7 @@ class Status:
         self.phase = "finishing up"
 
     def restart(self, before: Decimal | None = None) -> None:
-        """Another run begins: its limits count from here, but that of money, of which this was spent before."""
+        """Start counting for another run; only the money that was spent `before` carries over."""
         self.phase, self.turn, self.tokens, self.cost = "starting", 0, 0, None
         self._before = before or Decimal(0)
         self._started, self._stopped, self._landing = self._now(), None, False
@@ -213,7 +218,7 @@ def closing_line(result: RunResult, width: int = 200) -> str:
     """What the run used, in at most `width` columns."""
     turns, calls = how_many(result.iterations, "turn"), how_many(result.tool_calls, "tool call")
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
-    parts = [turns, calls, f"{tokens_of(result.usage.total)}{cached}"]
+    parts = [*([turns, calls] if result.iterations else []), f"{tokens_of(result.usage.total)}{cached}"]
     if result.cost is not None:
         parts.append(money(result.cost))
     parts.append(duration(result.elapsed))
@@ -222,3 +227,11 @@ def closing_line(result: RunResult, width: int = 200) -> str:
         if len(line) <= width:
             break
     return clip(line, width)
+
+
+def guard_line(event: events.GuardTripped) -> str:
+    """One line about a guard that acted."""
+    end = _ENDS.get(event.guard)
+    if end is None:
+        return f"{event.guard}: {event.reason}"
+    return f"{end}; the model is asked to continue" if event.action == "recover" else end

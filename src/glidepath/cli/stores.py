@@ -79,7 +79,7 @@ def _must_be_makeable(path: Path) -> None:
         with TemporaryFile(dir=folder):
             return
     except OSError as error:
-        raise ConfigurationError(f"--store: {path} cannot be made: {error.strerror}") from None
+        raise ConfigurationError(f"--store: {path} cannot be created: {error.strerror}") from None
 
 
 def store_path(name: str, world: World) -> Path | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-_USUAL_COLUMNS = 80
+_USUAL_SIZE = (80, 24)
 
 
 class ScreenClosed(Exception):  # noqa: N818 - what happened
@@ -114,9 +114,10 @@ class World:
             os.close(nowhere)
 
 
-def columns_of(stream: TextIO) -> int:
-    """The width of the terminal behind a stream; 80 if it is not a terminal."""
+def screen_size(stream: TextIO) -> tuple[int, int]:
+    """The columns and lines of the terminal behind a stream; 80 and 24 if it is not a terminal."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
+        columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError, AttributeError):
-        return _USUAL_COLUMNS
+        return _USUAL_SIZE
+    return columns or _USUAL_SIZE[0], lines or _USUAL_SIZE[1]

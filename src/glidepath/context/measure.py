@@ -16,7 +16,7 @@ from glidepath.messages import (
     UserMessage,
     stored_arguments,
 )
-from glidepath.run import interrupt_by_hand
+from glidepath.run.watch import interrupt_by_hand
 from glidepath.spi import TokenEstimator
 from glidepath.tools.density import MESSAGE_TOKENS, ORDINARY_ID, opaque_tokens, result_tokens, text_tokens
 from glidepath.tools.picture_size import block_tokens

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import shown
-from glidepath.events import ApprovalRequested, ToolStarted
-from glidepath.execute import breaker
-from glidepath.execute.batch import run_together
-from glidepath.execute.calls import cap_calls, clear, decided, judge_call, keep_to_programs, misfits, prepare
-from glidepath.execute.doubt import has_asked, job_for, keep, settle, unfinished, without_tool
+from glidepath.events import ApprovalRequested
+from glidepath.execute.batch import Batch, hint, width_for
+from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
+from glidepath.execute.doubt import has_asked, job_for, keep, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
-from glidepath.execute.order import hint, width_for
 from glidepath.execute.spawn import Host
-from glidepath.execute.votes import carried, count_votes, put_off
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
@@ -29,34 +26,6 @@ from glidepath.tools.text import clean
 if TYPE_CHECKING:
     from glidepath.run import Run
 
-__all__ = [
-    "admitted",
-    "answer_open_calls",
-    "cap_calls",
-    "clear",
-    "close_batch",
-    "end_specially",
-    "execute",
-    "fatal_verdict",
-    "finish_batch",
-    "first_step",
-    "fly_jobs",
-    "follow_up",
-    "heeded",
-    "judge_call",
-    "kept_back",
-    "misfits",
-    "objection",
-    "pend",
-    "put_off",
-    "settle",
-    "step_looked_at",
-    "stuck",
-    "text_of",
-    "waiting_job",
-    "written_down",
-]
-
 _enter, _leave = INSIDE.set, INSIDE.reset
 IMPORTED = "this call comes from an imported journal; nobody here has asked for it"
 
@@ -66,10 +35,10 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
 
     Raises `Touchdown` when the run must come down; every call has its result by then, or is in `run.pending`.
     """
-    plan, watch = run.plan, run.watch
-    turn = run.turn
+    plan, turn = run.plan, run.turn
     turn.start_tools()
-    step = Step(calls, plan.tools, run.descent.withdrawn, run.descent.notice is not None)
+    turn.count_votes(None)
+    step = _step(run, calls)
     # Guards first: what they keep back must not run, be counted or be asked about.
     if kept_back(run, step):
         turn.end_tools(turn.checkpoint)
@@ -79,20 +48,10 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         keep_to_programs(run, jobs)
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
-    if watch.sentry is not None:
-        await watch.sentry.cleared(run)
-    stopped = watch.interrupt is not None or watch.above is not None or watch.called_off is not None
-    await fly_jobs(run, [] if stopped and watch.halted() else admitted(run, jobs))
-    if run.work.spawned or run.hooks.after_tool_call:
-        await follow_up(run, jobs)
-    done = _finish(run, jobs)
-    _learn(run, step)
-    if watch.interrupt is not None:
-        raise run.interrupted()
+    await fly(run, jobs)
+    done = _conclude(run, jobs, step)
     turn.end_tools(turn.checkpoint)
-    if turn.pending or turn.programs:
-        return put_off(run, jobs)
-    return done and count_votes(jobs, plan.terminal_tools)
+    return done
 
 
 async def text_of(run: Run, job: Job) -> str | None:
@@ -115,13 +74,8 @@ async def end_specially(run: Run, job: Job, step: Step) -> bool:
     """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
     if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
         await follow_up(run, [job])
-    votes = _finish(run, [job])
-    _learn(run, step)
-    if run.watch.interrupt is not None:
-        raise run.interrupted()
-    if run.turn.pending:  # it asks back
-        return put_off(run, [job])
-    return votes and count_votes([job], run.plan.terminal_tools)
+    run.turn.count_votes(None)
+    return _conclude(run, [job], step)
 
 
 async def finish_batch(run: Run) -> bool:
@@ -139,28 +93,9 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
-    if run.watch.sentry is not None:
-        await run.watch.sentry.cleared(run)
-    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
-    if run.work.spawned or run.hooks.after_tool_call:
-        await follow_up(run, jobs)
-    fatal = None
-    for job in jobs:
-        if job.result is not None:
-            keep(run, job, len(jobs))
-            fatal = fatal or job.fatal
-        elif type(job.asks) is NeedsCalls:
-            _begin_program(run, job)
-    if run.watch.interrupt is None:  # else nobody is asked any more
-        left = [job for job in jobs if job.result is None and job.call.id not in run.turn.programs]
-        still = [pending for pending in run.turn.pending if pending.inside]  # programs look after them
-        run.turn.pend((*still, *[_still(waiting, job) or pend(run, job) for job in left]))
-    if fatal is not None:
-        raise Touchdown(fatal_verdict(fatal))
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
-    if run.watch.interrupt is not None:
-        raise run.interrupted()
-    done = not put_off(run, jobs) and not run.turn.pending and not run.turn.programs and carried(run)
+    await fly(run, jobs)
+    run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside]))  # programs look after these
+    done = _conclude(run, jobs, _step(run, reply.tool_calls), waiting)
     run.turn.end_tools(run.turn.checkpoint)
     return done
 
@@ -168,7 +103,7 @@ async def finish_batch(run: Run) -> bool:
 def close_batch(run: Run) -> bool:
     """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
     reply: Any = run.turn.reply
-    _learn(run, Step(reply.tool_calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None))
+    _learn(run, _step(run, reply.tool_calls))
     return carried(run)
 
 
@@ -205,28 +140,22 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
-    # Results that have come may belong behind those made here.
-    gaps = run.turn.pending or run.turn.programs or run.terms.resumed is not None
-    results = list(run.turn.results)
     for call in run.turn.open_calls():
         job = job_for(run, call)
         if has_asked(run, call):
             job.doubt = unfinished(run, "the run ended first")
         job.refuse(kind, text)
-        if gaps:
-            keep(run, job)
-        else:
-            message = job.message(run)
-            run.add(message)
-            results.append(message)
+        keep(run, job)
     run.turn.forget_programs()
-    if gaps:
-        run.turn.pend(())
-    else:
-        run.turn.answer(tuple(results))
+    run.turn.pend(())
 
 
 # --- guards -----------------------------------------------------------------------------------------------------
+
+
+def _step(run: Run, calls: tuple[ToolCall, ...]) -> Step:
+    """A batch, as the guards see it."""
+    return Step(calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
 
 
 def kept_back(run: Run, step: Step) -> bool:
@@ -264,12 +193,20 @@ def _learn(run: Run, step: Step) -> None:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
+async def fly(run: Run, jobs: list[Job]) -> None:
+    """Run those of the jobs that may run, to their end: with their children, and the hooks that look at the results."""
+    if run.watch.sentry is not None:
+        await run.watch.sentry.cleared(run)
+    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
+    await follow_up(run, jobs)
+
+
 async def fly_jobs(run: Run, ready: list[Job]) -> None:
     """Run these jobs: a lone inline one in the run's own task, others in tasks of their own."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
         await _run_alone(run, ready[0])
     elif ready:
-        await run_together(run, ready, width_for(run.plan, ready))
+        await Batch(run, ready, width_for(run.plan, ready)).fly()
         if run.plan.config.default_execution_mode == "auto":
             hint(run, ready)
 
@@ -281,7 +218,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
         if job.result is None and job.waits_for is None:
             tool: Any = job.tool
             if tool.breaker is not None:
-                breaker.admit(run, job)
+                job.ask_breaker(run)
                 if job.result is not None:
                     continue
             ready.append(job)
@@ -320,19 +257,15 @@ async def _written_down(run: Run, job: Job, later: Awaitable[None]) -> None:
 
 async def _run_alone(run: Run, job: Job) -> None:
     """Run a single inline call inside the run's own task."""
-    watch, voice, call = run.watch, run.voice, job.call
     if run.journal is not None:
         later = written_down(run, job)
         if later is not None:
             await later
-    job.started_at = watch.time()
-    if voice.tell_all is not None:
-        number, at, arguments = voice.next_number(), voice.now(), job.bound.arguments  # type: ignore[union-attr]
-        voice.tell_all(ToolStarted(run.run_id, voice.parent_id, number, at, call.id, call.name, arguments))
-    if (watch.interrupt is not None or watch.above is not None or watch.called_off is not None) and watch.halted():
+    job.announce(run)
+    if run.watch.halted():
         job.not_started(run)  # an observer has stopped the run
         return
-    text = first_step(run, job, call.id, job.tool, job.bound)
+    text = first_step(run, job, job.call.id, job.tool, job.bound)
     if text is not None:
         job.result = ToolResult(text)
     elif job.waits is not None:
@@ -409,39 +342,66 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
                     await later
 
 
-def _finish(run: Run, jobs: list[Job]) -> bool:
-    """Results become messages, in source order; calls waiting for a person are listed. True if votes are to count.
+def _conclude(run: Run, jobs: list[Job], step: Step, waiting: Mapping[str, PendingCall] = {}) -> bool:
+    """The calls of a batch have run: their results join the transcript, the guards see them, the votes are counted.
 
-    That is when a terminal tool, one that votes to end the run, or one that nobody knows is among them.
+    True when the batch ends the run. `waiting`: what calls of an earlier process have waited for.
     """
-    results: list[ToolResultMessage] = []
-    fatal, terminal, votes = None, run.plan.terminal_tools, False
-    try:
-        for job in jobs:
-            if job.result is None:
-                if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
-                    if type(job.asks) is NeedsCalls:
-                        _begin_program(run, job)
-                    else:
-                        run.turn.pend((*run.turn.pending, pend(run, job)))
-                    continue
-                job.refuse(
-                    ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
-                )
-            if job.trial is not None:
-                breaker.tell(run, job)
-            message = job.message(run, len(jobs))
-            run.add(message)
-            results.append(message)
-            if job.fatal is not None:
-                fatal = fatal or job.fatal
-            if job.result.terminate or job.tool is None or message.tool_name in terminal:  # type: ignore[union-attr]
-                votes = True
-    finally:  # Ctrl-C in between: what has its result is not answered twice
-        run.turn.answer(tuple(results))
+    _finish(run, jobs, waiting)
+    _learn(run, step)
+    if run.watch.interrupt is not None:
+        raise run.interrupted()
+    count_votes(run, jobs)
+    return not run.turn.pending and not run.turn.programs and carried(run)
+
+
+def count_votes(run: Run, jobs: Sequence[Job]) -> None:
+    """Add the votes of the calls that have their results; others of the batch may have to wait for a person first."""
+    ended, voted, unanimous = run.turn.votes or (False, False, True)
+    for job in jobs:
+        tool, result = job.tool, job.result
+        if result is None:
+            continue
+        if tool is None:
+            unanimous = False
+        elif job.call.name in run.plan.terminal_tools and not result.is_error:
+            ended = True
+        elif tool.votes_on_termination:
+            voted = voted or result.terminate
+            unanimous = unanimous and result.terminate
+    run.turn.count_votes((ended, voted, unanimous))
+
+
+def carried(run: Run) -> bool:
+    """What the votes of a whole batch come to: a terminal tool succeeded, or all tools that vote want to end."""
+    terminal, voted, unanimous = run.turn.votes or (False, False, False)
+    run.turn.count_votes(None)
+    return terminal or (voted and unanimous)
+
+
+def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> None:
+    """Results become messages, in source order; calls waiting for a person are listed."""
+    fatal = None
+    for job in jobs:
+        if job.result is None:
+            if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
+                if type(job.asks) is NeedsCalls:
+                    _begin_program(run, job)
+                else:
+                    still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
+                    run.turn.pend((*run.turn.pending, still or pend(run, job)))
+                continue
+            if job.asks is not None:
+                job.doubt = unfinished(run, "the run ended first")
+            job.refuse(
+                ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
+            )
+        if job.trial is not None:
+            job.tell_breaker(run)
+        keep(run, job, len(jobs))
+        fatal = fatal or job.fatal
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
-    return votes
 
 
 def _begin_program(run: Run, job: Job) -> None:
@@ -450,11 +410,6 @@ def _begin_program(run: Run, job: Job) -> None:
     call = ToolCall(job.call.id, job.call.name, bound.written())
     clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
-
-
-def _still(waiting: Mapping[str, PendingCall], job: Job) -> PendingCall | None:
-    """What a call is still waiting for; None when it waits for something new."""
-    return None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
 
 
 def pend(run: Run, job: Job, inside: str = "") -> PendingCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
@@ -14,13 +15,14 @@ from glidepath.run import Place, Stopped, Touchdown, Why, closable
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
 
-PATIENCE = 1.0
+_log = logging.getLogger("glidepath")
+WORTH_IT = 0.02  # seconds that every call of a reply must have taken before a hint is given
 
 
-class _Batch:
-    """The calls of one batch that really run."""
+class Batch:
+    """The calls of one batch that really run, at most `width` at a time."""
 
     def __init__(self, run: Run, jobs: Sequence[Job], width: int) -> None:
         self.run = run
@@ -157,10 +159,7 @@ class _Batch:
         del self.flying[job]
         job.stop_why, job.stop_asked = why, reason
         job.task.cancel()  # type: ignore[union-attr]
-        watch = self.run.watch
-        # Half of the time that is left at most: the other half is for the landing.
-        patience = min(PATIENCE, max(0.05, (watch.deadline_at - watch.loop.time()) / 2))
-        self.leaving[job] = watch.loop.time() + patience
+        self.leaving[job] = self.run.watch.let_go_at()
 
 
 async def _contained(run: Run, job: Job) -> BaseException | None:
@@ -172,7 +171,7 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     inside = Place(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await closable(job.tool.invoke(job.bound.values, job.context), job.is_over)  # type: ignore[union-attr, arg-type]
+        value = await closable(job.tool.invoke(job.bound.values, job.context), lambda: job.result is not None)  # type: ignore[union-attr, arg-type]
         job.returned(value)
     except BaseException as error:
         return error
@@ -182,6 +181,44 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
     return None
 
 
-async def run_together(run: Run, jobs: Sequence[Job], width: int) -> None:
-    """Run these calls, at most `width` at a time; return when each has its result."""
-    await _Batch(run, jobs, width).fly()
+# --- together, or one after the other as the model wrote them ------------------------------------------------------
+
+
+def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
+    """How many of these calls may run at a time. Only calls that really run count, not refused ones."""
+    order = plan.config.default_execution_mode
+    for job in jobs:
+        tool: Any = job.tool
+        if tool.exclusive or (order == "auto" and not tool.overlaps):
+            return 1
+    return 1 if order == "sequential" else plan.config.max_parallel_tools
+
+
+def hint(run: Run, jobs: Sequence[Job]) -> None:
+    """Log once per agent which mark would let these calls run together, if running in order cost time."""
+    told = run.plan.told
+    if "order" in told or len(jobs) == 1:
+        return
+    took = [job.took or 0.0 for job in jobs]
+    if min(took) < WORTH_IT:
+        return
+    tools: list[Any] = [job.tool for job in jobs]
+    if any(tool.exclusive or (tool.consequential and not tool.overlaps) for tool in tools):
+        return  # these must wait for each other, whatever else is marked
+    names = sorted({tool.name for tool in tools if not tool.overlaps})
+    if not names:
+        return
+    told.add("order")
+    _log.info(
+        "%s: %d calls of one reply ran one after the other and took %.2f s; together they would have taken about "
+        "%.2f s. If %s only %s, mark %s read_only=True; if %s calls may overlap, parallel_safe=True. "
+        "ExecutionMode.PARALLEL runs all calls together.",
+        run.plan.config.agent_name,
+        len(jobs),
+        sum(took),
+        max(took),
+        ", ".join(names),
+        "looks" if len(names) == 1 else "look",
+        "it" if len(names) == 1 else "them",
+        "its" if len(names) == 1 else "their",
+    )

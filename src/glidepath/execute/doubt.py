@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import ResultKind
-from glidepath.run import place
+from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:
@@ -32,14 +32,8 @@ def settle(run: Run) -> None:
         if decision.kind == "unknown" or not _takes(job, decision.arguments):
             job.refuse(UNKNOWN, "")
             keep(run, job)
-            forget_program(run, call.id)
+            run.turn.forget_program(call.id)
             run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
-
-
-def forget_program(run: Run, call_id: str) -> None:
-    """A call that made calls has its result: its state is no longer needed."""
-    if call_id in run.turn.programs:
-        run.turn.forget_program(call_id)
 
 
 def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
@@ -113,7 +107,8 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
 def close_accounts(run: Run, call_id: str) -> None:
     """The children of this call do not continue: charge what they cost, and list what is unknown."""
     told = {child.run_id for child in run.work.children}
-    for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+    known = {} if run.terms.resumed is None else run.terms.resumed.offspring
+    for child in known.get(call_id, ()):
         if child.run_id not in told:
             run.work.doubt(child.unknown)
             run.spend.charge_child(child.agent, child.usage, child.picodollars)

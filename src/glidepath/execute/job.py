@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, told, words
-from glidepath.events import ToolEnded, ToolStarted
-from glidepath.execute.breaker import ABOUT_ARGUMENTS
+from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
+from glidepath.resilience import Admission, tool_breaker
 from glidepath.run import Stopped, Why
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import heard_in
@@ -35,6 +35,19 @@ MOST_KEPT = 32_000  # characters of a result at most
 ALWAYS_KEPT = 200  # characters of a result that no budget takes away
 SHARE = 0.35  # of what is left of window and token budget, for one batch
 CHARS_PER_TOKEN = 3
+ABOUT_ARGUMENTS = (
+    ToolError,  # how a tool tells the model what is wrong
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+"""What a tool raises when the arguments are wrong: its breaker does not count these, the guards against loops do."""
 
 
 class Job(Record, eq=False):
@@ -103,13 +116,9 @@ class Job(Record, eq=False):
     def uncount(self, run: Run) -> None:
         """It was counted, and never began."""
         self.counted = False
-        run.turn.uncount_call()
+        run.turn.count_call(-1)
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
-
-    def is_over(self) -> bool:
-        """True once it has its result, even if work is still running."""
-        return self.result is not None
 
     def returned(self, value: object) -> None:
         """It returned."""
@@ -182,6 +191,38 @@ class Job(Record, eq=False):
         tool = self.tool
         return run.plan.config.tool_timeout if tool is None or tool.timeout is None else tool.timeout
 
+    # --- the breaker of its tool; one that never failed has none ------------------------------------------------
+
+    def ask_breaker(self, run: Run) -> None:
+        """Ask whether it may run; when not, the model is told so instead of a result."""
+        breaker, now = tool_breaker(self.tool), run.watch.time()
+        admission = breaker.admit(now)
+        if admission is Admission.REFUSED:
+            texts, seconds = run.plan.config.texts, f"{breaker.wait(now):.0f}"
+            text = texts.fill("breaker_open", tool=self.call.name, failures=breaker.failures, seconds=seconds)
+            self.refuse(ResultKind.BREAKER_OPEN, text)
+            return
+        self.trial = "probe" if admission is Admission.PROBE else "call"
+        if admission is Admission.PROBE:
+            self._breaker_changed(run)
+
+    def tell_breaker(self, run: Run) -> None:
+        """How it ended, which the breaker must know."""
+        breaker, probe = tool_breaker(self.tool), self.trial == "probe"
+        if self.blamed:
+            changed = breaker.failed(run.watch.time(), probe=probe)
+        elif self.kind in (ResultKind.CANCELLED, ResultKind.ABORTED) or self.stop_asked is not None:  # not its own end
+            changed = probe and breaker.unanswered(run.watch.time())
+        else:
+            changed = breaker.succeeded()
+        if changed:
+            self._breaker_changed(run)
+
+    def _breaker_changed(self, run: Run) -> None:
+        state = tool_breaker(self.tool).state.value
+        _log.warning("%s: the breaker of tool %s is %s", run.run_id, self.call.name, state)
+        run.emit(BreakerChanged, self.call.name, state, "tool")
+
     # --- events -----------------------------------------------------------------------------------------------
 
     def announce(self, run: Run) -> None:
@@ -217,13 +258,10 @@ class Job(Record, eq=False):
         message = ToolResultMessage(
             call_id, name, content, result.is_error, self.kind, result.details, result.narration, origins
         )
-        voice = run.voice
-        if voice.tell_all is not None:
-            seconds = self.took
-            if seconds is None:
-                seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
-            number, at, trace = voice.next_number(), voice.now(), self.traceback
-            voice.tell_all(ToolEnded(run.run_id, voice.parent_id, number, at, call_id, name, message, seconds, trace))
+        seconds = self.took
+        if seconds is None:
+            seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
+        run.emit(ToolEnded, call_id, name, message, seconds, self.traceback)
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:

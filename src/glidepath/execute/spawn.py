@@ -23,6 +23,7 @@ class Host:
     """The run, as its tools see it."""
 
     __slots__ = ("dropped", "run")
+    result = None  # as a place of its children it does not end before the run
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -49,7 +50,7 @@ class Host:
 
     def near_budget(self) -> bool:
         """True when tokens or money are nearly used up."""
-        return self.run.near_budget()
+        return self.run.meter.near_budget()
 
     def is_cancelled(self) -> bool:
         """True when the run is being stopped, or has ended."""
@@ -93,7 +94,7 @@ class Host:
 
     def place(self, call_id: str) -> Place:
         """The call, as a place where children are started; open as long as the run is."""
-        return Place(self.run, call_id, _UNENDED)
+        return Place(self.run, call_id, self)
 
 
 def _make_room(outbox: list[Event], call_id: str) -> int:
@@ -112,10 +113,3 @@ def _brief(progress: object) -> Any:
     if isinstance(progress, bytes | bytearray) and len(progress) > MOST_REPORTED:
         return bytes(progress[:MOST_REPORTED])
     return progress
-
-
-class _Unended:
-    result = None
-
-
-_UNENDED = _Unended()

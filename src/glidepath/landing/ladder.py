@@ -1,4 +1,4 @@
-"""The ladder down: answer what is open, make the landing call if one may be made, else keep the best text."""
+"""The ladder down: answer what is open, make the landing call if one may be made, else say what there is to say."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.ask import ask
+from glidepath.errors import ModelError
 from glidepath.events import LandingStarted
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
-from glidepath.landing.call import landing_call
-from glidepath.landing.last_words import fitted, not_executed, summary
+from glidepath.landing.reserve import book_landing
+from glidepath.messages import ToolResultMessage, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
+from glidepath.plurals import how_many
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.tools.output import OutputError
 
 if TYPE_CHECKING:
     from glidepath.run import Run
+
+NO_ANSWER = "No answer was written."
+_SHOWN = 300
 
 
 async def land(run: Run, verdict: Verdict) -> Ending:
@@ -38,7 +44,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
         run.emit(LandingStarted, verdict.cause.source, verdict.cause.reason)
         try:
-            answered = await landing_call(run, verdict)
+            answered = await _landing_call(run, verdict)
         except Touchdown as touchdown:  # cancelled, or out of time, while landing
             answered = False
             if _overrules(run, touchdown.verdict):
@@ -74,6 +80,30 @@ def _overrules(run: Run, verdict: Verdict) -> bool:
     return emergency or verdict.cut is LoopOutcome.CANCELLED
 
 
+async def _landing_call(run: Run, verdict: Verdict) -> bool:
+    """One call without tools, from the reserve, within the landing time. True when it answered."""
+    # The landing has its own deadline; the window that may have brought us here must not end it again.
+    run.watch.land_by(run.watch.time() + run.plan.config.limits.landing_time)
+    if run.descent.notice is None:
+        run.descent.give_notice(verdict.cause)
+    run.admit()
+    run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
+    run.descent.call_landing()
+    try:
+        reply = await ask(run, landing=book_landing)
+    except ModelError:
+        return False
+    # Not a turn: the limit on turns may be what brought us here.
+    run.turn.take_landing(reply.message)
+    run.spend.mark(run.watch.time(), run.meter)
+    run.add(reply.message)
+    answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
+    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
+    if not reply.truncated or len(reply.text) > len(run.answer.text):
+        run.answer.keep_text(reply.text)
+    return answered
+
+
 def _may_call(run: Run) -> bool:
     """Whether there is time for the landing call, and it is paid for.
 
@@ -82,3 +112,33 @@ def _may_call(run: Run) -> bool:
     if run.watch.time() >= run.watch.deadline_at:
         return False
     return run.spend.landing_paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
+
+
+# --- what to tell without another call ---------------------------------------------------------------------------
+
+
+def fitted(run: Run) -> Any:
+    """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
+    output: Any = run.plan.output
+    if run.turn.results:
+        with suppress(OutputError):
+            return output.read(run.turn.results[-1].text)
+    return output.read(run.answer.text)
+
+
+def not_executed(run: Run, reason: str) -> str:
+    """What a call is answered that does not run."""
+    return run.plan.config.texts.fill("not_executed", reason=reason)
+
+
+def summary(run: Run) -> str:
+    """What ran and what it last returned, told without a model."""
+    turns = how_many(run.turn.iterations, "model turn")
+    calls = how_many(run.turn.tool_calls, "tool call")
+    lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
+    last = [message for message in run.transcript.messages[-8:] if type(message) is ToolResultMessage][-3:]
+    for message in last:
+        text = " ".join(message.text.split())
+        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        lines.append(f"- {message.tool_name} {'failed' if message.is_error else 'returned'}: {shown}")
+    return "\n".join(lines)

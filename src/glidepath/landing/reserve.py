@@ -54,12 +54,18 @@ def what_is_left(reserve: Amount, meter: Meter) -> Amount:
 
 def enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
     """Whether a landing call from this reserve could say anything."""
-    least = plan.landing_fixed_tokens + LEAST_LANDING
-    price = plan.price
-    poor = meter.caps.tokens is not None and reserve.tokens < least
-    if meter.caps.money is not None and price is not None:
-        poor = poor or reserve.money < least * max(price.worst_input, price.output)
-    return not poor
+    caps = meter.caps
+    return _says_something(
+        plan, None if caps.tokens is None else reserve.tokens, None if caps.money is None else reserve.money
+    )
+
+
+def _says_something(plan: Plan, tokens: int | None, money: int | None) -> bool:
+    """Whether a landing call within these amounts is worth making; None: there is no limit."""
+    least, price = plan.landing_fixed_tokens + LEAST_LANDING, plan.price
+    if tokens is not None and tokens < least:
+        return False
+    return money is None or price is None or money >= least * max(price.worst_input, price.output)
 
 
 def _landing_money(plan: Plan, input_tokens: int, output: int, room: int | None) -> int:
@@ -74,13 +80,9 @@ def _landing_money(plan: Plan, input_tokens: int, output: int, room: int | None)
 
 def _landing_again(run: Run, failed: ModelError) -> Reservation:
     """The reservation of another attempt at the landing call: what the first has left of the reserve."""
-    meter, reserve, price = run.meter, run.spend.landing_reserve, run.plan.price
+    meter, reserve, got = run.meter, run.spend.landing_reserve, None
     tokens, money = meter.room_for(None, now=True)
-    least = run.plan.landing_fixed_tokens + LEAST_LANDING
-    poor = tokens is not None and tokens < least
-    poor = poor or (money is not None and price is not None and money < least * max(price.worst_input, price.output))
-    got = None
-    if not poor:
+    if _says_something(run.plan, tokens, money):
         asked = reserve.tokens if tokens is None else min(reserve.tokens, tokens)
         got = meter.reserve(asked, reserve.money if money is None else min(reserve.money, money), turns=0, queued=True)
     if type(got) is not Reservation:
@@ -122,14 +124,11 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     run.spend.open_landing()
     want = plan.first_output_tokens if cap is None else cap
     input_tokens = run.transcript.input_tokens()
-    asked = amount(run, input_tokens, want)
-    more = Amount(max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money))
-    if not meter.limited or reservation.extend(more.tokens, more.money):
-        return booked(run, reservation, input_tokens, want, cap), run.transcript.view
     # The whole view first: its prefix is in the provider's cache, and the model has seen all of it.
     output = _whole_view(run, reservation, input_tokens, want)
     if output:
-        return booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN))), run.transcript.view
+        cap = cap if output == want else max(1, int(output / MARGIN))
+        return booked(run, reservation, input_tokens, output, cap), run.transcript.view
     tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)

@@ -100,7 +100,7 @@ def _checked(schema: object) -> dict[str, Any]:
         raise _Unusable(f"its input schema is larger than {LARGEST_SCHEMA} bytes")
     shown: dict[str, Any] = _offered(schema, 0)
     if shown.get("type", "object") != "object":
-        raise _Unusable(f"its input schema has type {shown['type']!r} and not 'object'")
+        raise _Unusable(f"its input schema must have type 'object', not {shown['type']!r}")
     if wrong := schema_fault(shown):
         raise _Unusable(f"its input schema is not valid: {wrong}")
     return shown

@@ -251,8 +251,8 @@ class McpServer(ToolSource):
             tools = [known[name] for name in self.chosen if name in known]
             if not tools:
                 raise SourceError(
-                    f"MCP server {self.name!r}: {', '.join(self.chosen)} is not what was pinned, or is gone; look "
-                    f"at it with `glidepath mcp diff {self.name}`"
+                    f"MCP server {self.name!r}: {', '.join(self.chosen)} has changed since it was pinned, or is "
+                    f"gone; see `glidepath mcp diff {self.name}`"
                 )
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
 
@@ -260,7 +260,7 @@ class McpServer(ToolSource):
 def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
-            raise ConfigurationError(f"{wrong}: sandbox= closes a program in, and url= names a remote server; drop one")
+            raise ConfigurationError(f"{wrong}: sandbox= confines a program, but url= names a remote server; drop one")
         return sandbox
     raise ConfigurationError(f"{wrong}: sandbox must be a glidepath.sandbox.Sandbox, not {sandbox!r:.80}")
 

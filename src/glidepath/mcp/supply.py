@@ -177,7 +177,7 @@ class McpSupply(ToolSupply, ServerAsked):
             return
         self.held = {key: one for key, one in self.held.items() if one.request is not None and not one.request.done()}
         if self.held:
-            raise SourceError(f"MCP server {self.link.name!r} waits for a person's answer to an earlier call")
+            raise SourceError(f"MCP server {self.link.name!r} is waiting for a person's answer to an earlier call")
         async with self._one_at_a_time:
             self.calls[call.key] = call
             try:

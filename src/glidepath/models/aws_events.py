@@ -39,13 +39,13 @@ class AwsEvents:
             headers = int.from_bytes(self._pending[4:8], "big")
             sound = crc32(self._pending[:8]) == int.from_bytes(self._pending[8:12], "big")
             if not sound or total > LARGEST or total < _PRELUDE + headers + _TRAILER:
-                raise TransientError("the provider sent an event that cannot be read (a damaged message)")
+                raise TransientError("the provider sent a malformed event (a damaged message)")
             if len(self._pending) < total:
                 break
             message = bytes(self._pending[:total])
             del self._pending[:total]
             if crc32(message[:-_TRAILER]) != int.from_bytes(message[-_TRAILER:], "big"):
-                raise TransientError("the provider sent an event that cannot be read (its checksum is wrong)")
+                raise TransientError("the provider sent a malformed event (its checksum is wrong)")
             event = _event(_headers(message[_PRELUDE : _PRELUDE + headers]), message[_PRELUDE + headers : -_TRAILER])
             if event is not None:
                 events.append(event)
@@ -72,7 +72,7 @@ def _headers(data: bytes) -> dict[str, str]:
         elif kind in _SIZES:
             at += _SIZES[kind]
         else:
-            raise TransientError("the provider sent an event that cannot be read (a header of an unknown type)")
+            raise TransientError("the provider sent a malformed event (a header of an unknown type)")
     return found
 
 
@@ -88,7 +88,7 @@ def _event(headers: dict[str, str], payload: bytes) -> tuple[str, str] | None:
         held = _wire.loads(payload)["bytes"]
         return "", base64.b64decode(held, validate=True).decode()
     except (_wire.WireError, BadBase64, KeyError, TypeError, ValueError):
-        raise TransientError("the provider sent an event that cannot be read (a chunk without its bytes)") from None
+        raise TransientError("the provider sent a malformed event (a chunk without its bytes)") from None
 
 
 def _message(payload: bytes) -> str:

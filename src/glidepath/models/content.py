@@ -256,7 +256,7 @@ class VendorReply:
         if stop == "end_turn" and self.calls:
             stop = "tool_use"
         if self.silent and stop == "refusal":
-            raise RefusedError(f"the provider refuses to answer{': ' if why else ''}{why}")
+            raise RefusedError(f"the provider refused to answer{': ' if why else ''}{why}")
         if self.silent and stop == "max_tokens":
             yield ThinkingDelta("")  # all of it went into hidden thoughts: the reply was cut, it is not empty
         self.ended = True

@@ -55,7 +55,7 @@ def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) 
         raise
     except (_wire.WireError, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         what = f"{type(error).__name__}: {faults.clean(error, 200)}"
-    raise TransientError(f"the provider sent an event that cannot be read ({what})")
+    raise TransientError(f"the provider sent a malformed event ({what})")
 
 
 async def _events(open_stream: Callable[[], Any], reply: VendorReply) -> AsyncGenerator[tuple[str, str], None]:

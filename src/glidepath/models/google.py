@@ -360,7 +360,7 @@ class _Reader(VendorReply):
         if self._reason is None:
             return
         if self._reason in _BROKEN and not self.calls:
-            raise TransientError(f"the model wrote a call that cannot be read ({self._reason}) {self._why}".rstrip())
+            raise TransientError(f"the model wrote a malformed call ({self._reason}) {self._why}".rstrip())
         cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
             yield self.kept(VENDOR, {"on": "cited"}, cites=cites)

@@ -130,7 +130,7 @@ class Background:
             return True
 
     def close(self) -> None:
-        """The process ends: what is not done within a second is dropped."""
+        """Shut down; what is not done within a second is dropped."""
         if self._thread is None or self.inherited or not (self._jobs or self._busy_since is not None):
             return
         done = threading.Event()

@@ -106,7 +106,7 @@ class ApprovalGate(Plugin):
         self._reason = reason
 
     def before_tool_call(self, context: ToolCallContext) -> Ask | None:
-        """Ask, if it is one of those calls."""
+        """Ask for approval if it is one of those calls."""
         if self._tools is not None and not _matches(context.call.name, self._tools):
             return None
         if self._when is not None:

@@ -89,14 +89,10 @@ async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
     request(cancelled)
     try:
-        await closable(coroutine, _always, cancelled)
+        await closable(coroutine, lambda: True, cancelled)
     # Nobody waits for it: the loop would only log the error, long after the result has listed the work as abandoned.
     except BaseException:
         return
-
-
-def _always() -> bool:
-    return True
 
 
 @types.coroutine

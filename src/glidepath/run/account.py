@@ -65,6 +65,12 @@ class Account(Record, eq=False, gc=False):
         return account
 
 
+def _charged(accounts: Mapping[str, Account], name: str, usage: Usage, money: int) -> Mapping[str, Account]:
+    accounts = {**accounts}
+    accounts.setdefault(name, Account()).add(usage, money)
+    return accounts
+
+
 class Spending(Record, eq=False, kw_only=True, gc=False):
     """What the run has spent, by whom, and what is set aside for it."""
 
@@ -76,7 +82,7 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     """Pico-dollars in all."""
     landing_reserve: Amount
     landing_paid: bool = True
-    """False when earlier runs of the session left too little for a landing call."""
+    """False when what was used before, by earlier runs or another process, left too little for a landing call."""
     first_call: Reservation | None = None
     """On a budget above: reserved before take-off, traded for the first call."""
     admitted: bool = False
@@ -115,17 +121,12 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
         """Charge a call made for another client, under its own name."""
         self.money += money
-        accounts = {**self.other_accounts}
-        accounts[name] = mine = Account.of(accounts.get(name, Account()).charge())
-        mine.add(usage, money)
-        self.other_accounts = accounts
+        self.other_accounts = _charged(self.other_accounts, name, usage, money)
 
     def charge_child(self, name: str, usage: Usage, money: int) -> None:
         """Count what a child cost."""
         self.money += money
-        accounts = {**self.child_accounts}
-        accounts.setdefault(name, Account()).add(usage, money)
-        self.child_accounts = accounts
+        self.child_accounts = _charged(self.child_accounts, name, usage, money)
 
     def switch(self, before: str, now: str) -> None:
         """Another model is in use: each has its own account."""

@@ -21,7 +21,7 @@ class CancelToken:
     __slots__ = ("_reason", "_runs", "_wind_down_reason")
 
     def __init__(self) -> None:
-        self._runs: Callable[[str, str], None] | set[Callable[[str, str], None]] | None = None  # nearly always one
+        self._runs: tuple[Callable[[str, str], None], ...] = ()  # nearly always one
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
 
@@ -58,21 +58,15 @@ class CancelToken:
                 if self._wind_down_reason is not None:
                     return
                 self._wind_down_reason = reason
-            runs = [*self._runs] if isinstance(self._runs, set) else [self._runs]
+            runs = self._runs
         for tell in runs:
-            if tell is not None:
-                tell(what, reason)
+            tell(what, reason)
 
     def subscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told `(what, reason)` of every request, also of those already made."""
         with _lock:
-            runs = self._runs
-            if runs is None:
-                self._runs = tell
-            elif isinstance(runs, set):
-                runs.add(tell)
-            else:
-                self._runs = {runs, tell}
+            if tell not in self._runs:
+                self._runs += (tell,)
             cancelled, winding_down = self._reason, self._wind_down_reason
         if cancelled is not None:
             tell("cancel", cancelled)
@@ -82,7 +76,4 @@ class CancelToken:
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
         """Stop receiving requests."""
         with _lock:
-            if isinstance(self._runs, set):
-                self._runs.discard(tell)
-            elif self._runs == tell:
-                self._runs = None
+            self._runs = tuple([other for other in self._runs if other != tell])

@@ -46,7 +46,7 @@ _ALIKE: dict[str, tuple[Fingerprint, str]] = {}
 
 
 def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
-    """What this agent is like, and the digest of it."""
+    """A description of this agent, and its digest."""
     known = _KNOWN.get(plan.lineup)
     if known is None:
         made = _made(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
@@ -16,8 +16,6 @@ from glidepath.run.watch import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from glidepath.run.state import Run
 
 _enter = INSIDE.set
@@ -48,12 +46,6 @@ class ToRead(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
-    def __reversed__(self) -> Iterator[Message]:
-        return reversed(self._messages)
-
-    def __contains__(self, message: object) -> bool:
-        return message in self._messages
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self._messages) == list(other)
 
@@ -68,9 +60,9 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     transcript = run.transcript
     if messages is not transcript.messages:
         return ToRead(messages)
-    if transcript.shown is not None:
-        return transcript.shown
-    return run.transcript.show_hooks(ToRead(messages))
+    if transcript.shown is None:
+        transcript.shown = ToRead(messages)
+    return transcript.shown
 
 
 def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
@@ -86,7 +78,8 @@ def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
         deps=run.terms.deps,
         **parts,
     )
-    return run.turn.keep_context(kind, context)
+    run.turn.contexts = {**run.turn.contexts, kind: context}
+    return context
 
 
 class Opinion(Record):
@@ -146,27 +139,32 @@ async def _answered(
                         break
                 else:
                     return None
-            except Stopped as stopped:
-                if stopped.why is Why.INTERRUPT:
-                    raise run.interrupted() from None
-                hung = (
-                    f"no answer within {run.plan.config.hook_timeout} s"
-                    if stopped.why is Why.TIMEOUT
-                    else "it was cancelled"
-                )
-                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}: {hung}"))
-            except KeyboardInterrupt:
-                raise run.interrupted_by_hand() from None
-            except BaseException as error:  # SystemExit, too: a hook must not end the process
-                if run.watch.gone:
-                    raise
-                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r} raised {told(error)}"))
+            except BaseException as error:
+                contained(run, error)
+                what = f" raised {told(error)}"
+                if isinstance(error, Stopped):
+                    hung = f"no answer within {run.plan.config.hook_timeout} s"
+                    what = f": {hung if error.why is Why.TIMEOUT else 'it was cancelled'}"
+                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}{what}"))
     finally:
         answer = None  # an error's traceback has this frame
         place.close()
         INSIDE.set(None)
         if run.work.spawned and not run.watch.gone:
             await recall(run, hook)
+
+
+def contained(run: Run, error: BaseException) -> None:
+    """Foreign code has failed: raise what ends the run, or return when the run survives it.
+
+    SystemExit is contained, too: a hook or a constraint must not end the process.
+    """
+    if isinstance(error, Stopped) and error.why is Why.INTERRUPT:
+        raise run.interrupted() from None
+    if isinstance(error, KeyboardInterrupt):
+        raise run.interrupted_by_hand() from None
+    if run.watch.gone:  # the run's own coroutine is being closed
+        raise error
 
 
 async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:

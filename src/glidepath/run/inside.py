@@ -10,7 +10,7 @@ from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.errors import ToolError
@@ -67,20 +67,6 @@ class LostChild(ToolError):  # noqa: N818 - what happened
     """A child of this call had begun, and its journal is missing or cannot be read: what it did is unknown."""
 
 
-class Mailbox(Protocol):
-    """A list of things to do, or what passes them on."""
-
-    def append(self, act: Callable[[], None], /) -> None:
-        """Do this on the loop of the run, once it is free."""
-        ...
-
-
-class Outbox(Record):
-    """A mailbox that passes everything on: for a loop that is blocked for an unknown time."""
-
-    append: Post
-
-
 class Place(Record, eq=False):
     """A tool call or a hook of a run. It is open until that has its result."""
 
@@ -90,16 +76,11 @@ class Place(Record, eq=False):
     """The call's id, or the name of the hook."""
     work: Any
     """What has a `result` in the end: the call, or a hook that was asked."""
-    mailbox: Mailbox | None = None
+    mailbox: Post | None = None
     """Takes what is to be done on the run's own loop once it is free, while that is blocked."""
     warned: bool = False
 
-    @classmethod
-    def of_hook(cls, run: Run, hook: str) -> Place:
-        """A hook that is about to be asked."""
-        return cls(run, hook, ASKED)
-
-    def copy(self, mailbox: Mailbox | None = None) -> Place:
+    def copy(self, mailbox: Post | None = None) -> Place:
         """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
         return Place(self.run, self.key, self.work, mailbox, self.warned)
 
@@ -322,26 +303,12 @@ async def recall(run: Run, key: str) -> None:
     for token, child in left:
         if not child.done():
             token.cancel("the tool call or hook that started it has ended")
-            await _gone(run, child)
+            await run.watch.outlast(PATIENCE, [child])
         if not child.done():
             reason = "the tool call or hook that started it has ended"
             run.work.abandon(key, "", "child", reason)
         elif not child.cancelled():
             child.exception()  # nobody waits for it any more: what it raised is not to be reported as forgotten
-
-
-async def _gone(run: Run, child: asyncio.Future[Any]) -> None:
-    """Wait until the child has landed, interrupts or not; it lets go of what does not stop within its own patience."""
-    watch = run.watch
-    until = run.watch.time() + PATIENCE
-    while not child.done() and run.watch.time() < until:
-        watch.scope(until - run.watch.time())
-        try:
-            await watch.first_of(child)
-        except asyncio.CancelledError:
-            continue  # the time is up, or the run is interrupted, which waits until its children are gone
-        finally:
-            watch.calm()
 
 
 # --- from another thread ----------------------------------------------------------------------------------------
@@ -413,7 +380,7 @@ async def apart(
         place.warn()
         return await alone()
     loop: asyncio.AbstractEventLoop = run.watch.loop
-    post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox.append
+    post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox
     token, let_go = linked(cancel, run.terms.token)
     enlisted: list[asyncio.Future[None]] = []
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import types
 from asyncio import Future
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
 
 from glidepath.run.abandoned import move_scopes, run_abandoned
 from glidepath.run.watch import LetGo, Watch
 from glidepath.run.whose import Ear
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 T = TypeVar("T")
 
@@ -153,14 +150,12 @@ def _driven(
             error = failure
         try:
             waiting = coroutine.send(None) if error is None else coroutine.throw(error)
-        except StopIteration as end:
-            if watch.own or watch.task.cancelling() != watch.base:
-                yield from watch.settle().__await__()
-            return end.value
-        except BaseException:
+        except BaseException as end:
             error = None  # its traceback has this frame
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
+            if isinstance(end, StopIteration):
+                return end.value
             raise
         error = None
         if watch.task.cancelling() != watch.level:

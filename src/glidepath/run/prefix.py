@@ -28,7 +28,7 @@ def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
     if ours and not run.spend.account.cache_read:
         _log.info(_LOST, run.run_id, what)
         return
-    run.transcript.break_prefix(what)
+    run.transcript.prefix_breaks += (what,)
     _log.warning(_LOST, run.run_id, what)
 
 

@@ -10,9 +10,8 @@ from glidepath._wire import Record
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
 from glidepath.run.survey import Survey, characters_of
-from glidepath.run.unseen import NEVER_SENT, hidden, is_notice, sendable
+from glidepath.run.unseen import hidden, sendable
 from glidepath.spi.models import ModelRequest
-from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
@@ -72,47 +71,19 @@ class Transcript(Record, eq=False, kw_only=True):
 
     # --- beginning --------------------------------------------------------------------------------------------
 
-    def open(self, first_new: int, fixed_tokens: int, survey: Survey | None = None) -> None:
+    def open(self, survey: Survey, first_new: int) -> None:
         """Work out what the messages that are there already mean for this run, whose own begin at `first_new`."""
-        self.anchor = fixed_tokens
-        if survey is not None:
-            self._open_surveyed(survey)
-            return
-        messages = self.messages
-        if not messages:  # a new conversation
-            return
-        asked = [place for place, message in enumerate(messages[:first_new]) if message.__class__ is UserMessage]
-        told = [place for place in asked if is_notice(messages[place])]
-        if told:
-            self.stale = frozenset(told)
-        if told or any(type(message) in NEVER_SENT for message in messages):
-            self.view = self.apart = sendable(self.shapeable()[0])
-        self.view_tokens = sum(self.shapeable()[1])
-        self.picture_bytes = sum(
-            [
-                picture_bytes(getattr(message, "content", ""))
-                for message, size in zip(messages, self.sizes, strict=True)
-                if size >= LEAST_PICTURE_TOKENS
-            ]
-        )
-        self.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
-        for index, message in enumerate(messages):
-            if type(message) is UserMessage and not message.internal:
-                self.pinned = (index,)
-                break
-
-    def _open_surveyed(self, survey: Survey) -> None:
-        """For a new run whose session knows its messages already."""
         self.view_tokens, characters = survey.tokens, survey.characters
-        if survey.notices:
-            self.stale = frozenset(survey.notices)
-            self.view_tokens -= sum([survey.sizes[place] for place in survey.notices])
-            characters -= sum([characters_of(self.messages[place]) for place in survey.notices])
+        notices = [place for place in survey.notices if place < first_new]
+        if notices:
+            self.stale = frozenset(notices)
+            self.view_tokens -= sum([survey.sizes[place] for place in notices])
+            characters -= sum([characters_of(self.messages[place]) for place in notices])
         if survey.unsent:
             self.view = self.apart = sendable(self.shapeable()[0])
-        elif survey.notices:
+        elif notices:
             self.view = self.apart = self.messages.copy()
-            for place in reversed(survey.notices):
+            for place in reversed(notices):
                 del self.apart[place]
         if not survey.unsent:
             self.weighed(self.view, characters)
@@ -130,23 +101,6 @@ class Transcript(Record, eq=False, kw_only=True):
         if self.apart is not None:
             self.apart.append(message)
         self.view_tokens += size
-
-    def count_pictures(self, message: Message) -> None:
-        """A message that was added may have some."""
-        self.picture_bytes += picture_bytes(getattr(message, "content", ""))
-
-    def pin_next(self) -> None:
-        """The next message is the task of this run: it is never dropped from the view."""
-        self.pinned = (*self.pinned[:1], len(self.messages)) if self.messages else (0,)
-
-    def part_views(self) -> None:
-        """Something joins the transcript only: from now on the view is another list."""
-        if self.view is self.messages:
-            self.view = self.apart = sendable(self.messages)
-
-    def hide_last(self) -> None:
-        """The last message is for the transcript only."""
-        del self.view[-1]
 
     def insert(self, message: Message, size: int, behind: int) -> None:
         """Put a message where it belongs: in front of the last `behind`."""
@@ -174,16 +128,6 @@ class Transcript(Record, eq=False, kw_only=True):
         """These messages, by identity, do not wait any longer."""
         self.waiting = tuple([one for one in self.waiting if id(one) not in gone])
 
-    def take_waiting(self) -> tuple[Message, ...]:
-        """What has waited; nothing waits afterwards."""
-        waiting, self.waiting = self.waiting, ()
-        return waiting
-
-    def take_later(self) -> tuple[tuple[str, str, str], ...]:
-        """What was to be told; nothing is afterwards."""
-        later, self.later = self.later, ()
-        return later
-
     def untold(self) -> list[Message]:
         """What is left when the run ends: nobody has seen it."""
         notices = [UserMessage(text, internal=True, reason=reason) for reason, _, text in self.later]
@@ -198,13 +142,6 @@ class Transcript(Record, eq=False, kw_only=True):
     def learn(self, anchor: int) -> None:
         """A provider has counted: what its count is off our size of the view."""
         self.anchor = anchor
-
-    def show(self, messages: list[Message], tokens: int, fixed_tokens: int) -> None:
-        """Show the model less than the whole transcript from now on."""
-        self.view = self.apart = sendable(messages)
-        self.view_tokens = tokens
-        self.anchor = fixed_tokens
-        self.sent_view, self.sent_own = (), 0
 
     def sent(self, view: Sequence[Message]) -> None:
         """Context transforms have made this view."""
@@ -230,18 +167,9 @@ class Transcript(Record, eq=False, kw_only=True):
         """Some were left out of the view."""
         self.picture_bytes = pictures
 
-    def break_prefix(self, what: str) -> None:
-        """Something changed messages that were sent before; each cause is told once."""
-        self.prefix_breaks = (*self.prefix_breaks, what)
-
     def mix(self) -> None:
         """Another vendor answers from now on."""
         self.mixed = True
-
-    def show_hooks(self, shown: Sequence[Message]) -> Sequence[Message]:
-        """One object represents the transcript for the whole run."""
-        self.shown = shown
-        return shown
 
     def stand_in(self, checkpoint: Any) -> None:
         """A checkpoint replaces the beginning of the transcript; None: nothing does."""
@@ -301,15 +229,6 @@ class CurrentTurn(Record, eq=False, gc=False):
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
 
-    def keep_context(self, kind: object, context: Any) -> Any:
-        """What hooks are shown does not change much from turn to turn."""
-        self.contexts = {**self.contexts, kind: context}
-        return context
-
-    def forget_contexts(self) -> None:
-        """Another plan: with its tools, its prompt and its model."""
-        self.contexts = _NOTHING
-
     def reach(self, checkpoint: str) -> None:
         """Constraints are asked now."""
         self.checkpoint = checkpoint
@@ -346,10 +265,6 @@ class CurrentTurn(Record, eq=False, gc=False):
         """The turn is over, or continues in another process."""
         self.is_open = False
 
-    def reopen(self, reply: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> None:
-        """The last reply of a run that stopped still has calls to answer."""
-        self.reply, self.results, self.is_open = reply, results, True
-
     def take(self, message: AssistantMessage, checkpoint: str) -> None:
         """The reply of this turn."""
         self.iterations += 1
@@ -370,13 +285,9 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.reply, self.results = message, ()
         self.stop_reason = message.stop_reason
 
-    def change_reply(self, message: AssistantMessage) -> None:
-        """A call was added to the reply before it joined the transcript."""
+    def change_reply(self, message: AssistantMessage | None) -> None:
+        """A call was added to the reply before it joined the transcript; None: it never did, its calls are dropped."""
         self.reply = message
-
-    def drop_reply(self) -> None:
-        """It was not added to the transcript: its calls are dropped."""
-        self.reply = None
 
     def answer(self, results: tuple[ToolResultMessage, ...]) -> None:
         """What the calls of the reply have returned so far."""
@@ -402,13 +313,9 @@ class CurrentTurn(Record, eq=False, gc=False):
         answered = {result.call_id for result in self.results}
         return tuple([call for call in self.reply.tool_calls if call.id not in answered])
 
-    def count_call(self) -> None:
-        """A tool call begins."""
-        self.tool_calls += 1
-
-    def uncount_call(self) -> None:
-        """It did not begin after all."""
-        self.tool_calls -= 1
+    def count_call(self, by: int = 1) -> None:
+        """A tool call begins; -1: it did not begin after all."""
+        self.tool_calls += by
 
     # --- what it may do, and who must decide ------------------------------------------------------------------
 
@@ -443,7 +350,7 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
 
     def forget_program(self, call_id: str) -> None:
-        """It has its result: its state is no longer needed."""
+        """A call that made calls, if it did, has its result: its state is no longer needed."""
         self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
         self.programs = {key: one for key, one in self.programs.items() if key != call_id}
         self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
@@ -507,7 +414,7 @@ class AnswerSoFar(Record, eq=False):
         self.empty_outcomes = 0
 
     def refuse_cut_calls(self) -> None:
-        """The model may send them again once."""
+        """Reject calls that were cut off; the model may send them again once."""
         self.cut_calls_refused = True
 
     def ask_for_format(self, *, asked: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -71,32 +70,6 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
-_UNCHANGING = ("int", "bool", "str", "tuple[", "StopReason", "StopCause", "Verdict", "PerRun", "Carried")
-"""How the types of fields begin whose values nobody changes: a snapshot shares them with its run."""
-
-
-class _Reader:
-    """Reads fields of the parts of a run, those that may change as copies."""
-
-    __slots__ = ("_changing", "_names", "_values")
-
-    def __init__(self, but: tuple[str, ...] = ()) -> None:
-        kept = [(part, name) for part, names in KEPT.items() for name in names if name not in but]
-        self._names = tuple(name for _, name in kept)
-        self._values = attrgetter(*[f"{part}.{name}" for part, name in kept])
-        kinds = {name: PARTS[part].__annotations__[name] for part, name in kept}
-        self._changing = tuple(name for name, kind in kinds.items() if not kind.startswith(_UNCHANGING))
-
-    def read(self, run: Run) -> dict[str, Any]:
-        """The fields as a snapshot has them."""
-        fields = dict(zip(self._names, self._values(run), strict=True))
-        for name in self._changing:
-            value = fields[name]
-            if value is not None and value.__class__ is not tuple:
-                fields[name] = as_kept(value)
-        return fields
-
-
 def as_kept(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
@@ -106,14 +79,17 @@ def as_kept(value: object) -> Any:
     return dict(value) if value.__class__ in (dict, MappingProxyType) else value
 
 
-_ALL, _UNTOLD = _Reader(), _Reader(but=_TOLD)
-
-
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter = run.meter
     own, accounts = configured(run), _accounts(run)
-    fields = (_ALL if ending is None else _UNTOLD).read(run)
+    left_out = () if ending is None else _TOLD
+    fields = {
+        name: as_kept(getattr(getattr(run, part), name))
+        for part, names in KEPT.items()
+        for name in names
+        if name not in left_out
+    }
     number = run.voice.peek_number()
     if ending is not None:
         fields |= {"state": ending.state, "outcome": ending.outcome, "cause": ending.cause, "partial": ending.partial}
@@ -223,20 +199,20 @@ def restore(run: Run, resumed: Resumption) -> None:
 
 def _reopen_turn(run: Run) -> None:
     """The last reply may still have calls to answer."""
-    messages = run.transcript.messages
+    messages, turn = run.transcript.messages, run.turn
     for place in range(len(messages) - 1, run.transcript.first_new - 1, -1):
         message = messages[place]
         if type(message) is AssistantMessage:
             results = tuple(one for one in messages[place + 1 :] if type(one) is ToolResultMessage)
             if len(results) < len(message.tool_calls):
-                run.turn.reopen(message, results)
+                turn.reply, turn.results, turn.is_open = message, results, True
             return
 
 
 def place(run: Run, result: ToolResultMessage) -> None:
-    """Put the result of a call that waited where it belongs: in the order of the calls of the current reply."""
+    """Put the result of a call where it belongs: in the order of the calls of the current reply."""
     turn, before = run.turn, run.turn.results
-    turn.answer(placed(turn.reply, before, result))  # type: ignore[arg-type]
+    turn.answer(placed(turn.reply, before, result) if before else (result,))  # type: ignore[arg-type]
     behind = len(before) - turn.results.index(result)  # how many of the results that are there belong behind it
     if not behind:
         run.add(result)

@@ -1,37 +1,41 @@
-"""One run: what it was given, and its state, in a few parts that each have an owner."""
+"""One run: what it was given, and its state, in a few parts that each have an owner; and how it begins."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
-from glidepath.ledger import Caps, Meter, dollars
+from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.messages import Message, UserMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause, Verdict
+from glidepath.outcome import AgentState, LoopOutcome, PerRun, RunResult, Snapshot, StopCause, Verdict
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
-from glidepath.run.account import Spending, breakdown
+from glidepath.run.account import Account, Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
-from glidepath.run.snapshot import take_snapshot
+from glidepath.run.snapshot import Resumption, restore, take_snapshot
+from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
-from glidepath.run.unseen import NEVER_SENT
-from glidepath.run.voice import Voice
+from glidepath.run.unseen import NEVER_SENT, sendable
+from glidepath.run.voice import Consumer, Voice, counter
 from glidepath.run.watch import Interrupt, Signal, Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
-from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS
+from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
 
 if TYPE_CHECKING:
+    from glidepath.plugins.observer import Audience
     from glidepath.run.seams import RunJournal
 
 _log = logging.getLogger("glidepath")
@@ -54,8 +58,8 @@ def limits_of(caps: Caps, timeout: float | None) -> dict[str, float]:
 class Run(Record, eq=False, kw_only=True):
     """One run: what it was given, and the parts of its state.
 
-    A part is written by its own methods only, and by nobody outside this package; everybody may read. The parts that
-    name what `SURVIVES` are, with the meter, what a snapshot holds.
+    A part is written by its own methods and by those of the run, and by nobody outside this package; everybody may
+    read. The parts that name what `SURVIVES` are, with the meter, what a snapshot holds.
     """
 
     # what it was given
@@ -117,7 +121,8 @@ class Run(Record, eq=False, kw_only=True):
     def become(self, run_id: str) -> None:
         """Take another id before the start: a replay has that of the run it repeats."""
         self.run_id = run_id
-        self.voice.rename(run_id)
+        self.voice.run_id = run_id
+        self.voice.attend(self.voice.stream, self.voice.audience)
 
     def start(self) -> None:
         """The first event."""
@@ -158,14 +163,15 @@ class Run(Record, eq=False, kw_only=True):
         """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
-        self.turn.forget_contexts()
+        self.turn.contexts = {}  # hooks are shown another model, prompt and tools
         self.look_around()
         self.transcript.learn(plan.fixed_tokens)  # the other provider counts differently
 
     def forget_rescues(self) -> None:
         """Progress was made: bad ends are counted from the beginning."""
         self.answer.forget_rescues()
-        self.guards.forget_stops()
+        for guard in self.guards.stops or ():
+            guard.reset()
 
     # --- what happened ----------------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class Run(Record, eq=False, kw_only=True):
     def emit(self, kind: Callable[..., Event], *fields: object) -> None:
         """Report what happened to the listeners: the kind of event, then its own fields in their order.
 
-        What happens in every turn is emitted on the spot instead: `voice.tell_all` gets the same event, a call earlier.
+        `cruise` does the same on the spot, a call earlier.
         """
         voice = self.voice
         if voice.tell_all is not None:
@@ -199,28 +205,27 @@ class Run(Record, eq=False, kw_only=True):
         """Append a message to the transcript and to the model's view of it; `size` in tokens, where it is known."""
         if size is None:
             size = self.plan.size_of(message)
-        transcript, voice = self.transcript, self.voice
-        transcript.join(message, size)
+        self.transcript.join(message, size)
         if size >= LEAST_PICTURE_TOKENS:
-            transcript.count_pictures(message)
-        if voice.tell_all is not None:  # as `emit` does it: every turn comes here twice
-            voice.tell_all(MessageAdded(self.run_id, voice.parent_id, voice.next_number(), voice.now(), message))
+            self.transcript.picture_bytes += picture_bytes(getattr(message, "content", ""))
+        self.emit(MessageAdded, message)
 
     def add_prompt(self, prompt: Sequence[Message]) -> None:
         """The task of this run: never dropped from the view."""
+        transcript = self.transcript
         for message in prompt:
             if type(message) is UserMessage and not message.internal:
-                self.transcript.pin_next()
+                transcript.pinned = (*transcript.pinned[:1], len(transcript.messages)) if transcript.messages else (0,)
             self.admit_one(message)
 
     def admit_one(self, message: Message) -> None:
         """A message from outside: what no model may see joins the transcript only."""
-        unseen = type(message) in NEVER_SENT
-        if unseen:
-            self.transcript.part_views()
+        transcript, unseen = self.transcript, type(message) in NEVER_SENT
+        if unseen and transcript.view is transcript.messages:  # from now on the view is another list
+            transcript.view = transcript.apart = sendable(transcript.messages)
         self.add(message)
         if unseen:
-            self.transcript.hide_last()
+            del transcript.view[-1]
 
     def tell(self, reason: str, source: str, text: str) -> None:
         """Tell the model something that people do not see."""
@@ -229,7 +234,11 @@ class Run(Record, eq=False, kw_only=True):
 
     def set_view(self, messages: list[Message], tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""
-        self.transcript.show(messages, tokens, self.plan.fixed_tokens)
+        transcript = self.transcript
+        transcript.view = transcript.apart = sendable(messages)
+        transcript.view_tokens = tokens
+        transcript.anchor = self.plan.fixed_tokens
+        transcript.sent_view, transcript.sent_own = (), 0
 
     def narrowed(self) -> bool:
         """True when the coming turn may not use all tools."""
@@ -240,10 +249,13 @@ class Run(Record, eq=False, kw_only=True):
         return False
 
     def admit(self) -> None:
-        """Steering that waited joins the transcript, and then the runtime's notices to the model."""
-        for message in self.transcript.take_waiting():
+        """Add queued steering to the transcript, then the runtime's notices to the model."""
+        transcript = self.transcript
+        waiting, transcript.waiting = transcript.waiting, ()
+        for message in waiting:
             self.admit_one(message)
-        for reason, source, text in self.transcript.take_later():
+        later, transcript.later = transcript.later, ()
+        for reason, source, text in later:
             self.tell(reason, source, text)
 
     # --- the turn ---------------------------------------------------------------------------------------------
@@ -253,18 +265,13 @@ class Run(Record, eq=False, kw_only=True):
         if self.transcript.waiting or self.transcript.later:
             self.admit()
         self.turn.begin()
-        voice = self.voice
-        if voice.tell_all is not None:
-            number, iteration = voice.next_number(), self.turn.iterations + 1
-            voice.tell_all(TurnStarted(self.run_id, voice.parent_id, number, voice.now(), iteration))
+        self.emit(TurnStarted, self.turn.iterations + 1)
 
     def close_turn(self) -> None:
         """An iteration that got its reply ends; asked again, nothing happens."""
-        turn, voice = self.turn, self.voice
-        if turn.is_open and turn.reply is not None and voice.tell_all is not None:
-            number, at = voice.next_number(), voice.now()
-            ended = TurnEnded(self.run_id, voice.parent_id, number, at, turn.iterations, turn.reply, turn.results)
-            voice.tell_all(ended)
+        turn = self.turn
+        if turn.is_open and turn.reply is not None:
+            self.emit(TurnEnded, turn.iterations, turn.reply, turn.results)
         turn.end()
 
     # --- money, and what is left ------------------------------------------------------------------------------
@@ -280,10 +287,6 @@ class Run(Record, eq=False, kw_only=True):
         ends_at = min(watch.window_at, watch.deadline_at)
         seconds = None if ends_at == inf else max(0.0, ends_at - watch.time())
         return self.meter.remaining(seconds)
-
-    def near_budget(self) -> bool:
-        """True when tokens or money are nearly used up."""
-        return self.meter.near_budget()
 
     # --- outside ----------------------------------------------------------------------------------------------
 
@@ -334,10 +337,6 @@ class Run(Record, eq=False, kw_only=True):
         return self.interrupted()
 
     # --- end --------------------------------------------------------------------------------------------------
-
-    def settle_up(self) -> None:
-        """Give back what was promised and not used."""
-        self.spend.settle_up(self.meter)
 
     def snapshot(self) -> Snapshot:
         """What must be carried over for the run to continue from here; the messages apart."""
@@ -393,3 +392,86 @@ class Run(Record, eq=False, kw_only=True):
         """The result is this one: something was learned after the end."""
         self.result = result
         return result
+
+
+# --- how a run begins: its parts, its guards, its clock, and who listens -------------------------------------------
+
+
+def open_state(
+    plan: Plan,
+    *,
+    run_id: str,
+    parent_id: str | None,
+    session_id: str,
+    messages: list[Message],
+    metadata: dict[str, Any],
+    meter: Meter,
+    watch: Watch,
+    landing_reserve: Amount,
+    landing_paid: bool,
+    deps: object,
+    stream: Consumer | None,
+    resumed: Resumption | None,
+    per_run: PerRun | None,
+    survey: Survey,
+) -> Run:
+    """A run that is ready to start. `survey`: what is known of all its messages."""
+    again, first_new = resumed is not None, len(messages)
+    run = Run(
+        run_id=run_id,
+        plan=plan,
+        meter=meter,
+        watch=watch,
+        hooks=plan.lineup.for_run(),
+        guards=RunGuards.of(
+            plan.make_guards(metadata, resumed=again), plan.known_stop_guards(metadata, resumed=again), metadata
+        ),
+        terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
+        transcript=Transcript(
+            messages=messages,
+            sizes=survey.sizes.copy(),
+            view=messages,
+            anchor=plan.fixed_tokens,
+            first_new=first_new,
+            call_ids={},
+        ),
+        turn=CurrentTurn(),
+        answer=AnswerSoFar(),
+        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
+        descent=Descent(),
+        audit=Audit(),
+        work=SideWork(),
+        voice=Voice(
+            run_id=run_id,
+            parent_id=parent_id,
+            now=getattr(watch.loop, "epoch", time.time),
+            next_number=counter(1),
+        ),
+    )
+    _start_clock(run)
+    run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
+    run.voice.attend(stream, _audience(run))
+    if resumed is not None:
+        restore(run, resumed)
+    run.terms.settle(plan, per_run)
+    run.look_around()
+    return run
+
+
+def _start_clock(run: Run) -> None:
+    window, deadline = run.watch.window_at, run.watch.deadline_at
+    soft_at = window - min(run.plan.config.limits.landing_time, deadline - window) if window < deadline else window
+    limit = run.plan.soft_limit
+    run.descent.expect(soft_at, run.meter.turns_wire if limit is None else limit.earliest())
+
+
+def _audience(run: Run) -> Audience | None:
+    """The listeners, except the consumer of a stream."""
+    sink = run.plan.config.event_sink
+    if not run.hooks.observers and sink is None:
+        return None
+    from glidepath.plugins.observer import Observer
+    from glidepath.plugins.sole_listener import audience_of
+
+    observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
+    return audience_of(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)

@@ -11,7 +11,6 @@ import asyncio
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -135,13 +134,9 @@ class RunStream(Generic[OutputT]):
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             self._make_room()
-            ended: Future[None] = Future(loop=get_running_loop())
-            tell = partial(_tell, ended)
-            task.add_done_callback(tell)
             try:
-                await ended
+                await asyncio.wait([task])
             except asyncio.CancelledError as again:
-                task.remove_done_callback(tell)
                 cancelled = again
         if cancelled is not None:
             raise cancelled
@@ -173,7 +168,9 @@ class RunStream(Generic[OutputT]):
             event = next(self._batch, None)
             if event is not None:
                 return event
-            if not self._next_batch():
+            events = self._taken()
+            self._batch = iter(events)
+            if not events:
                 if task.done():
                     self._raise_failure(task)
                     raise StopAsyncIteration
@@ -243,11 +240,6 @@ class RunStream(Generic[OutputT]):
             if self._room is not None:
                 self._make_room()
 
-    def _next_batch(self) -> bool:
-        events = self._taken()
-        self._batch = iter(events)
-        return bool(events)
-
     def _taken(self) -> list[Event]:
         """Take what has come; the run may continue if it waited for that."""
         if not self.outbox and not self.unmade:
@@ -294,8 +286,3 @@ class RunStream(Generic[OutputT]):
     def _make_room(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
-
-
-def _tell(ended: Future[None], _: object) -> None:
-    if not ended.done():
-        ended.set_result(None)

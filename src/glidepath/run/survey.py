@@ -163,14 +163,24 @@ class Survey:
         same = estimator is self._estimator and len(known) <= len(messages) and all(map(is_, known, messages))
         if not same:
             self._forget(estimator)
-            known = self._known
-        begin = len(known)
-        new = messages[begin:] if begin else messages
+        new = messages[len(self._known) :] if self._known else messages
         if not in_order(new, self.call_ids, keep_custom=True):
             self._forget(None)
             return False
+        self._measure(new, plan)
+        return True
+
+    @classmethod
+    def of(cls, messages: list[Message], plan: Plan) -> Survey:
+        """What there is to know of messages, in order or not."""
+        found = cls()
+        found.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}
+        found._measure(messages, plan)
+        return found
+
+    def _measure(self, new: list[Message], plan: Plan) -> None:
         size_of, sizes = plan.size_of, self.sizes
-        for place, message in enumerate(new, begin):
+        for place, message in enumerate(new, len(sizes)):
             size = size_of(message)
             sizes.append(size)
             self.characters += characters_of(message)
@@ -184,6 +194,5 @@ class Survey:
                     self.first_task = place
             elif kind in NEVER_SENT:
                 self.unsent = True
-        known += new
-        self.tokens += sum(sizes[begin:])
-        return True
+        self._known += new
+        self.tokens += sum(sizes[-len(new) :]) if new else 0

@@ -214,25 +214,21 @@ class Sentry:
 
     async def cleared(self, run: Run) -> None:
         """Return when something new may be spent; raises `Touchdown` when the run is being stopped."""
-        with suppress(asyncio.CancelledError):  # which is known to the watch by then
-            await self.clearance()
-        if self._watch.halted():
-            raise run.interrupted()
-
-    async def clearance(self) -> None:
-        """Look at every switch, and return when all can be read; raises `CancelledError` when the run is stopped."""
         watch = self._watch
-        for lookout in self._lookouts:
-            answer = lookout.answer()
-            if answer is not None:
-                await watch.wait(answer)
-        self._judge()
-        while self.blind and watch.interrupt is None:
-            self._waiting = watch.loop.create_future()
-            try:
-                await watch.wait(self._waiting)
-            finally:
-                self._waiting = None
+        with suppress(asyncio.CancelledError):  # which is known to the watch by then
+            for lookout in self._lookouts:
+                answer = lookout.answer()
+                if answer is not None:
+                    await watch.wait(answer)
+            self._judge()
+            while self.blind and watch.interrupt is None:
+                self._waiting = watch.loop.create_future()
+                try:
+                    await watch.wait(self._waiting)
+                finally:
+                    self._waiting = None
+        if watch.halted():
+            raise run.interrupted()
 
     async def close(self, run: Run) -> None:
         """The run is over. A pending look gets a moment, and is then listed as abandoned."""

@@ -107,8 +107,3 @@ class RunGuards(Record, eq=False):
         """An end looks bad: these are asked from now on."""
         self.stops = stops
         return stops
-
-    def forget_stops(self) -> None:
-        """Progress was made: bad ends are counted from the beginning."""
-        for guard in self.stops or ():
-            guard.reset()

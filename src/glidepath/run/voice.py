@@ -86,11 +86,6 @@ class Voice(Record, eq=False, kw_only=True):
         """The last event is told: a run that has ended does not keep its consumer, who keeps the run."""
         self.stream = None
 
-    def rename(self, run_id: str) -> None:
-        """Another id, before anything is emitted: a replay has that of the run it repeats."""
-        self.run_id = run_id
-        self.attend(self.stream, self.audience)
-
     def say(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import Enum, IntEnum
 from functools import partial
 from math import inf
@@ -243,7 +244,7 @@ class Watch(TaskBound):
         return now < ends_at
 
     def post(self, sentry: Any) -> None:
-        """Have the kill switches looked at."""
+        """Check the kill switches."""
         self.sentry = sentry
 
     def wake(self, consumer: Consumer) -> None:
@@ -451,11 +452,16 @@ class Watch(TaskBound):
 
     def be_patient(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
-        now, self.strict = self.time(), True
-        # At most half of the time that is left: the run must come down in the other half.
-        self.patience_at = now + min(self.longest_patience, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
+        self.strict = True
+        self.patience_at = self.let_go_at(self.longest_patience)
         if self.patience_at < self.handle_at:
             self._arm(self.patience_at)
+
+    def let_go_at(self, longest: float = MAX_PATIENCE) -> float:
+        """When foreign code that is asked to stop now is let go."""
+        now = self.time()
+        # At most half of the time that is left: the run must come down in the other half.
+        return now + min(longest, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
 
     def out_of_patience(self) -> bool:
         """True when foreign code had its chance to stop."""
@@ -511,6 +517,15 @@ class Watch(TaskBound):
             for one in work:
                 one.remove_done_callback(knock)
 
+    async def outlast(self, seconds: float, work: Iterable[asyncio.Future[Any]]) -> None:
+        """Wait until all of these are done, interrupts or not, but no longer than this."""
+        until = self.time() + seconds
+        while (left := [one for one in work if not one.done()]) and self.time() < until:
+            self.scope(until - self.time())
+            with suppress(asyncio.CancelledError):  # the time is up, or the run is interrupted, which waits here
+                await self.first_of(*left)
+            self.calm()
+
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
         if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
@@ -540,12 +555,8 @@ class Watch(TaskBound):
         """Stop the timer and leave no cancellation of ours, nor of foreign code, behind in the caller's task."""
         self.disarm()
         if self.poked:  # asked for and never delivered, because the run did not wait again
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError as cancelled:
-                self.delivered(cancelled)
-            else:
-                self.delivered()
+            await self._round()
+            self.delivered()
         if self.own or self.task.cancelling() != self.base:
             await self.settle()
 

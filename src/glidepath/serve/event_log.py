@@ -181,7 +181,7 @@ class FolderLog:
         return max(0, len(self._index(run_id)) - 2)
 
     async def read(self, run_id: str, after: int, limit: int) -> list[bytes]:
-        """Some of them; only these are read from the file."""
+        """Read some of the events; the rest stays in the file."""
         starts = self._index(run_id)
         first, last = 1 + max(0, after), min(1 + max(0, after) + limit, len(starts) - 1)
         if first >= last:

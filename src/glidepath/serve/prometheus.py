@@ -54,7 +54,7 @@ class PrometheusCounter:
             self.values[key] = self.values.get(key, 0) + amount
 
     def lines(self) -> Iterable[str]:
-        """As Prometheus reads it."""
+        """The samples in Prometheus's text format."""
         yield f"# HELP {self.name} {self.description}"
         yield f"# TYPE {self.name} counter"
         with self._lock:
@@ -82,7 +82,7 @@ class PrometheusHistogram:
             self.values[key] = (counts, total + amount)
 
     def lines(self) -> Iterable[str]:
-        """As Prometheus reads it."""
+        """The samples in Prometheus's text format."""
         yield f"# HELP {self.name} {self.description}"
         yield f"# TYPE {self.name} histogram"
         with self._lock:
@@ -106,7 +106,7 @@ class PrometheusGauge:
         self._asked = list(asked)
 
     def lines(self) -> Iterable[str]:
-        """As Prometheus reads it."""
+        """The samples in Prometheus's text format."""
         yield f"# HELP {self.name} {self.description}"
         yield f"# TYPE {self.name} gauge"
         for ask in self._asked:

@@ -350,7 +350,7 @@ class Folded:
         self.results[result.call_id] = result
 
     def on_placed(self, data: bytes) -> None:
-        """Known results join the transcript."""
+        """Add known results to the transcript."""
         for call_id in _wire.decode(data, list[str]):
             # The result was written when it came, and only its place now: it is on disk once.
             self.add(self.results[call_id])

@@ -152,7 +152,7 @@ class SessionMailbox(Record, gc=False):
         self.taken = self._written = taken
 
     def take(self, run: Run, notes: Sequence[Note]) -> None:
-        """Give the run what these notes bring. Nothing is awaited in here, so a commit has all of it or nothing."""
+        """Apply these notes to the run. It awaits nothing, so a commit has all of them or none."""
         if self.closed:
             return
         self.stirred = True

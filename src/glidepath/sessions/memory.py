@@ -88,7 +88,7 @@ class MemoryStore(CanFork, MemoryWallets):
             )
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases."""
+        """Renew the leases."""
         now, signs = self._clock(), []
         with self._lock:
             for lease in leases:

@@ -132,7 +132,7 @@ class PostgresCatalog:
             async with self._transaction() as connection:
                 if not self._catalogued:
                     raise StoreError(
-                        "the table glidepath_catalog is missing, and this user may not make it",
+                        "the table glidepath_catalog is missing, and this user is not allowed to create it",
                         kind="read_only",
                     )
                 gone += await _remove(connection, names[first : first + _BATCH])

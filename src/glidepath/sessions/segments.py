@@ -252,7 +252,7 @@ class SegmentStore(CanFork, SegmentCatalog, SegmentWallets):
         return self._with(work, again=False)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases."""
+        """Renew the leases."""
         renew = renew or self._lease < SHORT
         desk = self._desk
         if desk is not None and self._forks == FORKS.count and time.monotonic() - self._looked < _LOOK:

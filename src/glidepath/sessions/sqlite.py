@@ -220,7 +220,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if layout > LAYOUT and owner == APPLICATION:
             raise other_layout(f"{self.path} has", layout, LAYOUT)
         if tables and owner != APPLICATION:
-            raise StoreError(f"{self.path} is a database of something else: choose another file", kind="damaged")
+            raise StoreError(f"{self.path} is another program's database: choose another file", kind="damaged")
         write_ahead(connection, self._busy)
         connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";"):
@@ -324,7 +324,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         return entry if number <= entry.head else _wire.replace(entry, head=number, hash=digest)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
-        """Look after leases."""
+        """Renew the leases."""
         renew = renew or self._lease < SHORT
         self._must_be_there()
 

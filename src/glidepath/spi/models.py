@@ -66,7 +66,7 @@ class Model(Protocol):
     Optional attributes, looked up by name: `price` as (input, output) in dollars per million tokens,
     `max_output_tokens`, `context_window`, and `count_tokens(request) -> int`, which may be async. `usage_is_billed`
     is True when the usage it reports is what is paid for: then the share it says came from a cache is believed, too. Of
-    any other model only what was sent before can have been cached: see `glidepath.ask.usage`.
+    any other model only what was sent before can have been cached: see `glidepath.ask.settlement`.
     """
 
     name: str

@@ -283,7 +283,7 @@ class PlanRun:
             if outcome is not None and (not isinstance(outcome, StepOutcome) or outcome.step_id != step.id):
                 raise TypeError(f"perform must return an outcome of step {step.id!r} or None, not {outcome!r:.80}")
             if outcome is None and step.attempts == made:  # it would be picked and given back forever
-                raise RuntimeError(f"perform gave step {step.id!r} back without an attempt at it")
+                raise RuntimeError(f"perform gave step {step.id!r} back without attempting it")
             if outcome is None:
                 table.move(step.id, StepState.PENDING)
             else:

@@ -13,7 +13,7 @@ from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plugins.lineup import Lineup, heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
-from glidepath.run.inside import Outbox, Post, apart, around, at_home, launch
+from glidepath.run.inside import Post, apart, around, at_home, launch
 from glidepath.spi import Plugin
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
@@ -210,7 +210,7 @@ class Team:
             return fly(TeamRunTerms(cancel=token, place=place))
 
         def begin_apart(token: CancelToken, post: Post) -> Any:
-            return fly(TeamRunTerms(cancel=token, place=place.copy(Outbox(post))))
+            return fly(TeamRunTerms(cancel=token, place=place.copy(post)))
 
         alone = partial(fly, TeamRunTerms(cancel=cancel))
         here = partial(launch, place, begin, cancel, alone)

@@ -78,7 +78,7 @@ def _schema(kind: Any) -> dict[str, Any]:
             del definitions[name]
     if schema.get("type") != "object":
         raise ConfigurationError(
-            f"output_type={kind!r:.100} must be an object in JSON: put it into a field of a dataclass, for instance"
+            f"output_type={kind!r:.100} must be a JSON object: wrap it in a dataclass, for instance"
         )
     if definitions:
         schema["$defs"] = definitions

@@ -81,6 +81,8 @@ def read_file(
             room -= len(line)
         more = bool(file.read(1))
     text = b"".join(kept).decode(errors="replace")
+    if size and not text:
+        raise ToolError(f"{path} ends before line {first_line}")
     if not more:
         return text or "(the file is empty)"
     last = first_line + len(kept) - 1

@@ -22,13 +22,12 @@ from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.past import LogEntry, Past, StatusLine, answer_entries, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer
+from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer, rename_chat
 from glidepath.cli.chat.talk import Talk
 from glidepath.cli.file_changes import difference
-from glidepath.cli.guard_words import guard_line
 from glidepath.cli.person import last_lines, run_as_person, sent_along
 from glidepath.cli.session_names import data_folder
-from glidepath.cli.status import arguments_line, clip, closing_line, printable, status_line
+from glidepath.cli.status import arguments_line, clip, closing_line, guard_line, printable, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
@@ -245,8 +244,9 @@ class ChatApp(App[int]):
             return None
         if name == "/copy":
             return self._copy()
-        ask = {"/resume": self.talk.resume, "/name": self.talk.rename}.get(name)
-        return self.talk.command(line) if ask is None else await ask(rest.strip())
+        if name == "/resume":
+            return await self.talk.resume(rest.strip())
+        return await rename_chat(self.talk, rest.strip()) if name == "/name" else self.talk.command(line)
 
     def _copy(self) -> str:
         said = last_answer(self.talk.session.messages)

@@ -17,6 +17,7 @@ from glidepath.cli.chat.rest_of_word import RestOfWord
 from glidepath.sdk_privates import learn_alt_enter
 
 _BREAKS = ("shift+enter", "ctrl+j", "alt+enter", "ctrl+enter")
+_ENTER_WITH_A_MODIFIER = "\r"  # how Textual ends the name of such a key when it comes in xterm's form, `27;2;13~`
 _FEW = 8
 _EDITING = {key: one.action for one in TextArea.BINDINGS if isinstance(one, Binding) for key in one.key.split(",")}
 """What a key does to the text. Textual does it later, when keys that follow may have been handled."""
@@ -114,7 +115,7 @@ class Prompt(TextArea):
             # Textual handles Enter later; keys pressed in the meantime would still get into the line.
             self._done(event)
             self._send(self.said)
-        elif event.key in _BREAKS:
+        elif event.key in _BREAKS or event.key.endswith(_ENTER_WITH_A_MODIFIER):
             self._done(event)
             self.insert("\n")
         elif event.key.lower() in self.single and not self.text:  # with Caps Lock, too

@@ -20,7 +20,8 @@ _LATEST = 1.0
 _SHARE = 5  # drawing takes at most a fifth of the time
 _AT_ONCE, _LETTERS = 2, 600  # blocks laid out in one go, or small ones of this many characters: keys come in between
 _LEAST = 20  # what a block counts, however short
-_PASSAGE = 6_000  # characters of one widget: every widget of the log costs time whenever something is drawn
+_PASSAGE, _BLOCK = 6_000, 50  # characters of one widget, and what each of its blocks counts in addition: every widget
+# of the log costs time whenever something is drawn, and so does every block of the last one
 
 
 class ChatReply(Vertical):
@@ -115,7 +116,7 @@ class ChatReply(Vertical):
         laid_out = renderable(block)
         if block.kind != "code" and self._passage is not None and len(block.text) <= self._room:
             self._rows += [laid_out] if block.more else [Text(""), laid_out]
-            self._room -= len(block.text)
+            self._room -= _BLOCK + len(block.text)
             self._passage.update(Group(*self._rows))
             return []
         widget = LogEntry(laid_out, classes=" ".join(self._looks_of(block)), markup=False)

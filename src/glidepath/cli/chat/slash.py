@@ -36,9 +36,7 @@ def _cost(talk: Talk, _: str) -> str:
     totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
     if totals.cost is None:
         return f"{tokens_of(totals.usage.total)}. There is no price for {talk.model}, so the cost is unknown."
-    rows = [
-        f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {how_many(totals.runs, 'message')} of yours."
-    ]
+    rows = [f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {how_many(totals.runs, 'message')}."]
     if limit is not None:
         most = Decimal(str(limit))
         rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} is left.")
@@ -96,7 +94,7 @@ def _context(talk: Talk, _: str) -> str:
 def _diff(talk: Talk, _: str) -> str:
     changes = talk.changes.all()
     if not changes:
-        none = "There is nothing to show: no change by write or edit since this chat was opened is left."
+        none = "There are no changes to show. Only what write and edit have changed in this chat counts."
         return none + talk.changes.unseen(talk.session.messages)
     return "\n".join(row for change in changes for row in difference(change, talk.columns))
 

@@ -10,7 +10,7 @@ from textwrap import fill
 from glidepath.agent import Agent, Limits
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, rename_chat, sent_along, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, sent_along, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -216,8 +216,8 @@ class Talk:
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
-        yours, calls = how_many(totals.runs, "turn"), how_many(totals.tool_calls, "tool call")
-        parts = [f"{yours} of yours, {totals.iterations} of the model, {calls}"]
+        turns, calls = how_many(totals.iterations, "model turn"), how_many(totals.tool_calls, "tool call")
+        parts = [f"{how_many(totals.runs, 'message')} from you, {turns}, {calls}"]
         most = self.agent.config.limits.max_cost
         of = "" if most is None else f" of {money(Decimal(str(most)))}"
         spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
@@ -272,10 +272,6 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         count = how_many(len(folded.messages), "message")
         return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
-
-    async def rename(self, name: str) -> str:
-        """Give the conversation a name to resume it by."""
-        return await rename_chat(self, name)
 
     def remember(self) -> None:
         """Make this the conversation that `--continue` continues in this folder."""

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="where sessions are kept: a path, postgresql://..., none, or default (default: default)",
     )
-    parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
+    parser.add_argument("--redact", metavar="NAME", help="rewrites what is stored: python:module:function")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:

@@ -45,6 +45,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.attachments import named_pictures
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
+    from glidepath.cli.chat.slash import rename_chat
     from glidepath.cli.chat.talk import Talk
     from glidepath.cli.chat_cards import chosen_chat, print_chats, telling_of_pending
     from glidepath.cli.stores import keep_sessions
@@ -65,7 +66,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
             world.note(text)
     talk.remember()
     if options.name and talk.session.messages:
-        world.note(asyncio.run(talk.rename(options.name)))
+        world.note(asyncio.run(rename_chat(talk, options.name)))
     elif talk.way_back():
         world.note(f"to come back: {talk.way_back()}")
     return code

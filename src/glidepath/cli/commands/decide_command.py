@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import add_decision, add_note_arguments, decided, with_store
+from glidepath.cli.notes import add_decision, decided
+from glidepath.cli.shelved import act_on_store, add_store_flags, store_settings
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="the session's id, the start of it, or its name")
     add_decision(parser, required=True)
-    add_note_arguments(parser)
+    add_store_flags(parser)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -31,11 +32,13 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
     decisions = decided(options)
 
-    async def act(store: SessionStore) -> None:
+    async def act(store: SessionStore) -> int:
         await _check_waiting(store, options.session, options.call)
         await decide(store, options.session, decisions)
+        return 0
 
-    settings = with_store(options, world, "decide", act)
+    settings = store_settings(options, world)
+    act_on_store(options, world, "decide", act, settings)
     line = [resume_line(options.session, settings), *card_flags(options.session, settings)]
     world.note(f"noted; to continue: {' '.join(line)}")
     return 0

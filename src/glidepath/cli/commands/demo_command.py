@@ -27,6 +27,11 @@ Next, with a model of your choice, on the folder you are in:
   glidepath chat --model anthropic:claude-sonnet-4-5
 `glidepath models` lists the others, `glidepath run --help` every flag.
 """
+_MADE_UP = "what it says is made up, what the runtime does is real."
+_ABOUT = (
+    "The model is local:smollm2, a real model of 135 million parameters. It runs on this machine and needs no key. "
+    "It is small, so watch what the runtime does, not what the model says."
+)
 _MEGA = 1_000_000
 
 
@@ -70,11 +75,10 @@ async def _play(model: Model, world: World) -> bool:
 def _model_or_script(name: str, world: World) -> Any:
     """The named model; a scripted one if the embedded model is unavailable."""
     from glidepath.cli.agent_maker import make_model
-    from glidepath.cli.scenes import scripted
+    from glidepath.cli.scenes import scripted, wrapped
 
-    about = "local:smollm2, a real model of 135 million parameters, on this machine, without a key.\n"
     if name == SCRIPTED:
-        world.write("The model is scripted: what it says is made up, what the runtime does is real.\n")
+        world.write(wrapped(f"The model is scripted: {_MADE_UP}", world))
         return scripted()
     if name != EMBEDDED:
         world.write(f"The model is {name}.\n")
@@ -83,17 +87,16 @@ def _model_or_script(name: str, world: World) -> Any:
         _fetch(world)
         model = make_model(name, world)
     except ConfigurationError as error:
-        world.write(
-            f"The embedded model is not available: {str(error).splitlines()[0]}\n"
-            "A scripted model takes its place: what it says is made up, what the runtime does is real.\n"
-        )
+        world.write(f"The embedded model is not available: {str(error).splitlines()[0]}\n")
+        world.write(wrapped(f"A scripted model takes its place: {_MADE_UP}", world))
         return scripted()
-    world.write(f"The model is {about}It is small, so watch what the runtime does, not what the model says.\n")
+    world.write(wrapped(_ABOUT, world))
     return model
 
 
 def _sim(world: World) -> None:
     """Two lines of `glidepath sim`."""
+    from glidepath.cli.scenes import wrapped
     from glidepath.sim import simulate
     from glidepath.testing.specimens import SPECIMENS
 
@@ -101,11 +104,13 @@ def _sim(world: World) -> None:
     held = sum(flight.contained for flight in report.flights)
     holes = "no holes found" if report.ok else f"{len(report.findings)} findings"
     slow = sum(kind.real_time for kind in SPECIMENS)
-    world.write(
-        "\n`glidepath sim` runs a configuration against misbehaving models and tools before production does:\n"
-        f"   {held} of {len(report.flights)} scenarios were contained by the default limits and guards, {holes}\n"
-        f"   ({slow} more take real seconds; `glidepath sim` runs all {len(SPECIMENS)})\n"
-    )
+    world.write("\n")
+    for indent, line in (
+        ("", "`glidepath sim` runs a configuration against misbehaving models and tools before production does:"),
+        ("   ", f"{held} of {len(report.flights)} scenarios were contained by the default limits and guards, {holes}"),
+        ("   ", f"({slow} more take real seconds; `glidepath sim` runs all {len(SPECIMENS)})"),
+    ):
+        world.write(wrapped(line, world, indent))
 
 
 def _one_task(options: argparse.Namespace, world: World) -> int:

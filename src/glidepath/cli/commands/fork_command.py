@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.commands.sessions_command import act_on_store, add_fork_arguments, add_store_flags, fork
+from glidepath.cli.commands.sessions_command import add_fork_arguments, fork
+from glidepath.cli.shelved import act_on_store, add_store_flags
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from glidepath.mcp.pins import Lock
     from glidepath.mcp.supply import McpSupply
 
+_LAST_PORT = 65_535
 _EXAMPLES = """\
 examples:
   glidepath mcp list                         the servers that are configured, without starting them
@@ -62,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     if options.action == "serve":
-        from glidepath.cli.serving import serve
-
-        return serve(options, world)
+        return _serve(options, world)
     import asyncio
 
     from glidepath.cli.layers import gather
@@ -83,6 +82,36 @@ def execute(options: argparse.Namespace, world: World) -> int:
     servers = [server for server, _ in chosen]
     work = {"test": _test, "pin": _pin, "diff": _diff, "approve": _approve, "login": _login}[options.action]
     return asyncio.run(work(servers, options, world))
+
+
+def _serve(options: argparse.Namespace, world: World) -> int:
+    """Serve until the client goes away or the process is stopped."""
+    from glidepath.cli.deck_server import address_of, find_agent
+    from glidepath.errors import ConfigurationError
+    from glidepath.mcp.serve_agents import agent_server
+
+    agents: dict[str, Any] = {}
+    for said in options.agent:
+        found = find_agent(said, world)
+        label = getattr(getattr(found, "config", None), "agent_name", "agent")
+        label = said.rpartition(":")[2] if label == "agent" else label
+        if label in agents:
+            raise ConfigurationError(f"--agent {said}: there is another agent named {label!r}; set agent_name")
+        agents[label] = found
+    if not 0 < options.port <= _LAST_PORT:
+        raise ConfigurationError(f"--port must be between 1 and {_LAST_PORT}, not {options.port}")
+    server = agent_server(agents, name=options.name)
+    names = ", ".join(agents)
+    try:
+        if options.http:
+            world.note(f"Serving {names} at {address_of(options.host, options.port)}/mcp; Ctrl-C stops.")
+            server.run("streamable-http", host=options.host, port=options.port)
+        else:
+            world.note(f"Serving {names} on standard input and output.")
+            server.run("stdio")
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:

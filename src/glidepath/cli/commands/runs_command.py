@@ -10,8 +10,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.commands.sessions_command import act_on_store, add_file_actions, add_store_flags, named
 from glidepath.cli.layers import gather
+from glidepath.cli.shelved import act_on_store, add_file_actions, add_store_flags, named, print_entries, say_gone
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError
@@ -33,10 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--children", action="store_true", help="include the runs of child agents")
     listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
-    shown = named(actions.add_parser("show", help="one run: its state, usage and messages"))
-    shown.add_argument("--json", action="store_true", help="print one JSON object")
-    shown.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
-    shown.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
+    add_show(actions.add_parser("show", help="one run: its state, usage and messages"))
     stopped = named(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="the reason its result will give")
     add_file_actions(actions)
@@ -50,6 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_setting_flags(named(replayed))
     add_config_flags(replayed)
+
+
+def add_show(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `show`."""
+    named(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
+    parser.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -66,8 +71,6 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath import _wire
-    from glidepath.cli.shelved import as_json, lines
     from glidepath.sessions.finding import each_session
 
     if options.limit is not None and options.limit < 1:
@@ -77,16 +80,11 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
         found.append(entry)
         if len(found) == options.limit:
             break
-    if options.json:
-        world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in found))
-    elif found:
-        world.write("".join(f"{line}\n" for line in lines(found)))
-    else:
-        world.note("there are no runs in this store")
+    print_entries(found, world, "there are no runs in this store", as_data=options.json)
     return 0
 
 
-async def show_team(session: str, store: SessionStore, world: World) -> int:
+async def _show_team(session: str, store: SessionStore, world: World) -> int:
     from glidepath.cli.team_board import TeamBoard, happened, report
     from glidepath.teams.events import TERMINAL
     from glidepath.teams.journal import story
@@ -107,9 +105,9 @@ async def show_team(session: str, store: SessionStore, world: World) -> int:
     return 0
 
 
-async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+    """Print one session as text, as JSON, or as a plot of its limits."""
     from glidepath.cli.burndown_view import plot_session, show_json
-    from glidepath.cli.commands.sessions_command import show_session
 
     if options.json:
         return await show_json(options, store, world)
@@ -118,7 +116,61 @@ async def _show(options: argparse.Namespace, store: SessionStore, world: World) 
     return await show_session(options.session, store, world, last=options.limit)
 
 
-def waiting_calls(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
+async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
+    """Print one session: its state, usage and messages with the numbers of their turns."""
+    from glidepath.cli.shelved import label_lines, used_lines
+    from glidepath.cli.status import printable
+    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions.cards import is_team
+    from glidepath.sessions.finding import entry_of
+
+    if session.startswith("team:") and (entry := await entry_of(store, session)) is not None and is_team(entry):
+        return await _show_team(session, store, world)
+    journal = await read_journal(store, session)
+    folded, snapshot = journal.folded, journal.folded.snapshot
+    result = folded.result
+    out = world.stdout
+    out.write(f"session   {revealed(session)}\n")
+    out.writelines([f"{line}\n" for line in await label_lines(store, session)])
+    if folded.forked is not None:
+        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
+        for one in folded.forked.effects:
+            line = call_line(one.name, one.arguments or {})
+            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
+    if folded.repaired is not None:
+        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
+    if folded.imported:
+        out.write("origin    imported from a file: its decisions do not count here\n")
+    out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
+    if result is not None and result.cause is not None:
+        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
+    if snapshot is not None:
+        out.writelines(f"{line}\n" for line in used_lines(folded, snapshot))
+    unknown = () if result is None else result.unknown_effects
+    for call in unknown:
+        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
+    for call, why in _waiting(folded, snapshot):
+        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
+    out.write(
+        f"journal   {how_many(len(journal.commits), 'commit')}, {how_many(folded.sequence, 'record')}, intact\n\n"
+    )
+    turn = 0
+    first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
+    if first:
+        out.write(f"({how_many(first, 'message')} before)\n")
+    for number, message in enumerate(folded.messages):
+        turn += message.role == "assistant"
+        if number < first:
+            continue
+        who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
+        if message.text or not getattr(message, "tool_calls", ()):
+            out.write(f"[{who}] {printable(message.text)}\n")
+        for call in getattr(message, "tool_calls", ()):
+            out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
+    return 0
+
+
+def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
     """The calls without a result, each with what happens to it when the run is resumed."""
     from glidepath._wire import replace
     from glidepath.sessions.recover import open_calls
@@ -143,18 +195,18 @@ def waiting_calls(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, 
 async def _stop(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
-    from glidepath.sessions.finding import each_session
+    from glidepath.sessions.finding import entry_of
 
-    async for entry in each_session(store, prefix=options.session, roots=False):
-        if entry.session_id == options.session and entry.summary.get("outcome") not in _STOPPABLE:
-            world.note(f"{options.session} has already ended ({standing(entry)})")
-            return 1
+    entry = await entry_of(store, options.session)
+    if entry is not None and entry.summary.get("outcome") not in _STOPPABLE:
+        world.note(f"{options.session} has already ended ({standing(entry)})")
+        return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")
     return 0
 
 
-async def export_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
     from glidepath.sessions.archive import export_journal
 
@@ -169,7 +221,7 @@ async def export_session(options: argparse.Namespace, store: SessionStore, world
     return 0
 
 
-async def import_session(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def import_(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Import what was exported."""
     from glidepath.sessions.archive import import_journal
 
@@ -182,7 +234,6 @@ async def import_session(options: argparse.Namespace, store: SessionStore, world
 
 
 async def _prune(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.commands.sessions_command import say_gone
     from glidepath.sessions.archive import prune
 
     say_gone(await prune(store, older_than=options.days * _DAY), world)
@@ -214,10 +265,10 @@ async def _replay(options: argparse.Namespace, store: SessionStore, world: World
 
 _ACTIONS = {
     "list": _list,
-    "show": _show,
+    "show": show,
     "stop": _stop,
-    "export": export_session,
-    "import": import_session,
+    "export": export,
+    "import": import_,
     "prune": _prune,
     "repair": _repair,
 }

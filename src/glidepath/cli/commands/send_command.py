@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import add_note_arguments, how_it_ended, next_run_line, with_store
+from glidepath.cli.notes import how_it_ended, next_run_line
+from glidepath.cli.shelved import act_on_store, add_store_flags, store_settings
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="the session's id, the start of it, or its name")
     parser.add_argument("message", nargs="+", help="what to say; - reads standard input")
-    add_note_arguments(parser)
+    add_store_flags(parser)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -31,12 +32,14 @@ def execute(options: argparse.Namespace, world: World) -> int:
     text = world.stdin.read() if options.message == ["-"] else " ".join(options.message)
     ended = ""
 
-    async def act(store: SessionStore) -> None:
+    async def act(store: SessionStore) -> int:
         nonlocal ended
         await send(store, options.session, text)
         ended = await how_it_ended(store, options.session)
+        return 0
 
-    settings = with_store(options, world, "send", act)
+    settings = store_settings(options, world)
+    act_on_store(options, world, "send", act, settings)
     session = options.session
     world.note(f"sent to {session}")
     if ended == "done":

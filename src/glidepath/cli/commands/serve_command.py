@@ -38,7 +38,7 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="where sessions are kept: a path, postgresql://..., none, default (default: GLIDEPATH_STORE)",
     )
-    parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
+    parser.add_argument("--redact", metavar="NAME", help="rewrites what is stored: python:module:function")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=7447, help="which port (default: 7447); 0 takes a free one")
     parser.add_argument(

@@ -10,25 +10,26 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.settings import SETTINGS
+from glidepath.cli.commands.runs_command import add_show, export, import_, show
+from glidepath.cli.shelved import (
+    act_on_store,
+    add_file_actions,
+    add_filters,
+    add_store_flags,
+    named,
+    print_entries,
+    say_gone,
+)
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.world import World
     from glidepath.spi.sessions import SessionStore
 
-_OF_STORE = ("store", "redact")
-_WRITING = frozenset({"tag", "import", "stop"})  # what is new in the store; a fork copies what is there
-_NOT_STORE = frozenset(setting.key for setting in SETTINGS) - frozenset(_OF_STORE)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from glidepath.cli.shelved import add_filters
-
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="the sessions in the store, the newest first")
     searched = actions.add_parser("search", help="sessions with this text in their title, task or id")
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         page.add_argument("-n", "--limit", type=int, default=50, metavar="N", help="sessions on a page (default: 50)")
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="print one JSON object per line")
-    named(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
+    add_show(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
     tagged = named(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="remove a tag; may be repeated")
@@ -72,21 +73,6 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print how many there are")
 
 
-def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `export` and `import`."""
-    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
-    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
-    imported = actions.add_parser("import", help="import what export wrote")
-    imported.add_argument("file", help="the file; - reads standard input")
-    imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
-
-
-def add_store_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the store."""
-    add_setting_flags(parser, leave_out=_NOT_STORE)
-    add_config_flags(parser)
-
-
 def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a fork."""
     named(parser)
@@ -98,143 +84,30 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the session to act on."""
-    parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
-    parser.add_argument("--last", action="store_true", help="the session that was active last")
-    return parser
-
-
-def check_named(options: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` unless a session is named in one way, where the action needs one."""
-    from glidepath.errors import ConfigurationError
-
-    if hasattr(options, "session") and hasattr(options, "last") and bool(options.session) == options.last:
-        wrong = "take out --last or the id" if options.last else "name a session, or add --last for the last one"
-        raise ConfigurationError(f"{options.action}: {wrong}; `glidepath sessions list` shows the ids")
-
-
 def execute(options: argparse.Namespace, world: World) -> int:
     """Do one of them."""
     return act_on_store(options, world, "sessions", lambda store: _ACTIONS[options.action](options, store, world))
 
 
-def act_on_store(
-    options: argparse.Namespace,
-    world: World,
-    command: str,
-    act: Callable[[Any], Awaitable[int]],
-    settings: LoadedSettings | None = None,
-) -> int:
-    """Do something with the store that the settings name."""
-    from glidepath.cli.layers import gather
-    from glidepath.cli.session_names import last_session, session_named
-    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
-
-    check_named(options)
-    settings = settings or gather(options, world, only=_OF_STORE)
-    reads = getattr(options, "action", "") not in _WRITING
-    store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
-
-    async def found(kept: Any) -> int:
-        if getattr(options, "last", False):
-            options.session = await last_session(kept)
-        elif getattr(options, "session", None):
-            options.session = await session_named(kept, options.session)
-        return await act(kept)
-
-    return on_store(store, found)
-
-
 async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath import _wire
-    from glidepath.cli.shelved import as_json, lines, query_of
+    from glidepath.cli.shelved import query_of
     from glidepath.sessions.finding import find_sessions
 
     text = getattr(options, "text", "")
     page = await find_sessions(store, query_of(options, text=text, limit=options.limit, cursor=options.cursor))
-    if options.json:
-        for entry in page.sessions:
-            world.write(_wire.encode(as_json(entry)).decode() + "\n")
-    elif page.sessions:
-        world.write("".join(f"{line}\n" for line in lines(page.sessions)))
-    else:
-        world.note("no session matches")
+    print_entries(page.sessions, world, "no session matches", as_data=options.json)
     if page.cursor is not None:
         world.note(f"there are more: --cursor '{page.cursor}'")
     return 0
 
 
-async def _show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    return await show_session(options.session, store, world)
-
-
-async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
-    """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.commands.runs_command import show_team, waiting_calls
-    from glidepath.cli.shelved import label_lines, used_lines
-    from glidepath.cli.shown import call_line, revealed
-    from glidepath.cli.status import printable
-    from glidepath.sessions.archive import read_journal
-    from glidepath.sessions.cards import is_team
-    from glidepath.sessions.finding import entry_of
-
-    if session.startswith("team:") and (entry := await entry_of(store, session)) is not None and is_team(entry):
-        return await show_team(session, store, world)
-    journal = await read_journal(store, session)
-    folded, snapshot = journal.folded, journal.folded.snapshot
-    result = folded.result
-    out = world.stdout
-    out.write(f"session   {revealed(session)}\n")
-    out.writelines([f"{line}\n" for line in await label_lines(store, session)])
-    if folded.forked is not None:
-        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
-        for one in folded.forked.effects:
-            line = call_line(one.name, one.arguments or {})
-            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
-    if folded.repaired is not None:
-        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
-    if folded.imported:
-        out.write("origin    imported from a file: its decisions do not count here\n")
-    out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
-    if result is not None and result.cause is not None:
-        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
-    if snapshot is not None:
-        out.writelines(f"{line}\n" for line in used_lines(folded, snapshot))
-    unknown = () if result is None else result.unknown_effects
-    for call in unknown:
-        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
-    for call, why in waiting_calls(folded, snapshot):
-        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
-    out.write(
-        f"journal   {how_many(len(journal.commits), 'commit')}, {how_many(folded.sequence, 'record')}, intact\n\n"
-    )
-    turn = 0
-    first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
-    if first:
-        out.write(f"({how_many(first, 'message')} before)\n")
-    for number, message in enumerate(folded.messages):
-        turn += message.role == "assistant"
-        if number < first:
-            continue
-        who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
-        if message.text or not getattr(message, "tool_calls", ()):
-            out.write(f"[{who}] {printable(message.text)}\n")
-        for call in getattr(message, "tool_calls", ()):
-            out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
-    return 0
-
-
 async def _tag(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     from glidepath.sessions.cards import checked_tags
-    from glidepath.sessions.finding import annotate, each_session
+    from glidepath.sessions.finding import annotate, entry_of
 
     added, removed = set(checked_tags(options.add)), set(checked_tags(options.remove))
-    tags: set[str] = set()
-    async for entry in each_session(store, prefix=options.session, roots=False):
-        if entry.session_id == options.session:
-            tags = set(entry.tags)
-    after = (tags | added) - removed
+    entry = await entry_of(store, options.session)
+    after = (added if entry is None else added.union(entry.tags)) - removed
     await annotate(store, options.session, title=options.title, tags=sorted(after))
     world.note(f"{options.session}: {' '.join(f'#{tag}' for tag in sorted(after)) or 'no tags'}")
     return 0
@@ -261,18 +134,6 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
         world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
     world.write(f"{made.session_id}\n")
     return 0
-
-
-async def _export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.commands.runs_command import export_session
-
-    return await export_session(options, store, world)
-
-
-async def _import(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.commands.runs_command import import_session
-
-    return await import_session(options, store, world)
 
 
 async def _delete(options: argparse.Namespace, store: SessionStore, world: World) -> int:
@@ -326,22 +187,14 @@ async def _migrate(options: argparse.Namespace, store: SessionStore, world: Worl
     return await migrate_store(options.target, store, world)
 
 
-def say_gone(gone: list[str], world: World) -> None:
-    """Say how many sessions were deleted, and forget what was kept about them elsewhere."""
-    from glidepath.cli.chat_cards import forget_cards
-
-    forget_cards(gone)
-    world.note(f"deleted {how_many(len(gone), 'session')}")
-
-
 _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {
     "list": _list,
     "search": _list,
-    "show": _show,
+    "show": show,
     "tag": _tag,
     "fork": fork,
-    "export": _export,
-    "import": _import,
+    "export": export,
+    "import": import_,
     "delete": _delete,
     "migrate": _migrate,
 }

@@ -19,6 +19,7 @@ from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
+    from glidepath.sim.tune import Tuning
 
 _WIDE = 80
 
@@ -44,9 +45,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     if options.list:
         return _list(world)
     if options.tune is not None:
-        from glidepath.cli.tuning_view import show_tuning
-
-        return show_tuning(options.tune, _subject(options, world), world)
+        return _tune(options.tune, _subject(options, world), world)
     from glidepath.sim import simulate
 
     subject = _subject(options, world)
@@ -113,13 +112,13 @@ def _show(report: Report, world: World) -> None:
     rows: dict[str, list[Flight]] = {}
     for flight in report.flights:
         rows.setdefault(flight.specimen, []).append(flight)
-    world.stdout.write(f"{'scenario':<26} {'held':<5} {'ended':<26} {'answer':<8} {'over':>5} {'time':>9}\n")
+    world.stdout.write(f"{'scenario':<26} {'held':<4} {'ended':<26} {'answer':<7} {'over':>4} {'time':>7}\n")
     for name, flights in rows.items():
         worst = max(flights, key=lambda flight: (not flight.contained, len(flight.problems), flight.overshoot))
         ended = "cannot take off" if worst.refused else f"{worst.state}/{worst.outcome}"
         world.stdout.write(
-            f"{name:<26} {'yes' if worst.contained else 'NO':<5} {ended[:26]:<26} {worst.answer:<8} "
-            f"{worst.overshoot:>5.0%} {worst.seconds:>7.1f} s\n"
+            f"{name:<26} {'yes' if worst.contained else 'NO':<4} {ended[:26]:<26} {worst.answer:<7} "
+            f"{worst.overshoot:>4.0%} {worst.seconds:>5.1f} s\n"
         )
     contained = sum(flight.contained for flight in report.flights)
     world.stdout.write(
@@ -147,3 +146,44 @@ def _write(report: Report, options: argparse.Namespace, world: World, *, printed
             except OSError as error:
                 raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
             world.note(f"wrote {path}")
+
+
+def _tune(named: str, subject: Any, world: World) -> int:
+    """Replay the runs of a store, print what each threshold would have done, and propose thresholds."""
+    from glidepath.cli.stores import make_store, on_store, store_path
+    from glidepath.errors import StoreError
+    from glidepath.sim.tune import stored_runs, tune
+
+    path = store_path(named, world)
+    if path is not None and not path.exists():
+        raise ConfigurationError(f"--tune {named}: there is no such store; name a file, a folder, or default")
+    store = make_store(named, world)
+    config = getattr(subject, "config", subject)
+    tools = {} if config is None else {one.name: one for one in config.tools}
+    try:
+        runs, unreadable = on_store(store, stored_runs)
+    except StoreError as error:
+        raise ConfigurationError(f"--tune {named}: {error}") from None
+    if not runs:
+        raise ConfigurationError(f"--tune {named}: no run in this store has called a tool: nothing to replay")
+    _print_tuning(tune(runs, tools, unreadable), world)
+    return 0
+
+
+def _print_tuning(tuning: Tuning, world: World) -> None:
+    out, others = world.stdout, tuning.runs - tuning.done
+    out.write(
+        f"{how_many(tuning.runs, 'run')} with {how_many(tuning.steps, 'step')}: "
+        f"{tuning.done} ended DONE, {others} otherwise\n"
+    )
+    for line in tuning.unreadable:
+        world.note(f"not read: {line}")
+    out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")
+    out.write(f"{'limit':<25} {'value':>6} {'nudged':>7} {'stopped':>8}   {'nudged':>7} {'stopped':>8}\n")
+    for one in tuning.settings:
+        mark = " <" if tuning.proposed[one.limit] == one.value else ""
+        out.write(
+            f"{one.limit:<25} {one.value:>6} {one.done_nudged:>7} {one.done_stopped:>8}   "
+            f"{one.others_nudged:>7} {one.others_stopped:>8}{mark}\n"
+        )
+    out.write(f"\n{tuning.snippet()}\n")

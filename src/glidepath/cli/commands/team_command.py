@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the team: members, steps, reviewers, limits (see docs/teams.md)")
     parser.add_argument("goal", help="the goal; for resume and replay: the id of the request")
     parser.add_argument("--store", metavar="FILE", help="keep the journals here, so that the team can be resumed")
-    parser.add_argument("--redact", metavar="NAME", help="put what is stored through this: python:module:function")
+    parser.add_argument("--redact", metavar="NAME", help="rewrites what is stored: python:module:function")
     parser.add_argument("--wallet", metavar="NAME", help="spend from this wallet in the store")
     parser.add_argument("--plan-only", action="store_true", help="show the plan and wait; resume carries it out")
     parser.add_argument(

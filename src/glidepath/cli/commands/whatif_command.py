@@ -23,8 +23,7 @@ _SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from glidepath.cli.commands.sessions_command import add_store_flags
-    from glidepath.cli.shelved import add_filters
+    from glidepath.cli.shelved import add_filters, add_store_flags
 
     parser.add_argument(
         "place", nargs="?", metavar="STORE", help="the store: a path or an address (default: the one in the settings)"
