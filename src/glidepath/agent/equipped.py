@@ -14,7 +14,6 @@ from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.per_run import Given, altered, checked_per_run
 from glidepath.outcome import RunResult
-from glidepath.run.fingerprint import fingerprint as made_fingerprint
 
 if TYPE_CHECKING:
     from typing import Self
@@ -61,7 +60,9 @@ class Equipped:
     @property
     def fingerprint(self) -> Fingerprint:
         """What this agent is like, without the tools of its sources."""
-        return made_fingerprint(self._plan)[0]
+        from glidepath.run.fingerprint import fingerprint  # hashlib: only a journal needs it
+
+        return fingerprint(self._plan)[0]
 
     def _prepare_sources(self) -> None:
         sources, tools = self.config.tool_sources, self.config.tools
