@@ -277,15 +277,17 @@ class Audience:
             route = self._route(event.__class__)
         self._free = None
         try:
-            for tell in route:
-                try:
-                    if (answer := tell(event)) is not None:
-                        _refuse(answer)
-                except BaseException as error:  # whatever it is: an observer can never hurt a run
-                    self._failed(self._owner(tell), error)
-            if self._untold:  # listeners have caused them
-                self._free = routes
-                self.tell(self._untold.popleft())
+            while True:
+                for tell in route:
+                    try:
+                        if (answer := tell(event)) is not None:
+                            _refuse(answer)
+                    except BaseException as error:  # whatever it is: an observer can never hurt a run
+                        self._failed(self._owner(tell), error)
+                if not self._untold:
+                    break
+                event = self._untold.popleft()  # listeners have caused it; there may be thousands: no recursion
+                route = self._route(event.__class__)
         except BaseException:
             self._untold.clear()
             raise
