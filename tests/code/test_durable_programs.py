@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath import Agent, Limits, LoopOutcome, Plugin, RunResult, answer, approve, deny, tool
+from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, RunResult, answer, approve, deny, tool
 from glidepath._wire import decode, encode
 from glidepath.agent.replay import replay
 from glidepath.code import CodeMode
@@ -88,6 +88,29 @@ async def test_what_is_not_decided_waits_on():
     result = await desk.resume("s", decisions={"call_1.1": approve()})
     assert desk.done == [("look", 1), ("send", "b"), ("send", "a")]
     assert result.outcome is LoopOutcome.DONE
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@virtual
+async def test_a_program_that_had_begun_is_unknown_when_its_resume_is_cancelled(stored):
+    booked = []
+
+    @tool
+    async def book(seat: str) -> str:
+        """Book a seat."""
+        booked.append(seat)
+        return f"booked {seat}"
+
+    desk = Desk("book('4A')\nsend('ann')", tools=[book], store=MemoryStore() if stored else None)
+    paused = await desk.run(session="s")
+    assert (paused.outcome, booked) == (LoopOutcome.PAUSED, ["4A"])
+    token = CancelToken()
+    token.cancel("enough")
+    result = await desk.resume("s" if stored else paused, cancel=token)
+    [(kind, text)] = outputs(result)
+    assert (result.outcome, kind) == (LoopOutcome.CANCELLED, "unknown_effect")
+    assert "had begun" in text
+    assert [one.name for one in result.unknown_effects] == ["run_code"]
 
 
 @virtual

@@ -60,13 +60,14 @@ def job_for(run: Run, call: ToolCall) -> Job:
 
 
 def unfinished(run: Run, reason: str) -> str:
-    """What the model reads about a call that had asked in the middle and cannot continue."""
+    """What the model is told about a call that had asked in the middle and cannot continue."""
     return run.plan.config.texts.fill("unfinished", reason=reason)
 
 
 def has_asked(run: Run, call: ToolCall) -> bool:
-    """Whether this call had begun and asked a person in the middle."""
-    return any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+    """Whether this call had begun and asked in the middle: a person, or for calls that a program makes."""
+    asked = any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+    return asked or call.id in run.turn.programs
 
 
 def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
