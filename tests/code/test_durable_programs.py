@@ -285,4 +285,31 @@ async def test_g13_a_program_cut_off_at_any_commit_repeats_nothing_that_has_its_
     assert unknown
 
 
+@virtual
+async def test_g13_a_program_cut_off_at_any_commit_is_never_called_not_executed_by_a_cancelled_resume():
+    @tool
+    async def act(n: int) -> str:
+        return f"acted {n}"
+
+    def agent(store):
+        model = ScriptedModel([call("run_code", code="act(0)\nact(1)"), say("done")])
+        return Agent(model=model, tools=[act, CodeMode()], store=store, limits=Limits(max_iterations=9))
+
+    store, token, listed = MemoryStore(), CancelToken(), set()
+    token.cancel("enough")
+    await agent(store).run("go", session="s")
+    _, whole = await store.load("s")
+    for commits in range(1, len(whole)):
+        left, folded = await cut_off(store, "s", commits)
+        result = await agent(left).resume("s", cancel=token)
+        if "call_1" in folded.intents:
+            assert [kind for kind, _ in outputs(result)] == ["unknown_effect"], commits
+        unknown = {one.id for one in result.unknown_effects}
+        results = {one.call_id for program in folded.snapshot.programs.values() for one in program.results}
+        program = {one.id for made in folded.snapshot.programs.values() for one in made.calls}
+        assert unknown >= (folded.intents.keys() & program) - results - folded.results.keys(), commits
+        listed |= unknown
+    assert listed == {"call_1", "call_1.1", "call_1.2"}
+
+
 TRIED = "    try:\n        out.append(f(n))\n    except RuntimeError:\n        out.append('unknown')\n"

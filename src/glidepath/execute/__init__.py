@@ -10,7 +10,7 @@ from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
-from glidepath.execute.doubt import has_asked, job_for, keep, unfinished, without_tool
+from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.spawn import Host
@@ -144,6 +144,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
         job = job_for(run, call)
         if has_asked(run, call):
             job.doubt = unfinished(run, "the run ended first")
+            doubt_inner(run, call)
         job.refuse(kind, text)
         keep(run, job)
     run.turn.forget_programs()

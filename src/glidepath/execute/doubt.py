@@ -70,6 +70,19 @@ def has_asked(run: Run, call: ToolCall) -> bool:
     return asked or call.id in run.turn.programs
 
 
+def doubt_inner(run: Run, call: ToolCall) -> None:
+    """A program does not continue: of the calls it had begun, list those whose outcome nobody knows."""
+    program, resumed = run.turn.programs.get(call.id), run.terms.resumed
+    if program is None or resumed is None:
+        return
+    known = {result.call_id for result in program.results}
+    for inner in program.calls:
+        decision = resumed.decisions.get(inner.id)
+        if decision is not None and decision.in_doubt and inner.id not in known:
+            run.work.doubt((inner,))
+            close_accounts(run, inner.id)
+
+
 def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
     """Calls that were queued, and so counted, under a higher limit: those past the limit of now do not run."""
     lineage = run.meter.lineage
