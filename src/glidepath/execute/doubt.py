@@ -104,8 +104,8 @@ def without_tool(run: Run, job: Job, decision: Decision) -> None:
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
 
 
-def keep(run: Run, job: Job, count: int = 0) -> None:
-    """The result of a call, one of `count`, joins the transcript where it belongs.
+def keep(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
+    """The result of a call, one of `count`, joins the transcript where it belongs; `last`: behind all that have come.
 
     One that nobody knows is listed, and its children.
     """
@@ -115,7 +115,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         close_accounts(run, job.call.id)
     elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
         job.uncount(run)
-    place(run, job.message(run, count))
+    place(run, job.message(run, count), last=last)
 
 
 def close_accounts(run: Run, call_id: str) -> None:

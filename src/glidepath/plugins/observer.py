@@ -277,17 +277,14 @@ class Audience:
             route = self._route(event.__class__)
         self._free = None
         try:
-            while True:
-                for tell in route:
-                    try:
-                        if (answer := tell(event)) is not None:
-                            _refuse(answer)
-                    except BaseException as error:  # whatever it is: an observer can never hurt a run
-                        self._failed(self._owner(tell), error)
-                if not self._untold:
-                    break
-                event = self._untold.popleft()  # listeners have caused it; there may be thousands: no recursion
-                route = self._route(event.__class__)
+            for tell in route:
+                try:
+                    if (answer := tell(event)) is not None:
+                        _refuse(answer)
+                except BaseException as error:  # whatever it is: an observer can never hurt a run
+                    self._failed(self._owner(tell), error)
+            while self._untold:  # listeners have caused them: perhaps thousands, so this does not call itself for each
+                self._tell_next(self._untold.popleft())
         except BaseException:
             self._untold.clear()
             raise
@@ -295,6 +292,14 @@ class Audience:
             self._free = routes
 
     __call__ = tell
+
+    def _tell_next(self, event: Event) -> None:
+        for tell in self._route(event.__class__):
+            try:
+                if (answer := tell(event)) is not None:
+                    _refuse(answer)
+            except BaseException as error:
+                self._failed(self._owner(tell), error)
 
     def _tell_within(self, event: Event) -> None:
         """A listener has caused the event, or a tool or hook that is at work."""
