@@ -73,7 +73,7 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
         "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
         "repeat it."
     )
-    not_decided: str = "Not executed: a person had to decide about this call, and did not."
+    not_decided: str = "Not executed: this call was waiting for a person, and a new message came first."
     denied: str = "Denied by a person: {reason}"
     blocked: str = "Blocked: {reason}"
     guard_failed: str = "Blocked: a guard of this tool failed."
