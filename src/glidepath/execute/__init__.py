@@ -10,7 +10,7 @@ from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
-from glidepath.execute.doubt import has_asked, job_for, keep, unfinished, without_tool
+from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.spawn import Host
@@ -140,12 +140,14 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
+    in_order = not run.turn.results
     for call in run.turn.open_calls():
         job = job_for(run, call)
         if has_asked(run, call):
             job.doubt = unfinished(run, "the run ended first")
+            doubt_inner(run, call)
         job.refuse(kind, text)
-        keep(run, job)
+        keep(run, job, last=in_order)
     run.turn.forget_programs()
     run.turn.pend(())
 
@@ -381,7 +383,7 @@ def carried(run: Run) -> bool:
 
 def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> None:
     """Results become messages, in source order; calls waiting for a person are listed."""
-    fatal = None
+    fatal, in_order = None, not run.turn.results
     for job in jobs:
         if job.result is None:
             if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
@@ -398,7 +400,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> No
             )
         if job.trial is not None:
             job.tell_breaker(run)
-        keep(run, job, len(jobs))
+        keep(run, job, len(jobs), last=in_order)
         fatal = fatal or job.fatal
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))

@@ -60,13 +60,27 @@ def job_for(run: Run, call: ToolCall) -> Job:
 
 
 def unfinished(run: Run, reason: str) -> str:
-    """What the model reads about a call that had asked in the middle and cannot continue."""
+    """What the model is told about a call that had asked in the middle and cannot continue."""
     return run.plan.config.texts.fill("unfinished", reason=reason)
 
 
 def has_asked(run: Run, call: ToolCall) -> bool:
-    """Whether this call had begun and asked a person in the middle."""
-    return any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+    """Whether this call had begun and asked in the middle: a person, or for calls that a program makes."""
+    asked = any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+    return asked or call.id in run.turn.programs
+
+
+def doubt_inner(run: Run, call: ToolCall) -> None:
+    """A program does not continue: of the calls it had begun, list those whose outcome nobody knows."""
+    program, resumed = run.turn.programs.get(call.id), run.terms.resumed
+    if program is None or resumed is None:
+        return
+    known = {result.call_id for result in program.results}
+    for inner in program.calls:
+        decision = resumed.decisions.get(inner.id)
+        if decision is not None and decision.in_doubt and inner.id not in known:
+            run.work.doubt((inner,))
+            close_accounts(run, inner.id)
 
 
 def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
@@ -90,8 +104,8 @@ def without_tool(run: Run, job: Job, decision: Decision) -> None:
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
 
 
-def keep(run: Run, job: Job, count: int = 0) -> None:
-    """The result of a call, one of `count`, joins the transcript where it belongs.
+def keep(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
+    """The result of a call, one of `count`, joins the transcript where it belongs; `last`: behind all that have come.
 
     One that nobody knows is listed, and its children.
     """
@@ -101,7 +115,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         close_accounts(run, job.call.id)
     elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
         job.uncount(run)
-    place(run, job.message(run, count))
+    place(run, job.message(run, count), last=last)
 
 
 def close_accounts(run: Run, call_id: str) -> None:
