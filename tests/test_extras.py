@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.errors import ConfigurationError, install_line
+from glidepath.errors import ConfigurationError, install_line, needed
 from glidepath.testing import ScriptedModel, say
 
 from .cli.shell_user import glidepath
@@ -76,6 +76,16 @@ def test_the_import_of_otel_without_its_package_says_how_to_install_it(monkeypat
     with pytest.raises(ImportError) as caught:
         import glidepath.otel  # noqa: F401
     assert str(caught.value) == f"glidepath.otel needs opentelemetry-api: {install_line('otel')}"
+
+
+def test_a_package_that_lacks_something_itself_is_a_configuration_error_that_names_it(monkeypatch, tmp_path):
+    """One that is called like the beginning of the package, too."""
+    (tmp_path / "vendor_sdk.py").write_text("import vendor\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"which cannot be imported \(No module named 'vendor'\): pip"):
+        needed("vendor_sdk", "this needs it", "mcp")
+    with pytest.raises(ConfigurationError, match=r"this needs it: pip install"):
+        needed("vendor.sdk", "this needs it", "mcp")
 
 
 def test_a_server_without_its_package_says_how_to_install_it(monkeypatch):

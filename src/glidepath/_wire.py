@@ -104,8 +104,9 @@ loads = msgspec.json.Decoder().decode
 """JSON to plain Python data."""
 
 
-convert: Callable[..., Any] = msgspec.convert
-"""Check plain data against a type and build it; raises `WireError`."""
+def convert(data: object, kind: Any, *, strict: bool = True) -> Any:
+    """Check plain data against `kind` and build it; raises `WireError`."""
+    return msgspec.convert(data, kind, strict=strict)
 
 
 def pretty(value: object) -> bytes:

@@ -109,6 +109,27 @@ def test_what_is_wrong_with_the_agent_is_raised_by_stream_sync():
         list(agent().stream_sync(""))
 
 
+def test_stream_sync_raises_when_no_event_loop_can_be_made(monkeypatch):
+    import asyncio
+    import threading
+
+    def exhausted():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", exhausted)
+    raised = []
+
+    def consume():
+        with pytest.raises(OSError, match="Too many open files") as caught:
+            list(agent().stream_sync("hi"))
+        raised.append(caught.value)
+
+    consumer = threading.Thread(target=consume, daemon=True)
+    consumer.start()
+    consumer.join(20)
+    assert len(raised) == 1, "the consumer still waits for an event"
+
+
 def test_stream_sync_works_inside_a_running_loop():
     import asyncio
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath import Agent, Limits, LoopOutcome, Plugin, RunResult, answer, approve, deny, tool
+from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, RunResult, answer, approve, deny, tool
 from glidepath._wire import decode, encode
 from glidepath.agent.replay import replay
 from glidepath.code import CodeMode
@@ -88,6 +88,29 @@ async def test_what_is_not_decided_waits_on():
     result = await desk.resume("s", decisions={"call_1.1": approve()})
     assert desk.done == [("look", 1), ("send", "b"), ("send", "a")]
     assert result.outcome is LoopOutcome.DONE
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@virtual
+async def test_a_program_that_had_begun_is_unknown_when_its_resume_is_cancelled(stored):
+    booked = []
+
+    @tool
+    async def book(seat: str) -> str:
+        """Book a seat."""
+        booked.append(seat)
+        return f"booked {seat}"
+
+    desk = Desk("book('4A')\nsend('ann')", tools=[book], store=MemoryStore() if stored else None)
+    paused = await desk.run(session="s")
+    assert (paused.outcome, booked) == (LoopOutcome.PAUSED, ["4A"])
+    token = CancelToken()
+    token.cancel("enough")
+    result = await desk.resume("s" if stored else paused, cancel=token)
+    [(kind, text)] = outputs(result)
+    assert (result.outcome, kind) == (LoopOutcome.CANCELLED, "unknown_effect")
+    assert "had begun" in text
+    assert [one.name for one in result.unknown_effects] == ["run_code"]
 
 
 @virtual
@@ -193,7 +216,7 @@ async def test_a_program_whose_tool_is_gone_is_said():
     await desk.run(session="s")
     without = Agent(model=ScriptedModel([say("ok")]), store=desk.agent.config.store, limits=Limits(max_iterations=9))
     result = await without.resume("s", decisions={"call_1.2": approve()})
-    assert outputs(result)[0][0] == "unknown_tool"
+    assert outputs(result)[0][0] == "unknown_effect"  # it had made a call before
 
 
 @virtual
@@ -260,6 +283,33 @@ async def test_g13_a_program_cut_off_at_any_commit_repeats_nothing_that_has_its_
         unknown += len(result.unknown_effects)
         assert all(one.name == "act" for one in result.unknown_effects)
     assert unknown
+
+
+@virtual
+async def test_g13_a_program_cut_off_at_any_commit_is_never_called_not_executed_by_a_cancelled_resume():
+    @tool
+    async def act(n: int) -> str:
+        return f"acted {n}"
+
+    def agent(store):
+        model = ScriptedModel([call("run_code", code="act(0)\nact(1)"), say("done")])
+        return Agent(model=model, tools=[act, CodeMode()], store=store, limits=Limits(max_iterations=9))
+
+    store, token, listed = MemoryStore(), CancelToken(), set()
+    token.cancel("enough")
+    await agent(store).run("go", session="s")
+    _, whole = await store.load("s")
+    for commits in range(1, len(whole)):
+        left, folded = await cut_off(store, "s", commits)
+        result = await agent(left).resume("s", cancel=token)
+        if "call_1" in folded.intents:
+            assert [kind for kind, _ in outputs(result)] == ["unknown_effect"], commits
+        unknown = {one.id for one in result.unknown_effects}
+        results = {one.call_id for program in folded.snapshot.programs.values() for one in program.results}
+        program = {one.id for made in folded.snapshot.programs.values() for one in made.calls}
+        assert unknown >= (folded.intents.keys() & program) - results - folded.results.keys(), commits
+        listed |= unknown
+    assert listed == {"call_1", "call_1.1", "call_1.2"}
 
 
 TRIED = "    try:\n        out.append(f(n))\n    except RuntimeError:\n        out.append('unknown')\n"

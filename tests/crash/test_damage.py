@@ -288,7 +288,7 @@ def test_somebody_elses_database_is_not_touched(tmp_path):
     path = tmp_path / "theirs.db"
     change(path, "CREATE TABLE customers(name)")
     result = asyncio.run(fly(SqliteStore(path)))
-    assert "something else" in result.cause.reason
+    assert "another program's database" in result.cause.reason
 
 
 def test_a_newer_layout_is_refused(path):

@@ -1,6 +1,7 @@
 """More tools than the window has room for stand behind two; everybody else sees the real ones."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -9,6 +10,7 @@ from glidepath.events import ToolEnded, ToolStarted
 from glidepath.outcome import LoopOutcome
 from glidepath.plugins import ApprovalGate, ToolListGate
 from glidepath.sessions import MemoryStore
+from glidepath.spi import ProtocolPolicy
 from glidepath.testing import ScriptedModel, call, say
 
 from .servers import collect, fake, results
@@ -93,6 +95,38 @@ async def test_the_words_of_the_settings_hold_where_tools_stand_behind_two():
         plain_text_terminal_fallback_eager_nudge=True,
     )
     assert (await agent.run("go")).outcome is LoopOutcome.DONE
+
+
+async def test_a_policy_with_state_keeps_it_where_tools_stand_behind_two():
+    class Counting(ProtocolPolicy):
+        def __init__(self):
+            self.seen = 0
+
+        def normalize_tool_calls(self, calls, tool_names):
+            self.seen += 1
+            return super().normalize_tool_calls(calls, tool_names)
+
+    policy = Counting()
+    agent = crowded([real(text="hi"), say("done")], protocol_policy=policy)
+    async with agent:
+        result = await agent.run("go")
+    assert [one.text for one in results(result)] == ["hi"]
+    assert policy.seen == 1
+
+
+async def test_a_frozen_policy_holds_where_tools_stand_behind_two():
+    @dataclass(frozen=True)
+    class Strict(ProtocolPolicy):
+        words: str = "not today"
+
+        def hidden_tool_error(self, name, available):
+            return f"{name}: {self.words}"
+
+    gate = ToolListGate(deny=["echo"])
+    agent = crowded([real(text="hi"), say("done")], protocol_policy=Strict(), plugins=[gate])
+    async with agent:
+        result = await agent.run("go")
+    assert [one.text for one in results(result)] == ["echo: not today"]
 
 
 async def test_a_name_that_is_not_there_gets_the_closest():

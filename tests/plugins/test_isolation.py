@@ -2,9 +2,9 @@
 
 import pytest
 
-from glidepath import Agent, Limits, LoopOutcome, Plugin, approve, tool
+from glidepath import Agent, Limits, LoopOutcome, Plugin, ToolContext, approve, tool
 from glidepath.errors import ContextOverflowError
-from glidepath.events import ApprovalRequested, ToolStarted
+from glidepath.events import ApprovalRequested, ToolProgress, ToolStarted
 from glidepath.messages import UserMessage
 from glidepath.plugins import ApprovalGate
 from glidepath.testing import ScriptedModel, VirtualClock, call, fail, say
@@ -89,3 +89,28 @@ def test_g10_an_observer_cannot_change_what_a_person_decides_about_or_what_then_
     result = VirtualClock().run(agent.resume(paused, decisions={pending.call.id: approve()}))
     assert result.messages[2].text == "paid 1 to ['a']"
     assert shown == [({"amount": 1, "to": ["a"]},) * 2]
+
+
+def test_g9_an_observer_that_causes_thousands_of_events_does_not_hurt_the_tool_that_reported_one():
+    seen, contexts = [], []
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        contexts.append(context)
+        context.report("half of it")
+        return "all of it"
+
+    class Chatty(Plugin):
+        events = (ToolProgress,)
+
+        def event_observer(self, event):
+            seen.append(event.progress)
+            if len(seen) == 1:
+                for number in range(3_000):
+                    contexts[0].report(number)
+
+    agent = Agent(model=ScriptedModel([call("work"), say("done")]), tools=[work], plugins=[Chatty()], limits=LIMITS)
+    result = fly(agent)
+    assert [message.text for message in result.messages[2:]] == ["all of it", "done"]
+    assert seen == ["half of it", *range(3_000)]

@@ -434,20 +434,38 @@ def test_a_token_that_one_run_has_left_serves_the_next():
     assert told == [("second", "wind_down", "soon")]
 
 
+def test_a_token_that_thousands_of_runs_share_does_not_look_through_all_of_them_for_each():
+    token, compared = CancelToken(), []
+
+    class Listener:
+        def __call__(self, what, reason): ...
+
+        def __eq__(self, other):
+            compared.append(other)
+            return self is other
+
+        __hash__ = object.__hash__
+
+    listeners = [Listener() for _ in range(2_000)]
+    for listener in listeners:
+        token.subscribe(listener)
+    for listener in listeners:
+        token.unsubscribe(listener)
+    assert len(compared) < len(listeners)
+
+
 def test_g7_a_signal_handler_that_cancels_while_a_run_takes_the_token_does_not_hang():
     token, heard = CancelToken(), []
 
     class Listener:
-        """Where it is looked for among others a handler may run, as anywhere; this one does."""
+        """Where it is put among others a handler may run, as anywhere; this one does."""
 
         def __call__(self, what, reason):
             heard.append((what, reason))
 
-        def __eq__(self, other):
+        def __hash__(self):
             token.cancel("Ctrl-C")
-            return self is other
-
-        __hash__ = None
+            return 1
 
     token.subscribe(lambda *_: None)
     subscribing = threading.Thread(target=token.subscribe, args=(Listener(),), daemon=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glidepath.agent.run_lifecycle import RunRequest
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
+    from glidepath.run.fingerprint import Fingerprint
     from glidepath.tools import Tool
 
 _log = logging.getLogger("glidepath")
@@ -55,6 +56,13 @@ class Equipped:
     _fitted: Fitted | None
     _began: float | None
     _behind: tuple[Tool, ...]
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What this agent is like, without the tools of its sources."""
+        from glidepath.run.fingerprint import fingerprint  # hashlib: only a journal needs it
+
+        return fingerprint(self._plan)[0]
 
     def _prepare_sources(self) -> None:
         sources, tools = self.config.tool_sources, self.config.tools

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from typing import Any
 
 from glidepath import _wire
@@ -125,16 +124,23 @@ def _near(word: str, words: set[str]) -> int:
 def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> ProtocolPolicy:
     """The same policy, with calls of found tools first turned into calls of the tools themselves.
 
-    It is a subclass, not a wrapper: code that looks for the methods an application has overridden still finds them.
+    It asks the application's own object, which may keep state, and overrides only what that overrides: code that looks
+    for the methods of an application still finds them.
     """
     kind: Any = type(policy)
 
-    def normalize(self: Any, calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:
-        return kind.normalize_tool_calls(self, [_real(call, behind) for call in calls], tool_names)  # type: ignore[no-any-return]
+    def normalize(calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:
+        return policy.normalize_tool_calls([_real(call, behind) for call in calls], tool_names)
 
-    made: Any = copy(policy)
-    made.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "normalize_tool_calls": normalize})
-    return made  # type: ignore[no-any-return]
+    body: dict[str, Any] = {
+        "terminal_tool_names": policy.terminal_tool_names,
+        "normalize_tool_calls": staticmethod(normalize),
+    }
+    for name in ("plain_text_recovery_prompt", "hidden_tool_error"):
+        if getattr(kind, name) is not getattr(ProtocolPolicy, name):
+            body[name] = staticmethod(getattr(policy, name))
+    made: ProtocolPolicy = type(kind.__name__, (ProtocolPolicy,), body)()
+    return made
 
 
 def _real(call: ToolCall, behind: Mapping[str, Tool]) -> ToolCall:

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -207,25 +208,26 @@ class SyncStream(Generic[OutputT]):
 
     def _fly(self) -> None:
         try:
-            asyncio.run(self._consume())
+            with asyncio.Runner() as runner:
+                runner.run(self._consume())
         except BaseException as error:
             self._failure = error
+        finally:  # the consumer waits for it, even when no event loop could be made
+            while not self._offered(None):
+                time.sleep(_POLL)
 
     async def _consume(self) -> None:
-        try:
-            async with self._begin() as stream:
-                async for event in stream:
-                    await self._offer(event)
-            self._result = stream.result
-        finally:
-            await self._offer(None)
+        async with self._begin() as stream:
+            async for event in stream:
+                while not self._offered(event):  # noqa: ASYNC110 - the consumer is on another thread
+                    await asyncio.sleep(_POLL)
+        self._result = stream.result
 
-    async def _offer(self, event: Event | None) -> None:
-        """Give the consumer an event, as soon as there is room; None after the last."""
-        while not self._left:
+    def _offered(self, event: Event | None) -> bool:
+        """Give the consumer an event, None after the last; False when there is no room for it yet."""
+        if not self._left:
             try:
                 self._events.put_nowait(event)
             except queue.Full:
-                await asyncio.sleep(_POLL)
-            else:
-                break
+                return False
+        return True

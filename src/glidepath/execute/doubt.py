@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
+from glidepath.outcome import ResultKind
 from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Decision, Run
 
 
 def settle(run: Run) -> None:
@@ -58,8 +59,53 @@ def job_for(run: Run, call: ToolCall) -> Job:
     return job
 
 
-def keep(run: Run, job: Job, count: int = 0) -> None:
-    """The result of a call, one of `count`, joins the transcript where it belongs.
+def unfinished(run: Run, reason: str) -> str:
+    """What the model is told about a call that had asked in the middle and cannot continue."""
+    return run.plan.config.texts.fill("unfinished", reason=reason)
+
+
+def has_asked(run: Run, call: ToolCall) -> bool:
+    """Whether this call had begun and asked in the middle: a person, or for calls that a program makes."""
+    asked = any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+    return asked or call.id in run.turn.programs
+
+
+def doubt_inner(run: Run, call: ToolCall) -> None:
+    """A program does not continue: of the calls it had begun, list those whose outcome nobody knows."""
+    program, resumed = run.turn.programs.get(call.id), run.terms.resumed
+    if program is None or resumed is None:
+        return
+    known = {result.call_id for result in program.results}
+    for inner in program.calls:
+        decision = resumed.decisions.get(inner.id)
+        if decision is not None and decision.in_doubt and inner.id not in known:
+            run.work.doubt((inner,))
+            close_accounts(run, inner.id)
+
+
+def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
+    """Calls that were queued, and so counted, under a higher limit: those past the limit of now do not run."""
+    lineage = run.meter.lineage
+    over = max((one.tool_calls - one.caps.tool_calls for one in lineage if one.caps.tool_calls is not None), default=0)
+    queued = [job for job in jobs if job.result is None and job.counted and job.doubt is None]
+    limited = [job for job in queued if job.tool is None or job.tool.counts_toward_limit]
+    for job in limited[max(0, len(limited) - over) :] if over > 0 else ():
+        job.uncount(run)
+        job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_spent"))
+        job.waits_for = None
+
+
+def without_tool(run: Run, job: Job, decision: Decision) -> None:
+    """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
+    if job.asks is not None and decision.kind in ("approve", "answer"):
+        job.doubt = unfinished(run, f"the tool {job.call.name!r} no longer exists")
+        job.refuse(UNKNOWN, "")
+    elif decision.kind == "approve":
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
+
+
+def keep(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
+    """The result of a call, one of `count`, joins the transcript where it belongs; `last`: behind all that have come.
 
     One that nobody knows is listed, and its children.
     """
@@ -67,15 +113,16 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         if job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
         close_accounts(run, job.call.id)
-    elif job.counted and job.doubt is None and job.started_at is None:
+    elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
         job.uncount(run)
-    place(run, job.message(run, count))
+    place(run, job.message(run, count), last=last)
 
 
 def close_accounts(run: Run, call_id: str) -> None:
     """The children of this call do not continue: charge what they cost, and list what is unknown."""
     told = {child.run_id for child in run.work.children}
-    for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+    known = {} if run.terms.resumed is None else run.terms.resumed.offspring
+    for child in known.get(call_id, ()):
         if child.run_id not in told:
             run.work.doubt(child.unknown)
             run.spend.charge_child(child.agent, child.usage, child.picodollars)

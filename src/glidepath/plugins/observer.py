@@ -283,9 +283,8 @@ class Audience:
                         _refuse(answer)
                 except BaseException as error:  # whatever it is: an observer can never hurt a run
                     self._failed(self._owner(tell), error)
-            if self._untold:  # listeners have caused them
-                self._free = routes
-                self.tell(self._untold.popleft())
+            while self._untold:  # listeners have caused them: perhaps thousands, so this does not call itself for each
+                self._tell_next(self._untold.popleft())
         except BaseException:
             self._untold.clear()
             raise
@@ -293,6 +292,14 @@ class Audience:
             self._free = routes
 
     __call__ = tell
+
+    def _tell_next(self, event: Event) -> None:
+        for tell in self._route(event.__class__):
+            try:
+                if (answer := tell(event)) is not None:
+                    _refuse(answer)
+            except BaseException as error:
+                self._failed(self._owner(tell), error)
 
     def _tell_within(self, event: Event) -> None:
         """A listener has caused the event, or a tool or hook that is at work."""

@@ -21,7 +21,7 @@ class CancelToken:
     __slots__ = ("_reason", "_runs", "_wind_down_reason")
 
     def __init__(self) -> None:
-        self._runs: tuple[Callable[[str, str], None], ...] = ()  # nearly always one
+        self._runs: dict[Callable[[str, str], None], None] = {}  # thousands of runs may share a token
         self._reason: str | None = None
         self._wind_down_reason: str | None = None
 
@@ -58,15 +58,14 @@ class CancelToken:
                 if self._wind_down_reason is not None:
                     return
                 self._wind_down_reason = reason
-            runs = self._runs
+            runs = [*self._runs]
         for tell in runs:
             tell(what, reason)
 
     def subscribe(self, tell: Callable[[str, str], None]) -> None:
         """Be told `(what, reason)` of every request, also of those already made."""
         with _lock:
-            if tell not in self._runs:
-                self._runs += (tell,)
+            self._runs[tell] = None
             cancelled, winding_down = self._reason, self._wind_down_reason
         if cancelled is not None:
             tell("cancel", cancelled)
@@ -76,4 +75,4 @@ class CancelToken:
     def unsubscribe(self, tell: Callable[[str, str], None]) -> None:
         """Stop receiving requests."""
         with _lock:
-            self._runs = tuple([other for other in self._runs if other != tell])
+            self._runs.pop(tell, None)

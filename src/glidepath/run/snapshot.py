@@ -209,10 +209,17 @@ def _reopen_turn(run: Run) -> None:
             return
 
 
-def place(run: Run, result: ToolResultMessage) -> None:
-    """Put the result of a call where it belongs: in the order of the calls of the current reply."""
+def place(run: Run, result: ToolResultMessage, *, last: bool = False) -> None:
+    """Put the result of a call where it belongs: in the order of the calls of the current reply.
+
+    `last`: behind all that are there. A large batch says so: to look for the place of each would take a second.
+    """
     turn, before = run.turn, run.turn.results
-    turn.answer(placed(turn.reply, before, result) if before else (result,))  # type: ignore[arg-type]
+    if last:
+        turn.answer((*before, result))
+        run.add(result)
+        return
+    turn.answer(placed(turn.reply, before, result))  # type: ignore[arg-type]
     behind = len(before) - turn.results.index(result)  # how many of the results that are there belong behind it
     if not behind:
         run.add(result)

@@ -5,7 +5,7 @@
 -- Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never deadlock.
 --
 -- A run that must wait for a budget is in `glidepath_waiting`, and is notified when something is given back.
--- `tables.py` fills in @LAYOUT, @PARTS and @FREED.
+-- `fleet_ledger.py` fills in @LAYOUT, @PARTS and @FREED.
 
 CREATE TABLE IF NOT EXISTS glidepath_fleet_layout(version int NOT NULL);
 INSERT INTO glidepath_fleet_layout SELECT @LAYOUT WHERE NOT EXISTS (SELECT 1 FROM glidepath_fleet_layout);
