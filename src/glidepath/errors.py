@@ -239,15 +239,15 @@ def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None
 
 
 def needed(module: str, says: str, extra: str) -> Any:
-    """The module of an optional package; if it is missing, a `ConfigurationError` `says` who needs it."""
+    """The module of an optional package; if it cannot be imported, a `ConfigurationError` `says` who needs it."""
     from importlib import import_module
 
     try:
         return import_module(module)
     except ImportError as error:
-        if error.name is not None and not module.startswith(error.name.partition(".")[0]):
-            raise  # it is there, and something that it needs is not
-        raise ConfigurationError(f"{says}: {install_line(extra)}") from None
+        absent = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        why = "" if absent else f", which cannot be imported ({told(error)})"  # it is there, and lacks something
+        raise ConfigurationError(f"{says}{why}: {install_line(extra)}") from (None if absent else error)
 
 
 def install_line(extra: str, *more: str) -> str:
