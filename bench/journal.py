@@ -7,6 +7,11 @@ machine. A turn is a model call with a tool call; the model answers at once. Byt
 write(2) and its like (wchar in /proc/self/io), CPU is that of the whole process while the runs flew. On a machine that
 has other things to do, trust bytes and CPU ratios before turns a second. Of the rounds the best counts, as in the
 other benchmarks: what is slower than that is the machine's other work.
+
+Loop lag is how late a timer fires. It is asked for once a pass of the event loop, however long the pass is, so every
+answer counts for as long as it took: a plain median of a dozen answers says more about the short passes at the end, when
+runs give their sessions back one by one, than about the long ones that everybody waits for. The model answers at once, so
+with 1,000 agents a pass is a turn of all of them, and the lag is a thousand times what a turn costs.
 """
 
 import argparse
@@ -92,6 +97,16 @@ def make_agent(store, turns: int, durability: str):
     )
 
 
+def lag_at(share: float, lags: list[float]) -> float:
+    """So much of the time passes in lags no longer than this, in milliseconds."""
+    gone, total = 0.0, sum(lags)
+    for lag in sorted(lags):
+        gone += lag
+        if gone >= share * total:
+            return 1000 * lag
+    return 0.0
+
+
 async def fly(name: str, agents: int, turns: int, durability: str) -> dict:
     """One cell: so many agents at once, each of so many turns."""
     lags: list[float] = []
@@ -119,13 +134,12 @@ async def fly(name: str, agents: int, turns: int, durability: str) -> dict:
         assert {result.outcome.name for result in results} == {"DONE"}, results[0].cause
         if store is not None:
             await store.close()
-    lags.sort()
     return {
         "written": much / (agents * turns),
         "cpu_us": cpu / (agents * turns) * 1e6,
         "turns_per_second": agents * turns / took,
-        "lag_p50_ms": 1000 * lags[len(lags) // 2],
-        "lag_p99_ms": 1000 * lags[int(len(lags) * 0.99)],
+        "lag_p50_ms": lag_at(0.5, lags),
+        "lag_p99_ms": lag_at(0.99, lags),
     }
 
 

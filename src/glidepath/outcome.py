@@ -339,7 +339,8 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
     """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
     `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
-    `name` says which limit, tool, plugin or constraint.
+    `name` says which limit, tool, plugin or constraint. In a team it is also coordinator, member or capability, and
+    `name` begins with the member: `writer`, `writer/max_iterations`.
     """
 
     what: str
@@ -350,7 +351,8 @@ class ConfigurationChange(Value, frozen=True, kw_only=True):
     def __str__(self) -> str:
         how = "is new" if self.before is None else "is gone" if self.now is None else "changed"
         what = f"{self.what} {self.name}".rstrip() + f" {how}"
-        shown = self.now is not None and self.what in ("version", "agent", "model", "fallback_models", "limit")
+        telling = ("version", "agent", "model", "fallback_models", "limit", "coordinator")
+        shown = self.now is not None and self.what in telling
         return f"{what}: {' -> '.join(filter(None, (self.before, self.now)))}" if shown else what
 
 

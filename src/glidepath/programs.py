@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.execute import admitted, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, job_for, keep
+from glidepath.execute.doubt import close_accounts, job_for, keep, unfinished
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import judge, nothing_to_judge
@@ -93,7 +93,8 @@ class _Program:
             job.doubt = run.plan.config.texts.fill("unknown_effect")
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=program.call.name))
+            job.doubt = unfinished(run, f"the tool {program.call.name!r} no longer exists")
+            job.refuse(UNKNOWN, "")
         else:
             job.bound = job.tool.bind(program.call.stored)
 

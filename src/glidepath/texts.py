@@ -73,7 +73,7 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
         "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
         "repeat it."
     )
-    not_decided: str = "Not executed: a person had to decide about this call, and did not."
+    not_decided: str = "Not executed: this call was waiting for a person, and a new message came first."
     denied: str = "Denied by a person: {reason}"
     blocked: str = "Blocked: {reason}"
     guard_failed: str = "Blocked: a guard of this tool failed."
@@ -86,6 +86,10 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     )
     policy_failed: str = "Not executed: the protocol policy of this application failed to read the call."
     tool_gone: str = "Not executed: the tool {tool!r} no longer exists."
+    unfinished: str = (
+        "Outcome unknown: this call had begun, and did not continue: {reason}. It may have taken effect; find out "
+        "before you repeat it."
+    )
     not_started: str = "Not started: {reason}."
     not_begun: str = "Not executed: the run was interrupted before this call began."
     stopped: str = "The tool was stopped: {reason}."

@@ -45,6 +45,28 @@ def test_a_new_task_instead_of_a_decision_says_which_call_it_gives_up(tmp_path, 
     assert 'given up, because a new task comes instead of a decision: shell(command="echo' in ran.err
 
 
+def test_a_new_task_does_not_take_the_place_of_a_call_that_was_approved(tmp_path, paused):
+    session, call = paused
+    assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0
+    refused = glidepath("run", "-r", session, "leave it", "--model", "python:flights:hello", *STORE, folder=tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert 'shell(command="echo' in refused.err
+    assert "was approved in this session and has not run yet" in refused.err
+    way = refused.err.partition("with: ")[2].split()
+    assert way[:3] == ["glidepath", "resume", session]
+    glidepath(*way[1:], "--sandbox", "off", folder=tmp_path)
+    assert (tmp_path / "made.txt").exists()
+    ran = glidepath("run", "-r", session, "now this", "--model", "python:flights:hello", *STORE, folder=tmp_path)
+    assert (ran.code, ran.out) == (0, "Hello from the script.\n")
+
+
+def test_a_new_task_may_take_the_place_of_a_call_that_was_denied(tmp_path, paused):
+    session, call = paused
+    assert glidepath("decide", session, call, "deny", *STORE, folder=tmp_path).code == 0
+    ran = glidepath("run", "-r", session, "leave it", "--model", "python:flights:hello", *STORE, folder=tmp_path)
+    assert (ran.code, ran.out) == (0, "Hello from the script.\n")
+
+
 def test_a_call_that_waits_is_not_lost_when_its_tool_is_forgotten(tmp_path, paused):
     session, call = paused
     assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0

@@ -73,6 +73,15 @@ def test_a_mistyped_word_is_not_an_empty_list(shell, words, said):
     assert (ran.code, ran.out, said in ran.err) == (2, "", True), ran
 
 
+def test_a_session_that_is_named_like_a_team_is_shown_as_what_it_is(shell, tmp_path):
+    asyncio.run(fill(tmp_path, "team:four"))
+    for command in ("sessions", "runs"):
+        ran = shell(command, "show", "team:four")
+        assert ran.code == 0
+        assert "end of team:four" in ran.out
+    assert "there is no session 'team:five'" in shell("sessions", "show", "team:five").err
+
+
 def test_a_session_gets_a_title_and_tags(shell):
     assert shell("sessions", "tag", "one", "--add", "june", "--add", "vip", "--title", "First of all").code == 0
     assert shell("sessions", "tag", "one", "--remove", "vip").err == "one: #june\n"

@@ -130,7 +130,7 @@ def test_the_default_file_is_migrated_and_put_aside(tmp_path, monkeypatch):
     before = glidepath("sessions", "list", "--json", folder=tmp_path).out
     ran = glidepath("sessions", "migrate", folder=tmp_path)
     assert ran.code == 0, ran
-    assert "2 sessions moved to" in ran.err
+    assert "2 sessions copied to" in ran.err
     assert sorted(file.name for file in kept.iterdir()) == ["chats", "last", "sessions", "sessions.db.migrated"]
     assert glidepath("sessions", "list", "--json", folder=tmp_path).out == before
     assert glidepath("run", "go", *HELLO, "--store", "default", folder=tmp_path).code == 0

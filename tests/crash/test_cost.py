@@ -8,8 +8,9 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
-from glidepath.sessions import SegmentStore, SqliteStore, own_segment
+from glidepath.sessions import MemoryStore, SegmentStore, SqliteStore, own_segment
 from glidepath.sessions.archive import read_journal
+from glidepath.sessions.scribe import Scribe
 
 OVERHEAD = 1024
 
@@ -163,3 +164,26 @@ def test_a_turn_in_a_segment_takes_no_more_opcodes_than_it_did(tmp_path):
 
     assert asyncio.run(scene()).outcome is LoopOutcome.DONE
     assert MOST_OPCODES * 0.7 < model.opcodes / (FIRST - LAST) <= MOST_OPCODES
+
+
+class Later(MemoryStore):
+    """Takes a commit when it is awaited."""
+
+    async def append(self, lease, commit, **how):
+        await asyncio.sleep(0)
+        return super().append(lease, commit, **how)
+
+
+@pytest.mark.parametrize("store", [MemoryStore, Later])
+def test_an_ordinary_commit_takes_the_short_way_also_after_one_that_had_to_be_awaited(store, monkeypatch):
+    long, commit = [], Scribe._commit
+    monkeypatch.setattr(Scribe, "_commit", lambda self, *args: long.append(self.number) or commit(self, *args))
+
+    async def scene():
+        kept = store()
+        agent = Agent(model=Endless(8), tools=[look], store=kept, limits=Limits(max_iterations=50))
+        assert (await agent.run("go", session="s")).outcome is LoopOutcome.DONE
+        return (await kept.load("s"))[0].head
+
+    head = asyncio.run(scene())
+    assert long == [0, 1, head - 1]  # the beginning, the first call of the model, which nothing precedes, and the end

@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.sessions import SqliteStore
+from glidepath.errors import StoreError
+from glidepath.sessions import SegmentStore, SqliteStore
+from glidepath.sessions.archive import list_runs
 from glidepath.testing import ScriptedModel, say
 
 
@@ -45,3 +49,66 @@ def test_a_store_that_everybody_could_read_is_closed_to_others_and_one_that_a_gr
     used(path, lambda: None)
     path.chmod(old)
     assert used(path, lambda: modes(tmp_path))["s.db"] == new
+
+
+@pytest.mark.parametrize(("old", "new"), [(0o444, 0o400), (0o400, 0o400), (0o464, 0o460)])
+def test_a_store_that_its_owner_has_made_read_only_stays_so(tmp_path, old, new):
+    path = tmp_path / "s.db"
+    used(path, lambda: None)
+    path.chmod(old)
+
+    async def look():
+        store = SqliteStore(path)
+        await list_runs(store)
+        await store.close()
+
+    asyncio.run(look())
+    assert modes(tmp_path)["s.db"] == new
+
+
+def test_a_folder_that_its_owner_has_made_read_only_stays_so(tmp_path):
+    path = tmp_path / "s"
+
+    async def look():
+        store = SegmentStore(path)
+        await store.claim("one", "me")
+        await store.close()
+        path.chmod(0o555)
+        again = SegmentStore(path)
+        await list_runs(again)
+        await again.close()
+
+    asyncio.run(look())
+    mode = path.stat().st_mode & 0o777
+    path.chmod(0o700)
+    assert mode == 0o500
+
+
+def a_text(path):
+    path.write_text("something else\n" * 100)
+
+
+def another_database(path):
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE theirs(x)")
+        made.commit()
+
+
+@pytest.mark.parametrize("make", [a_text, another_database])
+def test_a_file_that_is_no_store_is_left_alone(tmp_path, make):
+    path = tmp_path / "theirs"
+    make(path)
+    path.chmod(0o644)
+    before = path.read_bytes()
+
+    async def look():
+        store = SqliteStore(path)
+        for act in (lambda: list_runs(store), lambda: store.claim("s", "me"), store.wallets):
+            with pytest.raises(StoreError) as refused:
+                await act()
+            assert refused.value.kind == "damaged"
+        await store.close()
+
+    asyncio.run(look())
+    assert modes(tmp_path) == {"theirs": 0o644}
+    assert path.read_bytes() == before

@@ -16,7 +16,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions import SegmentStore, segment_catchup
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link, verified
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions.owner import alive, of_this_process, this_owner
 from glidepath.sessions.segment_sessions import PendingClaim, claim_sessions
 from glidepath.testing import ScriptedModel, say
 
@@ -44,6 +44,22 @@ def in_a_child(scene):
 
 def status(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_fork_and_a_fork_of_it_have_names_of_their_own_and_know_whose_theirs_are():
+    name = this_owner()
+
+    def scene(depth=2):
+        mine = this_owner()
+        assert mine.split("|")[1] == str(os.getpid())
+        assert of_this_process(mine)
+        assert not of_this_process(name)
+        assert alive(name)
+        if depth:
+            assert status(in_a_child(lambda: scene(depth - 1))) == 0
+
+    assert status(in_a_child(scene)) == 0
+    assert of_this_process(name)
 
 
 # --- fences -------------------------------------------------------------------------------------------------------

@@ -70,7 +70,11 @@ class Crew:
         """What a command says and answers, in this process."""
         out, err = io.StringIO(), io.StringIO()
         world = World(environ=self.environment, stdin=io.StringIO(), stdout=out, stderr=err, folder=HERE)
-        code = main(argv, world)
+        with contextlib.redirect_stderr(err):
+            try:
+                code = main(argv, world)
+            except SystemExit as stop:  # of the parser
+                code = stop.code
         return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
     def kill(self, worker):

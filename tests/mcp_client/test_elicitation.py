@@ -178,5 +178,5 @@ async def test_while_an_older_server_waits_for_a_person_other_calls_are_told():
     async with agent:
         await agent.run("one")
         other = await agent.run("two")
-    assert "waits for a person's answer" in results(other)[0].text
+    assert "waiting for a person's answer" in results(other)[0].text
     await asyncio.sleep(0)

@@ -317,3 +317,20 @@ def test_the_runs_of_the_members_go_with_a_team_and_are_exported_with_it(request
             assert await kept.entries() == []
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("wrong", [3, b"s"])
+def test_an_id_that_is_no_text_is_a_configuration_error(wrong):
+    async def look():
+        store = MemoryStore()
+        await flown(store, "s")
+        for act in (
+            lambda: remove_sessions(store, [wrong]),
+            lambda: export_journal(store, wrong),
+            lambda: read_journal(store, wrong),
+            lambda: store.wallets(wrong),
+        ):
+            with pytest.raises((ConfigurationError, StoreError)):
+                await act()
+
+    asyncio.run(look())

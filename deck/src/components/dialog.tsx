@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface Field {
   name: string;
@@ -53,7 +53,8 @@ export function closeDialog(): void {
 export function DialogHost(): VNode | null {
   const now = shown.value;
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key arrives: a dialog that is drawn but not yet open would leave Escape to the page behind it.
+  useLayoutEffect(() => {
     if (!now || !box.current) return undefined;
     const before = document.activeElement;
     if (!box.current.open) box.current.showModal();

@@ -9,13 +9,15 @@ from glidepath.agent.limits import Limits
 from glidepath.agent.route import priced
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import Caps, Meter, pico
-from glidepath.outcome import NOT_CARRIED, Carried, SessionStand
+from glidepath.messages import ToolCall, ToolResultMessage
+from glidepath.outcome import NOT_CARRIED, AgentState, Carried, SessionStand
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.outcome import Snapshot
-    from glidepath.run import Plan
+    from glidepath.run import Plan, Resumption
     from glidepath.sessions import Session
+    from glidepath.texts import Texts
 
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
 
@@ -99,6 +101,28 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
         node.tool_calls += snapshot.metered_tool_calls - then.tool_calls
     node.warn_near(config.guardrails.reserve_tokens, int((stand.max_money or 0) * config.guardrails.cost_reserve))
     return node
+
+
+def close_begun(home: Session, texts: Texts) -> tuple[ToolCall, ...]:
+    """Answer the calls that had begun and then waited for a person, when a new prompt comes instead: unknown."""
+    last = home.last
+    if last is None or home.state is not AgentState.WAITING_FOR_INPUT:
+        return ()
+    programs = {} if last.snapshot is None else last.snapshot.programs
+    asked = [one.call for one in last.pending if one.form is not None and not one.inside]
+    begun = (*asked, *[program.call for program in programs.values()])
+    text = texts.fill("unfinished", reason="a new prompt came instead of an answer")
+    home.messages += [
+        ToolResultMessage(call.id, call.name, text, is_error=True, kind="unknown_effect") for call in begun
+    ]
+    return begun
+
+
+def queued_again(above: Meter | None, resumed: Resumption | None) -> None:
+    """Charge a budget for the calls that were queued when the process died: the budget of that process is gone."""
+    queued = 0 if resumed is None else len(resumed.counted)
+    for _ in range(queued if above is not None else 0):
+        above.charge_tool_call()  # type: ignore[union-attr]
 
 
 def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:

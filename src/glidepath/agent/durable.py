@@ -18,6 +18,7 @@ from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base, with_measures
+from glidepath.sessions.finding import TEAM
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.journal_writer import claim_session
@@ -190,7 +191,7 @@ def claimed(
 
     async def read(lease: Lease, scribe: Scribe) -> None:
         if lease.head:
-            folded = await heard(folded_state(kept, home.id, lease.head))
+            folded = _of_a_run(await heard(folded_state(kept, home.id, lease.head)))
             # A run that ended has its children's spend in its own figures; only a crash leaves some of it in theirs.
             found = await family(kept, folded) if _crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
@@ -200,6 +201,18 @@ def claimed(
 
     make = partial(scribe, parent=parent, durability=config.durability)
     return HeldSession(opening, kept, make, read, create=True)
+
+
+def _of_a_run(folded: Folded) -> Folded:
+    """What was read, if it is the journal of a run: a run that wrote into a team's would make it unreadable."""
+    name = folded.session.id
+    if name.startswith(TEAM) and folded.sequence and folded.opened is None:
+        request = name.removeprefix(TEAM)
+        raise ConfigurationError(
+            f"session {name!r:.80} is the journal of a team: continue it with Team.resume({request!r:.80}), or use "
+            "another session"
+        )
+    return folded
 
 
 async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
@@ -275,7 +288,7 @@ def reopened(
     opening, kept = Opening(home=Session(session_id)), store or config.store
 
     async def read(lease: Lease, scribe: Scribe) -> None:
-        folded = await heard(folded_state(kept, session_id, lease.head))
+        folded = _of_a_run(await heard(folded_state(kept, session_id, lease.head)))
         # A result of an older run must not resume a newer one, whose calls it knows nothing about.
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(

@@ -14,6 +14,7 @@ from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.per_run import Given, altered, checked_per_run
 from glidepath.outcome import RunResult
+from glidepath.run.fingerprint import fingerprint as made_fingerprint
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from glidepath.agent.run_lifecycle import RunRequest
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
+    from glidepath.run.fingerprint import Fingerprint
     from glidepath.tools import Tool
 
 _log = logging.getLogger("glidepath")
@@ -55,6 +57,11 @@ class Equipped:
     _fitted: Fitted | None
     _began: float | None
     _behind: tuple[Tool, ...]
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What this agent is like, without the tools of its sources."""
+        return made_fingerprint(self._plan)[0]
 
     def _prepare_sources(self) -> None:
         sources, tools = self.config.tool_sources, self.config.tools

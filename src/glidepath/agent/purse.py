@@ -312,13 +312,19 @@ async def sweep(store: WalletKeeper) -> int:
     A journal has on disk, before each call, what that call may cost. So it says exactly what a dead run has used, a
     call in flight at its worst case. Where there is no journal, or one that cannot say, all that was held counts as
     used. So it does at first for a run that is silent and may only be slow; when it is silent for another minute it is
-    kept from its journal, so that it can begin no further call, and then the journal is asked.
+    kept from its journal, so that it can begin no further call, and then the journal is asked. In a read-only store
+    nothing is written off.
     """
     done = 0
     for late in await heard(called(store.overdue)):
-        figures = await _by_journal(store, late)
-        if figures is not None:
-            done += bool(await heard(called(store.write_off, late, *figures)))
+        try:
+            figures = await _by_journal(store, late)
+            if figures is not None:
+                done += bool(await heard(called(store.write_off, late, *figures)))
+        except StoreError as error:
+            if error.kind != "read_only":
+                raise
+            break
     return done
 
 

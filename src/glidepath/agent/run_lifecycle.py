@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, replace
+from glidepath.agent.conversation import close_begun
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.endings import salvaged
@@ -100,6 +101,7 @@ def open_run(
             raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
         plan = with_constraints_of_its_own(plan) if plan.custom else plan
         deps = deps_for(plan, asked.given, home.id)
+        begun = close_begun(home, plan.config.texts) if resumed is None else ()
         survey = _surveyed(plan, home) if resumed is None else Survey.of(home.messages, plan)
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
@@ -125,6 +127,7 @@ def open_run(
             per_run=asked.given.per_run,
             survey=survey,
         )
+        run.work.doubt(begun)
         if plan.strategy.name == "summarize":
             from glidepath.ask.summary import recall  # left by an earlier run
 

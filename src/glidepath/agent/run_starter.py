@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
-from glidepath.agent.conversation import begun, bounded_conversation, is_conversation
+from glidepath.agent.conversation import begun, bounded_conversation, is_conversation, queued_again
 from glidepath.agent.equipped import Equipped, supplied
 from glidepath.agent.limits import Budget, Limits, check_limits
 from glidepath.agent.per_run import as_messages, as_session, continued, inherited
@@ -133,6 +133,7 @@ class RunStarter(Equipped):
             meter, carried = Meter(plan.caps, above, depth), earlier
         if then is not None:
             restore_meter(meter, then)
+            queued_again(above if parent is None else None, resumed)
         begun(meter, carried, earlier)
         watch = watch_over(plan, now, until, elapsed, None if parent is None else parent.watch)
         return open_run(asked, plan, home, meter, watch, parent, resumed, carried=carried)

@@ -190,17 +190,39 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
     return chosen_chat(which, settings, world, look) or ""
 
 
-def telling_of_pending(world: World) -> Callable[[SessionStore, str], Awaitable[bool]]:
-    """For `chosen_chat`: a note on each call that waited for a decision, because a new task comes instead of one."""
+def telling_of_pending(
+    settings: LoadedSettings, world: World, *, tell: bool = True
+) -> Callable[[SessionStore, str], Awaitable[bool]]:
+    """For `chosen_chat`: a note on each call that waited for a decision, because a new task comes instead of one.
+
+    It raises `ConfigurationError` for a call that was approved and has not run: its approval would be lost.
+    """
 
     async def look(store: SessionStore, session: str) -> bool:
-        if await how_it_ended(store, session) == "paused":
+        ended = await how_it_ended(store, session)
+        if ended in ("", "paused"):
+            await _refuse_approved(store, session, settings)
+        if ended == "paused" and tell:
             for one in await _pending(store, session):
                 line = call_line(one.call.name, one.call.arguments)
                 world.note(f"given up, because a new task comes instead of a decision: {line}")
         return True
 
     return look
+
+
+async def _refuse_approved(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+    from glidepath.cli.commands.run_command import resume_line
+    from glidepath.sessions.inbox import approved_calls
+
+    of_store = settings.copy()
+    of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
+    for call in await approved_calls(store, session):
+        line = " ".join([resume_line(session, of_store), *card_flags(session, of_store)])
+        raise ConfigurationError(
+            f"{call_line(call.name, call.arguments)} was approved in this session and has not run yet: run it first, "
+            f"with: {line}"
+        )
 
 
 async def _pending(store: SessionStore, session: str) -> tuple[PendingCall, ...]:

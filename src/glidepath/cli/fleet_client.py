@@ -13,6 +13,8 @@ def add_store_flag(parser: argparse.ArgumentParser, *, again: bool = False) -> N
     """Add the flag for the fleet's database; `again` after an action, where it leaves what was said before it."""
     text = "the fleet's PostgreSQL, postgresql://...; default: GLIDEPATH_STORE"
     parser.add_argument("--store", metavar="ADDRESS", default=argparse.SUPPRESS if again else None, help=text)
+    text = "put what is stored through this: python:module:function"
+    parser.add_argument("--redact", metavar="NAME", default=argparse.SUPPRESS if again else None, help=text)
 
 
 def fleet_address(options: argparse.Namespace, world: World) -> str:

@@ -139,7 +139,7 @@ async def migrate_store(name: str | None, source: SessionStore, world: World) ->
         await target.close()
     for session, reason in done.left.items():
         world.complain(f"{session} stays: {reason}")
-    world.note(f"{how_many(len(done.moved), 'session')} moved to {getattr(target, 'path', name)}")
+    world.note(f"{how_many(len(done.moved), 'session')} copied to {getattr(target, 'path', name)}")
     file = default_file()
     if name is None and not done.left and place == str(file):
         await source.close()
@@ -212,11 +212,25 @@ def redacted_store(named: str, hook: str | None, world: World) -> Any:
     return redacting(make_store(named, world), settings, world)
 
 
+def hook_named(hook: str | None, world: World) -> Any:
+    """This redaction hook, or that of the settings; None if there is none. For commands that have no other settings."""
+    return _hook_of(gather(Namespace(redact=hook), world, only=("redact",)), world)
+
+
 def redacting(store: SessionStore, settings: LoadedSettings, world: World, *, reads: bool = False) -> Any:
     """The store with the redaction hook that the settings name, if any.
 
     Raises `ConfigurationError` when a file that is not trusted names one, unless the store is only read.
     """
+    hook = _hook_of(settings, world, reads=reads)
+    if hook is None:
+        return store
+    from glidepath.sessions import RedactingStore
+
+    return RedactingStore(store, hook)
+
+
+def _hook_of(settings: LoadedSettings, world: World, *, reads: bool = False) -> Any:
     name = settings.get("redact")
     if not name and "redact" in settings.ignored and not reads:
         raise ConfigurationError(
@@ -224,10 +238,9 @@ def redacting(store: SessionStore, settings: LoadedSettings, world: World, *, re
             "trusted, so nothing is stored: trust it with `glidepath trust`, or name the function with --redact"
         )
     if not name:
-        return store
+        return None
     from glidepath.cli.agent_maker import find_object
-    from glidepath.sessions import RedactingStore
 
     if not name.startswith("python:"):
         raise ConfigurationError(f"redact: expected python:module:function, got {name!r:.80}")
-    return RedactingStore(store, find_object(name, world))
+    return find_object(name, world)

@@ -165,4 +165,5 @@ def report(result: teams.TeamResult, width: int = _WIDTH) -> list[str]:
     why = f": {result.reason}" if result.reason and result.status is not teams.TeamStatus.COMPLETED else ""
     lines.append(clip(f"{result.status.name.lower()}{why}", width))
     lines.append(f"{result.duration:.1f} s, {how_many(result.usage.total, 'token')}{cost}")
-    return [*lines, *(clip(f"note: {warning}", width) for warning in result.warnings)]
+    notes = [*[f"since the last run, {change}" for change in result.changes], *result.warnings]
+    return [*lines, *(clip(f"note: {note}", width) for note in notes)]

@@ -10,7 +10,7 @@ from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
-from glidepath.execute.doubt import job_for, keep
+from glidepath.execute.doubt import has_asked, job_for, keep, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import ALWAYS_KEPT, Job
 from glidepath.execute.spawn import Host
@@ -132,17 +132,18 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job = job_for(run, call)
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
-        job.asks = pending
-    decision = run.terms.resumed.decisions.get(call.id)  # type: ignore[union-attr]
-    if job.tool is None and (decision is None or decision.kind == "approve"):  # any other decision needs no tool
-        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=call.name))
-    return job
+        job.asks, job.counted = pending, True
+    if job.tool is None and call.id in run.terms.resumed.decisions:  # type: ignore[union-attr]
+        without_tool(run, job, run.terms.resumed.decisions[call.id])  # type: ignore[union-attr]
+    return job  # without a decision it keeps waiting, also for its tool: a server may only be away
 
 
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     for call in run.turn.open_calls():
         job = job_for(run, call)
+        if has_asked(run, call):
+            job.doubt = unfinished(run, "the run ended first")
         job.refuse(kind, text)
         keep(run, job)
     run.turn.forget_programs()
@@ -390,6 +391,8 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> No
                     still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
                     run.turn.pend((*run.turn.pending, still or pend(run, job)))
                 continue
+            if job.asks is not None:
+                job.doubt = unfinished(run, "the run ended first")
             job.refuse(
                 ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
             )

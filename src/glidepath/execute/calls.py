@@ -10,6 +10,7 @@ from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import shown, told
 from glidepath.events import HookFailed
+from glidepath.execute.doubt import hold_to_limit, unfinished
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
@@ -86,6 +87,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             else:
                 _bind(run, job)
                 job.continuation = Continuation(job.asks.state, decision.arguments or {})
+                job.doubt = unfinished(run, "it was not allowed to")
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, approved=True)
         elif decision.kind == "deny":
@@ -185,6 +187,7 @@ def cap_calls(run: Run, jobs: list[Job]) -> None:
     left = room = run.meter.room_tool_calls()
     if left is None or room is None:
         return
+    hold_to_limit(run, jobs)
     for job in jobs:
         if job.result is None and not job.counted and job.tool.counts_toward_limit:  # type: ignore[union-attr]
             if left <= 0:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
+from glidepath.outcome import ResultKind
 from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
 if TYPE_CHECKING:
-    from glidepath.run import Run
+    from glidepath.run import Decision, Run
 
 
 def settle(run: Run) -> None:
@@ -58,6 +59,37 @@ def job_for(run: Run, call: ToolCall) -> Job:
     return job
 
 
+def unfinished(run: Run, reason: str) -> str:
+    """What the model reads about a call that had asked in the middle and cannot continue."""
+    return run.plan.config.texts.fill("unfinished", reason=reason)
+
+
+def has_asked(run: Run, call: ToolCall) -> bool:
+    """Whether this call had begun and asked a person in the middle."""
+    return any(waiting.form is not None and waiting.call.id == call.id for waiting in run.turn.pending)
+
+
+def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
+    """Calls that were queued, and so counted, under a higher limit: those past the limit of now do not run."""
+    lineage = run.meter.lineage
+    over = max((one.tool_calls - one.caps.tool_calls for one in lineage if one.caps.tool_calls is not None), default=0)
+    queued = [job for job in jobs if job.result is None and job.counted and job.doubt is None]
+    limited = [job for job in queued if job.tool is None or job.tool.counts_toward_limit]
+    for job in limited[max(0, len(limited) - over) :] if over > 0 else ():
+        job.uncount(run)
+        job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_spent"))
+        job.waits_for = None
+
+
+def without_tool(run: Run, job: Job, decision: Decision) -> None:
+    """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
+    if job.asks is not None and decision.kind in ("approve", "answer"):
+        job.doubt = unfinished(run, f"the tool {job.call.name!r} no longer exists")
+        job.refuse(UNKNOWN, "")
+    elif decision.kind == "approve":
+        job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
+
+
 def keep(run: Run, job: Job, count: int = 0) -> None:
     """The result of a call, one of `count`, joins the transcript where it belongs.
 
@@ -67,7 +99,7 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
         if job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
         close_accounts(run, job.call.id)
-    elif job.counted and job.doubt is None and job.started_at is None:
+    elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
         job.uncount(run)
     place(run, job.message(run, count))
 
@@ -75,7 +107,8 @@ def keep(run: Run, job: Job, count: int = 0) -> None:
 def close_accounts(run: Run, call_id: str) -> None:
     """The children of this call do not continue: charge what they cost, and list what is unknown."""
     told = {child.run_id for child in run.work.children}
-    for child in run.terms.resumed.offspring.get(call_id, ()):  # type: ignore[union-attr]
+    known = {} if run.terms.resumed is None else run.terms.resumed.offspring
+    for child in known.get(call_id, ()):
         if child.run_id not in told:
             run.work.doubt(child.unknown)
             run.spend.charge_child(child.agent, child.usage, child.picodollars)

@@ -8,12 +8,7 @@ from glidepath._wire import replace
 from glidepath.context.groups import Selection, has_calls, marker, marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate, guarded, message_size
 from glidepath.context.trimming import told_by, trim_message, trim_text, with_text
-from glidepath.messages import (
-    Message,
-    ToolResultMessage,
-    UserMessage,
-    origins_of,
-)
+from glidepath.messages import Message, ToolResultMessage, UserMessage, origins_of
 from glidepath.spi import Shaped
 
 _LEAST_TEXT = 32  # tokens of text below which a trimmed message says nothing

@@ -24,7 +24,9 @@ from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note
 
 if TYPE_CHECKING:
+    from glidepath.messages import ToolCall
     from glidepath.run import Run
+    from glidepath.spi.sessions import SessionStore
 
 _DECISIONS = Mapping[str, Decision]
 _NOTHING: dict[Any, Any] = {}
@@ -85,7 +87,20 @@ async def _post(store: object, session_id: str, kind: str, body: bytes, note_id:
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
     if note_id is not None and not is_keepable(note_id):
         raise ConfigurationError(f"note_id {note_id!r:.80} must have no NUL characters and no lone surrogates")
+    if kind != "control" and isinstance(session_id, str) and session_id.startswith("team:"):
+        await _refuse_team(store, session_id)
     return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))
+
+
+async def _refuse_team(store: Any, session_id: str) -> None:
+    """Raise `ConfigurationError` for the journal of a team: nobody reads an inbox there."""
+    from glidepath.sessions.cards import is_team
+
+    if any(is_team(entry) for entry in await store.entries(session_id) if entry.session_id == session_id):
+        raise ConfigurationError(
+            f"session {session_id!r:.80} is the journal of a team, which reads no messages: name the session of one of "
+            "its members, or decide with Team.resume"
+        )
 
 
 def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
@@ -101,6 +116,21 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
                 if decision.kind in ("approve", "deny", "answer"):
                     found.setdefault(call_id, decision)
     return found
+
+
+async def approved_calls(store: SessionStore, session_id: str) -> tuple[ToolCall, ...]:
+    """The calls of a session's last run that a person has approved or answered and that have not run since."""
+    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions.recover import open_calls
+
+    folded = (await read_journal(store, session_id)).folded
+    posted = posted_decisions(await store.notes(session_id, folded.taken)) if offers(store, Inbox) else {}
+    decided = {**posted, **folded.decisions}
+    if folded.result is not None:
+        waiting = tuple([one.call for one in folded.result.pending])
+    else:
+        waiting = tuple([call for call in open_calls(folded) if call.id not in folded.intents])
+    return tuple([call for call in waiting if call.id in decided and decided[call.id].kind != "deny"])
 
 
 class SessionMailbox(Record, gc=False):

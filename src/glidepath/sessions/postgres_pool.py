@@ -12,7 +12,14 @@ from glidepath.errors import ConfigurationError, GlidepathError, StoreError, ins
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
-_KINDS = {"53100": "full", "25006": "read_only", "55P03": "locked", "57014": "locked", "XX001": "damaged"}
+_KINDS = {
+    "53100": "full",
+    "25006": "read_only",
+    "42501": "read_only",
+    "55P03": "locked",
+    "57014": "locked",
+    "XX001": "damaged",
+}
 _FULL_HOUSE = "53300"  # too many connections
 _PASSING = ("08", "57P0", _FULL_HOUSE, "40001", "40P01")  # what begins so is over soon: the server comes, or goes
 

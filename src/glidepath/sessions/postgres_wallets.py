@@ -76,6 +76,13 @@ _FORGET = (  # as `books.forgotten` says; what somebody else has locked is not f
 )
 
 
+_MAY_FORGET = (  # else the database, or this role, may only read
+    "SELECT current_setting('transaction_read_only') = 'off' "
+    "AND has_table_privilege('glidepath_wallet_holds', 'UPDATE') "
+    "AND has_table_privilege('glidepath_wallet_holds', 'DELETE')"
+)
+
+
 class _Job(Record):
     """A piece of work that waits for a transaction."""
 
@@ -208,7 +215,8 @@ class PostgresWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         async def work(connection: PostgresConnection, _: bool) -> tuple[float, Sequence[HoldRow]]:
             now = await connection.fetchval(f"SELECT {_NOW}")
-            await connection.execute(_FORGET, now - books.KEPT, now)
+            if await connection.fetchval(_MAY_FORGET):
+                await connection.execute(_FORGET, now - books.KEPT, now)
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
             return now, [hold_row(row) for row in rows]
 

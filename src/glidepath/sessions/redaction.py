@@ -47,9 +47,19 @@ _NAMES = frozenset(  # what a journal is read by
         ),
         *("text_origin", "withdrawn", "allowed", "pinned", "votes", "notices_told"),
         *("step_id", "member", "members", "team", "status", "to", "depends_on"),
-        *("coordinator", "evaluator", "parent_id", "member_run_id", "required_capability", "resource_constraint"),
+        *(
+            "event",
+            "version",
+            "coordinator",
+            "evaluator",
+            "parent_id",
+            "member_run_id",
+            "required_capability",
+            "resource_constraint",
+        ),
     }
 )
+_SETTINGS = frozenset({"config", "changes"})  # names, figures and digests; nobody said them
 _SAID = frozenset({"user", "tool_result"})  # messages that have origins
 _GUARDS = "guards"
 _RECORD = 4  # a record in a commit: number, time, kind, payload
@@ -117,8 +127,10 @@ class Redactor:
         if isinstance(data, str):
             return data if name in _NAMES else self.text(data)
         if isinstance(data, list):
-            return data if name in _NAMES else [self._walk(one, name) for one in data]
+            return data if name in _NAMES or name in _SETTINGS else [self._walk(one, name) for one in data]
         if not isinstance(data, dict):
+            return data
+        if name in _SETTINGS:
             return data
         if name == _GUARDS:
             return self._deep(data, _GUARD_KEYS)

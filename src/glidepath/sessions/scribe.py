@@ -435,8 +435,12 @@ class Scribe(JournalWriter):
         items += last_items
         later = self.add(items, self.time, summary, last)
         self.written = len(messages)
-        self._odd = bool(not self._plain or self.tail is not None or self.kin or self._filed)
+        self._odd = self._is_odd()
         return later
+
+    def _is_odd(self) -> bool:
+        """The next commit needs more than `_write_one` does."""
+        return bool(not self._plain or self.broken is not None or self.tail is not None or self.kin or self._filed)
 
     def _charge(self, items: Items) -> None:
         """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
@@ -475,7 +479,7 @@ class Scribe(JournalWriter):
         except BaseException as error:
             self._break(error)
         finally:
-            self._flying = None
+            self._flying, self._odd = None, self._is_odd()
 
     async def _write_held(self) -> None:
         held, self.held = self.held, None

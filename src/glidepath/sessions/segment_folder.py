@@ -142,7 +142,7 @@ class SegmentFolder:
         mode = os.stat(self.path).st_mode  # noqa: PTH116
         if mode & _OTHERS:
             with suppress(OSError):
-                os.chmod(self.path, mode & 0o770 if mode & stat.S_IWGRP else 0o700)  # noqa: PTH101
+                os.chmod(self.path, mode & (0o770 if mode & stat.S_IWGRP else 0o700))  # noqa: PTH101
 
     # --- the lock ---------------------------------------------------------------------------------------------
 

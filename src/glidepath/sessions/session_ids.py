@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.tools.text import clean
 
 _LONGEST_HOME = 120
@@ -18,6 +18,8 @@ def keepable(name: str) -> str:
 
 def is_keepable(name: str) -> bool:
     """False for an id that some store could not keep: with a NUL character, or a lone surrogate."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"an id must be a str, not {name!r:.80}")
     return "\0" not in name and (name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name))
 
 

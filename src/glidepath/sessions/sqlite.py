@@ -75,21 +75,20 @@ def identity(path: str, *, size: bool = False) -> tuple[int, int] | None:
     return (found.st_ino, found.st_size if size else found.st_dev)
 
 
-def _keep_private(path: str) -> None:
-    """Create the file with mode 0600, whatever the umask, or restrict the one that exists.
-
-    SQLite gives its log the mode of the file. A file that everybody could read becomes 0600; one whose group may write
-    is shared on purpose and is closed to all others only.
-    """
+def _make_private(path: str) -> None:
+    """Create the file with mode 0600, whatever the umask, if there is none. SQLite gives its log the same mode."""
     with suppress(OSError):  # SQLite's own error is better
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
         os.chmod(path, 0o600)  # noqa: PTH101 - a umask may even take the owner's rights
-        return
+
+
+def _close_to_others(path: str) -> None:
+    """Leave a store that everybody could read to its owner; one that its group may write is shared on purpose."""
     for file in (path, f"{path}-wal", f"{path}-shm"):
         with suppress(OSError):
             mode = os.stat(file).st_mode  # noqa: PTH116
             if stat.S_ISREG(mode) and mode & _OTHERS:
-                os.chmod(file, mode & 0o770 if mode & stat.S_IWGRP else 0o600)  # noqa: PTH101
+                os.chmod(file, mode & (0o770 if mode & stat.S_IWGRP else 0o600))  # noqa: PTH101
 
 
 class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
@@ -172,7 +171,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         with self._errors():
             if self._home:
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _keep_private(self.path)
+            _make_private(self.path)
             connection = sqlite3.connect(
                 self._address(),
                 uri=True,
@@ -183,6 +182,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             )
             try:
                 self._prepare(connection)
+                _close_to_others(self.path)  # now that it is known to be a store
                 self._catalogued = prepare(connection)
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute(f"PRAGMA busy_timeout = {wait}")

@@ -11,12 +11,12 @@ from glidepath.errors import StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-BUSY, CANNOT_OPEN = 5, 14
+BUSY, READ_ONLY, CANNOT_OPEN = 5, 8, 14
 _WAIT = 0.005  # seconds between two tries
 _KINDS = {  # SQLite's primary result codes
     BUSY: ("locked", "is locked by another process"),
     6: ("locked", "is locked"),
-    8: ("read_only", "is read-only"),
+    READ_ONLY: ("read_only", "is read-only"),
     10: ("unavailable", "cannot be read or written"),
     11: ("damaged", "is damaged"),
     13: ("full", "cannot grow: the disk is full"),

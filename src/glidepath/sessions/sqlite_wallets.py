@@ -14,6 +14,7 @@ from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions import books
 from glidepath.sessions.books import Book, HoldRow, PeriodRow, WalletRow
+from glidepath.sessions.sqlite_says import READ_ONLY, code_of
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
 
 if TYPE_CHECKING:
@@ -103,7 +104,12 @@ class Clerk:
             what = f"the session store {self._path} was removed or replaced while it was in use"
             raise StoreError(what, kind="missing")
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except Exception as error:
+            if code_of(error) != READ_ONLY:
+                raise
+            connection.execute("BEGIN")  # reading works, and writing says what is wrong
         try:
             for work, _ in jobs:
                 try:
@@ -263,7 +269,11 @@ class SqliteWallets(WalletDesk):
             now = self._clock()
             if not self._has_tables(connection, make=False):
                 return now, []
-            connection.execute(_FORGET, (now - books.KEPT, now))
+            try:
+                connection.execute(_FORGET, (now - books.KEPT, now))
+            except Exception as error:
+                if code_of(error) != READ_ONLY:
+                    raise
             rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0 OR session IS NOT NULL").fetchall()
             return now, [hold_row(row) for row in rows]
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
+from glidepath.outcome import ConfigurationChange
 from glidepath.plugins.observer import FAREWELL, Observer, dismiss
 from glidepath.plugins.sole_listener import audience_of
 from glidepath.plurals import how_many
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
+from glidepath.teams.team_fingerprint import described
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ class EventChannel:
         """Why the journal can no longer be written."""
         self.on_failure: Callable[[str], None] | None = None
         self.warnings: list[str] = []
+        self.changes: tuple[ConfigurationChange, ...] = ()
+        """What had changed about the team since the last leg."""
+        self._describe = partial(described, team, before.began)
         self.plan = before.plan
         self.outcomes = {outcome.step_id: outcome for outcome in before.outcomes}
 
@@ -85,12 +90,16 @@ class EventChannel:
         return not isinstance(event, StepCompleted) or isinstance(event.outcome, StepOutcome)
 
     def _publish(self, event: TeamEvent) -> None:
+        if isinstance(event, TeamStarted) and self._journal is not None:
+            event = self._describe(event)
+            self.changes = event.changes
         self.started = True
         event = replace(event, run_id=self._request.id, team=self._team, sequence=self.sequence + 1, time=self._now())
         self.sequence = event.sequence
         if isinstance(event, TERMINAL):
             # A resumed team continues counting from the number in its result.
-            self.ended = event = replace(event, result=replace(event.result, sequence=event.sequence))
+            result = replace(event.result, sequence=event.sequence, changes=self.changes)
+            self.ended = event = replace(event, result=result)
         elif isinstance(event, PlanReady):
             self.plan = event.plan
         elif isinstance(event, StepCompleted):

@@ -15,7 +15,9 @@ from typing import Any
 from glidepath._wire import Codec
 from glidepath.events import Event, UnknownEvent
 from glidepath.messages import Usage
+from glidepath.outcome import ConfigurationChange
 from glidepath.plugins.lineup import snake_case
+from glidepath.teams.team_fingerprint import TeamFingerprint
 from glidepath.teams.values import (
     EvaluationVerdict,
     StepOutcome,
@@ -49,12 +51,16 @@ class TeamEvent(Event, frozen=True, kw_only=True):
 
 
 class TeamStarted(TeamEvent, frozen=True, tag=True, kw_only=True):
-    """An execution began; with `resumed`, it continues an earlier one."""
+    """An execution began; with `resumed`, it continues an earlier one, and `changes` has what changed since."""
 
     request: TeamExecutionRequest
     coordinator: str = ""
     members: tuple[str, ...] = ()
     resumed: bool = False
+    schema: int = 0
+    version: str = ""
+    config: TeamFingerprint | None = None
+    changes: tuple[ConfigurationChange, ...] = ()
 
 
 class PlanReady(TeamEvent, frozen=True, tag=True, kw_only=True):

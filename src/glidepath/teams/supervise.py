@@ -82,7 +82,7 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
         result = replace(result, warnings=(*result.warnings, "the coordinator did not stop and was abandoned"))
     if channel.ended is None:
         run.emit(ending(result))
-        result = replace(result, sequence=channel.sequence)
+        result = replace(result, sequence=channel.sequence, changes=channel.changes)
     return result
 
 

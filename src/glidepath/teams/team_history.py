@@ -47,6 +47,8 @@ class History(Record, kw_only=True):
     """The result of the last execution, if it ended."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that members have read."""
+    began: TeamStarted | None = None
+    """How the last execution began, with what the team was like then."""
 
     @property
     def new_plan(self) -> bool:
@@ -79,6 +81,7 @@ class History(Record, kw_only=True):
             if isinstance(event, TeamStarted):
                 history = history or cls(request=event.request)
                 history.request, history.result, began = event.request, None, event.time - history.elapsed
+                history.began = event
             if history is not None:
                 history.elapsed = max(history.elapsed, event.time - began)
                 history.take(event)

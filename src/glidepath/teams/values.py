@@ -15,7 +15,7 @@ from glidepath.agent import Agent, Limits
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
-from glidepath.outcome import PendingCall, RunResult
+from glidepath.outcome import ConfigurationChange, PendingCall, RunResult
 from glidepath.setting import check_text as check_any_text
 from glidepath.setting import checked_int, checked_seconds
 
@@ -429,6 +429,8 @@ class TeamResult(Value, frozen=True, kw_only=True):
     cost: Decimal | None = None
     sequence: int = 0
     """The number of the last event, so that a paused team continues counting where it stopped."""
+    changes: tuple[ConfigurationChange, ...] = ()
+    """What had changed about the team since the last execution, if this one was resumed from a store."""
 
     def __post_init__(self) -> None:
         kinds: dict[str, Kind] = {"status": TeamStatus, "step_outcomes": [StepOutcome], "warnings": [str]}

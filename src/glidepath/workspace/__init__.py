@@ -15,18 +15,7 @@ from glidepath.workspace.toolset import runs_in_sandbox, workspace_tools
 Sandbox = Bubblewrap
 """The name it had before there were policies."""
 
-__all__ = [
-    "Bubblewrap",
-    "Sandbox",
-    "ShellLimits",
-    "Workspace",
-    "runs_in_sandbox",
-    "workspace_tools",
-]
+__all__ = ["Bubblewrap", "Sandbox", "ShellLimits", "Workspace", "runs_in_sandbox", "workspace_tools"]
 
 if not TYPE_CHECKING:  # a checker knows only what is public
-    __getattr__ = withdrawn(
-        __name__,
-        sandbox=("find_sandbox",),
-        toolset=("TOOL_NAMES",),
-    )
+    __getattr__ = withdrawn(__name__, sandbox=("find_sandbox",), toolset=("TOOL_NAMES",))

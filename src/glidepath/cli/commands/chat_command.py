@@ -47,7 +47,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.slash import rename_chat
     from glidepath.cli.chat.talk import Talk
-    from glidepath.cli.chat_cards import chosen_chat, print_chats
+    from glidepath.cli.chat_cards import chosen_chat, print_chats, telling_of_pending
     from glidepath.cli.stores import keep_sessions
 
     world.notes = []
@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         keep_sessions(settings, world)
         if options.resume == "" and not settings.get("model"):
             return print_chats(settings, world)
-        wanted = chosen_chat(options, settings, world)
+        wanted = chosen_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
         talk = Talk(settings, world)
         talk.asides += named_pictures(options.image, world)
         keep_heap()

@@ -73,9 +73,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _act(options: argparse.Namespace, world: World) -> int:
+    from glidepath.cli.stores import hook_named
     from glidepath.engines.dbos import Fleet, Quota
 
-    async with Fleet(fleet_address(options, world)) as fleet:
+    async with Fleet(fleet_address(options, world), redact=hook_named(options.redact, world)) as fleet:
         if options.action == "budget":
             await fleet.set_budget(tokens=options.tokens, cost=options.cost, runs=options.runs)
         elif options.action == "tenant":
@@ -83,13 +84,8 @@ async def _act(options: argparse.Namespace, world: World) -> int:
             month = Quota(tokens=options.month_tokens, cost=options.month_cost, runs=options.month_runs)
             await fleet.set_tenant(options.name, day=day, month=month)
         elif options.action == "rate":
-            await fleet.set_rate(
-                options.model,
-                requests=options.requests,
-                tokens=options.tokens,
-                per=options.per,
-                burst=options.burst,
-            )
+            rate = {"requests": options.requests, "tokens": options.tokens}
+            await fleet.set_rate(options.model, **rate, per=options.per, burst=options.burst)
         elif options.action is not None and options.action != "status":
             world.note(await _act_on_runs(options, fleet))
             return 0

@@ -81,7 +81,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
-    session = chosen_chat(options, settings, world, telling_of_pending(world)) or None
+    session = chosen_chat(options, settings, world, telling_of_pending(settings, world)) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type

@@ -121,8 +121,10 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
     from glidepath.cli.shelved import label_lines, used_lines
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import read_journal
+    from glidepath.sessions.cards import is_team
+    from glidepath.sessions.finding import entry_of
 
-    if session.startswith("team:"):
+    if session.startswith("team:") and (entry := await entry_of(store, session)) is not None and is_team(entry):
         return await _show_team(session, store, world)
     journal = await read_journal(store, session)
     folded, snapshot = journal.folded, journal.folded.snapshot

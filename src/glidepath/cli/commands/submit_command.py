@@ -41,9 +41,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
+    from glidepath.cli.stores import hook_named
     from glidepath.engines.dbos import Fleet
 
-    async with Fleet(fleet_address(options, world)) as fleet:
+    async with Fleet(fleet_address(options, world), redact=hook_named(options.redact, world)) as fleet:
         given = {"tenant": options.tenant, "session": options.session, "wallet": options.wallet}
         session = await fleet.submit(options.agent, task, **given)
         if not options.wait:

@@ -114,6 +114,7 @@ async def _decided(
     caught: Caught,
 ) -> TeamResult:
     """Continue until the team has ended, or needs a decision that nobody can make."""
+    from glidepath._wire import replace
     from glidepath.cli.approval import decisions_about, sandboxed, somebody
     from glidepath.cli.approval_dialog import ApprovalAsked
 
@@ -135,7 +136,8 @@ async def _decided(
         decisions = await decisions_about(asked, options.approve, world, caught)
         if decisions is None:
             break
-        result = await go_on(result, decisions=decisions)
+        later = await go_on(result, decisions=decisions)
+        result = replace(later, changes=(*result.changes, *later.changes))
     return result
 
 

@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: World) -> int:
     """Work until a signal says to stop."""
+    from glidepath.cli.stores import hook_named
     from glidepath.engines.dbos import Worker
 
     here = str(world.folder)
@@ -77,6 +78,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         lease=options.lease,
         poll=options.poll,
         drain=options.drain,
+        redact=hook_named(options.redact, world),
     )
     try:
         return asyncio.run(_serve(worker, world, options.drain))

@@ -15,6 +15,7 @@ from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, QUEUED, VERSION, WORKFLOW
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
+from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.kill_switches import held
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from glidepath.messages import Message
     from glidepath.run import Decision
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow
+    from glidepath.sessions.redaction import Hook
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 STARTING = 30.0  # seconds that a worker may take to create its queue
@@ -54,12 +56,16 @@ _IN_ORDER = (
 class Fleet:
     """A fleet of workers on one PostgreSQL: `async with Fleet(dsn) as fleet: await fleet.submit("agent", "task")`.
 
-    Needs the extra `glidepath[dbos]`. Every method raises `StoreError` when the database cannot be reached.
+    Needs the extra `glidepath[dbos]`. Every method raises `StoreError` when the database cannot be reached. `redact` is
+    the hook of a `RedactingStore`: tasks and messages go through it, so the models read what it leaves.
     """
 
-    def __init__(self, dsn: str, *, timeout: float = 10.0, ledger: FleetLedger | None = None) -> None:
+    def __init__(
+        self, dsn: str, *, timeout: float = 10.0, ledger: FleetLedger | None = None, redact: Hook | None = None
+    ) -> None:
         self.ledger = ledger or FleetLedger(dsn, timeout=timeout, connections=2)
-        self.store = PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2)
+        self._redaction = FleetRedaction(redact)
+        self.store = self._redaction.store(PostgresStore(self.ledger.dsn, timeout=timeout, max_connections=2))
         self._offered: set[str] = set()
 
     async def __aenter__(self) -> Self:
@@ -125,7 +131,8 @@ class Fleet:
             about["user"] = check_user(user)
         if wallet is not None:
             about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
-        await self._enqueue(agent, tenant, dict(zip(names, tasks, strict=True)), about)
+        runs = dict(zip(names, self._redaction.tasks(tasks), strict=True))
+        await self._enqueue(agent, tenant, runs, self._redaction.about(about))
         return names
 
     async def _ready_for(self, agent: str) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.engines.dbos.agents import find_agents
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
+from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, told
@@ -28,6 +29,8 @@ from glidepath.setting import checked_int, checked_seconds
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from glidepath.sessions.redaction import Hook
 
 _log = logging.getLogger("glidepath")
 BEATS = 4  # heartbeats in a lease
@@ -41,7 +44,8 @@ class Worker:
 
     `agents` maps names to an `Agent`, a `LoopConfig`, a function that makes one, or "module:attribute". `concurrency`
     is how many runs of each agent it runs at a time; `lease` how many seconds it may be silent before others take
-    its runs; `poll` how often it looks for work. One worker for a process. Needs the extra `glidepath[dbos]`.
+    its runs; `poll` how often it looks for work; `redact` is the hook of a `RedactingStore` for what it writes. One
+    worker for a process. Needs the extra `glidepath[dbos]`.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Worker:
         drain: float = 20.0,
         connections: int = 8,
         ledger: FleetLedger | None = None,
+        redact: Hook | None = None,
     ) -> None:
         for field, number in (("concurrency", concurrency), ("connections", connections)):
             checked_int(field, number, required=True)
@@ -63,7 +68,8 @@ class Worker:
         if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
             raise ConfigurationError(f"drain must be a number of seconds of at least 0; got {drain!r}")
         self.ledger = ledger or FleetLedger(dsn, connections=max(2, connections // 2))
-        self.store = FleetStore(dsn, lease=lease, max_connections=connections)
+        self.redaction = FleetRedaction(redact)
+        self.store = self.redaction.store(FleetStore(dsn, lease=lease, max_connections=connections))
         self.agents = find_agents(agents, self.store)
         self.rated: frozenset[str] = frozenset()
         self.id = ""

@@ -106,7 +106,7 @@ class WorkerFlight:
         if look is None or look.outcome is not None:  # removed, or ended without DBOS having recorded it
             return "unknown" if look is None else look.outcome
         if self.doomed is not None:
-            await self.worker.ledger.fail(self.session, self.doomed)
+            await self.worker.ledger.fail(self.session, self.worker.redaction.reason(self.doomed) or "")
             return "failed"
         if self.token.cancelled:
             return None
@@ -167,7 +167,8 @@ class WorkerFlight:
 
     async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
         """The outcome, or None if another worker owns it or has already recorded it."""
-        settled = await budget.settle(outcome, error, spent=None if budget.leg is not None else spent)
+        why = self.worker.redaction.reason(error)
+        settled = await budget.settle(outcome, why, spent=None if budget.leg is not None else spent)
         return outcome if settled else None
 
 
