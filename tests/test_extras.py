@@ -107,6 +107,38 @@ def test_code_mode_without_its_package_says_how_to_install_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("model", "module", "extra", "says"),
+    [
+        ("openai:gpt-5", "openai", "openai", "OpenAI models need the openai package"),
+        ("groq:llama-3.3-70b-versatile", "openai", "openai", "OpenAI models need the openai package"),
+        ("anthropic:claude-sonnet-4-5", "anthropic", "anthropic", "Anthropic models need the anthropic package"),
+        ("bedrock:anthropic.claude-sonnet-4-5", "anthropic", "bedrock", "Anthropic models need the anthropic package"),
+        ("vertex:claude-sonnet-4-5", "anthropic", "vertex", "Anthropic models need the anthropic package"),
+        ("google:gemini-3-pro", "google.genai", "google", "Google models need the google-genai package"),
+        ("google:gemini-3-pro", "google", "google", "Google models need the google-genai package"),
+        ("local:smollm2", "platformdirs", "local", "the embedded model needs platformdirs, to find its folder"),
+    ],
+)
+def test_a_model_without_its_package_says_how_to_install_it(monkeypatch, model, module, extra, says):
+    without(monkeypatch, module)
+    with pytest.raises(ConfigurationError) as caught:
+        Agent(model=model, limits=Limits(max_iterations=2))
+    assert str(caught.value) == f"model {model!r}: {says}: {install_line(extra)}"
+
+
+def test_a_package_that_is_there_and_lacks_something_names_that_and_the_line(monkeypatch, tmp_path):
+    (tmp_path / "anthropic.py").write_text("import anthropic_needs_this")
+    without(monkeypatch, "anthropic")
+    monkeypatch.delitem(sys.modules, "anthropic")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        Agent(model="anthropic:claude-sonnet-4-5", limits=Limits(max_iterations=2))
+    lacks = "which cannot be imported (ModuleNotFoundError: No module named 'anthropic_needs_this')"
+    expected = f"Anthropic models need the anthropic package, {lacks}: {install_line('anthropic')}"
+    assert str(caught.value) == f"model 'anthropic:claude-sonnet-4-5': {expected}"
+
+
+@pytest.mark.parametrize(
     ("argv", "module", "extra", "package"),
     [
         (("deck", "--demo"), "starlette", "serve", "starlette"),
