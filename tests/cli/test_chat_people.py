@@ -469,6 +469,45 @@ def test_a_conversation_is_continued_by_a_short_id_a_name_or_as_the_last_one(tmp
     play(tmp_path, again, "echoes", *SAVED)
 
 
+def test_the_name_of_the_command_line_is_for_the_conversation_that_began_with_it(tmp_path):
+    async def script(app, pilot):
+        await say(app, pilot, "an old talk")
+        await say(app, pilot, "/name old", lambda app: "is now called 'old'" in shown(app))
+        app.talk.clear()
+        app.talk.title = "new"  # as of --name new
+        await say(app, pilot, "a new talk")
+        await say(app, pilot, "/resume old", lambda app: "Continuing" in shown(app))
+        await say(app, pilot, "and more")
+
+    play(tmp_path, script, "echoes", *SAVED)
+    listed = glidepath("sessions", "list", "--json", *SAVED, folder=tmp_path).out.splitlines()
+    assert {(one["title"], one["runs"]) for one in map(json.loads, listed)} == {("old", 2), ("new", 1)}
+
+
+@pytest.mark.parametrize("words", ["/resume old", "/name other"])
+def test_who_goes_elsewhere_before_the_first_message_renames_nothing(tmp_path, words):
+    async def script(app, pilot):
+        await say(app, pilot, "an old talk")
+        await say(app, pilot, "/name old", lambda app: "is now called 'old'" in shown(app))
+        app.talk.title = "new"
+        await say(app, pilot, words, lambda app: "Continuing" in shown(app) or "'other'" in shown(app))
+        assert app.talk.title == ""
+
+    play(tmp_path, script, "echoes", *SAVED)
+
+
+def test_leaving_a_chat_with_a_name_prints_the_way_back_and_keeps_the_name(tmp_path):
+    with Terminal(120, tmp_path, "chat", "--model", "python:flights:echoes", "--name", "mine", *SAVED) as terminal:
+        terminal.until("Message, or /help")
+        terminal.type("hello", "Enter")
+        terminal.until("1 turn")
+        listed = glidepath("sessions", "list", "--json", *SAVED, folder=tmp_path).out
+        assert json.loads(listed)["title"] == "mine"  # at once, whatever ends the process
+        terminal.type("C-d")
+        assert terminal.code() == 0
+        assert "to come back: glidepath chat --resume mine " in terminal.screen()
+
+
 @pytest.mark.parametrize("flag", [["-c"], ["--last"], ["-r", "{short}"]])
 def test_run_asks_a_new_question_in_an_old_session(tmp_path, flag):
     kept = ("--model", "python:flights:echoes", "--tools", "none", *SAVED)

@@ -159,6 +159,8 @@ def test_any_setting_can_be_set_by_its_key(tmp_path):
     [
         (["--set", "max_turns"], "expected KEY=VALUE"),
         (["--set", "limits.max_tokns=1"], "did you mean --set limits.max_tokens=1?"),
+        (["--set", "nope=1"], "there is no setting 'nope'\n"),
+        (["--set", "prices.foo=3"], """prices are one table, input and output: --set 'prices={"foo": ["3", "15"]}'"""),
         (["--set", "limits.max_tokens=1", "--max-tokens", "2"], "are the same setting"),
         (["--set", "prices={"], "expected JSON"),
         (["--max-tokens", "many"], "--max-tokens: expected a whole number"),
@@ -318,6 +320,15 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
         (("runs", "list", "--stor", "x"), "there is no flag --stor; did you mean --store?"),
         (("demo", "one", "two"), "unexpected argument 'two'"),
         (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),
+        (("sessions", "delete", "x", "--yes"), "there is no flag --yes; leave it out: nothing is asked here"),
+        (("sessions", "tag", "x", "work"), "unexpected argument 'work' (to add a tag, use --add TAG)"),
+        (("sessions", "migrate", "--to", "x.db"), "there is no flag --to; write TARGET without a flag"),
+        (("wallets", "set", "x", "--max-budget-usd", "5"), "did you mean --max-cost?"),
+        (("wallets", "set", "x", "--budget", "5"), "did you mean --max-cost?"),
+        (("runs", "list", "--limits", "5"), "did you mean --limit?"),
+        (("runs", "prune", "--older-than", "1d"), "did you mean --days?"),
+        (("run", "--approve", "yes", "go"), "(choose from ask, all, deny); did you mean all?"),
+        (("deck", "demo"), "(choose from export); did you mean --demo?"),
     ],
 )
 def test_what_a_command_does_not_know_is_answered_with_what_it_does(tmp_path, argv, said):

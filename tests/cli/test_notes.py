@@ -38,6 +38,27 @@ def test_a_decision_and_a_message_wait_for_whoever_resumes(tmp_path, paused):
     assert not (tmp_path / "made.txt").exists()
 
 
+def test_a_second_decision_is_refused_because_the_first_one_counts(tmp_path, paused):
+    session, call = paused
+    assert glidepath("decide", session, call, "approve", *STORE, folder=tmp_path).code == 0
+    same = glidepath("decide", session, call, "approve", *STORE, folder=tmp_path)
+    assert (same.code, "noted; to continue: glidepath resume" in same.err) == (0, True), same
+    other = glidepath("decide", session, call, "deny", "too late", *STORE, folder=tmp_path)
+    assert other.code == 2
+    assert f"{call} is already decided: approve. The first decision counts" in other.err
+    assert "noted" not in other.err
+
+
+def test_a_message_sent_on_the_way_is_not_the_task_of_a_fork(tmp_path, paused):
+    session, call = paused
+    assert glidepath("send", session, "mind the gap", *STORE, folder=tmp_path).code == 0
+    assert glidepath("decide", session, call, "deny", *STORE, folder=tmp_path).code == 0
+    glidepath("resume", session, *FLIGHT, folder=tmp_path)
+    assert glidepath("fork", session, "--as", "copy", *STORE, folder=tmp_path).code == 0
+    listed = glidepath("sessions", "list", "--json", *STORE, folder=tmp_path)
+    assert {json.loads(line)["task"] for line in listed.out.splitlines()} == {"go"}
+
+
 def test_a_new_task_instead_of_a_decision_says_which_call_it_gives_up(tmp_path, paused):
     session, _ = paused
     ran = glidepath("run", "-r", session, "leave it", "--model", "python:flights:hello", *STORE, folder=tmp_path)

@@ -95,6 +95,40 @@ def test_help_is_a_word_that_helps(tmp_path):
     assert "give an agent one task" in ran.out
 
 
+@pytest.mark.parametrize("words", [("run",), ("sessions",), ("sessions", "tag"), ("run", "--max-turns")], ids=" ".join)
+def test_help_for_a_command_is_that_commands_help(tmp_path, words):
+    ran = glidepath("help", *words, folder=tmp_path)
+    named = " ".join(word for word in words if not word.startswith("-"))
+    assert (ran.code, ran.out.startswith(f"usage: glidepath {named} [-h]")) == (0, True), ran
+
+
+def test_help_for_a_wrong_word_suggests_the_right_one(tmp_path):
+    ran = glidepath("help", "rnu", folder=tmp_path)
+    assert (ran.code, "there is no command rnu; did you mean run?" in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("what is 2+2?",),
+            "there is no command 'what is 2+2?'; to give an agent a task: glidepath run 'what is 2+2?'",
+        ),
+        (("-p", "hi"), "-p belongs to a command: glidepath run -p hi"),
+        (("-m", "openai:gpt-5", "say hi"), "-m belongs to a command: glidepath run -m openai:gpt-5 'say hi'"),
+        (("--model", "x:y", "chat"), "--model belongs behind the command: glidepath chat --model x:y"),
+        (("-c",), "-c belongs to a command: glidepath chat -c"),
+        (("--resume", "abc"), "--resume belongs to a command: glidepath chat --resume abc"),
+        (("history",), "there is no command history; did you mean sessions list?"),
+        (("search", "x"), "there is no command search; did you mean sessions search?"),
+        (("--zzz",), "there is no flag --zzz"),
+    ],
+)
+def test_a_task_or_a_flag_where_the_command_goes_gets_the_whole_line(tmp_path, words, said):
+    ran = glidepath(*words, folder=tmp_path)
+    assert (ran.code, ran.out, said in ran.err) == (2, "", True), ran
+
+
 @pytest.mark.process
 def test_the_package_is_the_command(tmp_path):
     argv = [sys.executable, "-m", "glidepath", "--version"]

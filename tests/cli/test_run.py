@@ -476,6 +476,17 @@ def test_models_lists_every_way_to_name_one(tmp_path):
     assert known.out.count("ready\n") > ran.out.count("ready\n")
 
 
+def test_on_a_terminal_the_list_of_models_is_wrapped_at_words(tmp_path):
+    from .terminal import Terminal
+
+    with Terminal(80, tmp_path, "models", height=90) as terminal:
+        assert terminal.code() == 0
+        lines = terminal.screen().splitlines()
+    second = next(line.index("Claude") for line in lines if line.startswith("anthropic:"))
+    assert all(line[:second].strip() == "" or ":" in line[:second] for line in lines)
+    assert len(lines) == len([line for line in lines if line[second - 1] == " " and line[second] != " "])
+
+
 # --- a hostile place ------------------------------------------------------------------------------------------------
 
 

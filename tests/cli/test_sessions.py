@@ -101,7 +101,7 @@ def test_a_session_gets_a_title_and_tags(shell):
         (("show", "nobody"), "there is no session 'nobody'"),
         (("show", "a\udcffb"), "there is no session 'a\\udcffb'"),  # a byte that is no UTF-8, on the command line
         (("export", "nobody"), "there is no session 'nobody'"),
-        (("export", "one", "--out", "no/such/folder"), "--out: no/such/folder cannot be written"),
+        (("export", "one", "-o", "no/such/folder"), "--out: no/such/folder cannot be written"),
         (("import", "nothing.jsonl"), "nothing.jsonl cannot be read"),
     ):
         ran = shell("sessions", *words)
@@ -120,6 +120,28 @@ def test_on_a_terminal_a_list_fits_and_its_short_ids_are_found(tmp_path, command
     assert all("Task of" in row for row in rows)
     shown = glidepath("sessions", "show", "01234567", "--store", "s.db", folder=tmp_path)
     assert shown.out.startswith("session   session_0123456789abcdef\n")
+
+
+def test_a_session_and_its_forks_keep_short_ids_of_their_own(tmp_path):
+    session = "session_0123456789abcdef"
+    asyncio.run(fill(tmp_path, session))
+    fork = glidepath("fork", session, "--at", "1", "--store", "s.db", folder=tmp_path).out.strip()
+    with Terminal(80, tmp_path, "sessions", "list", "--store", "s.db") as terminal:
+        assert terminal.code() == 0
+        ids = {row.split()[0] for row in terminal.screen().splitlines()[1:]}
+    assert ids == {"01234567", fork.replace(session, "01234567")}
+    for short in ids:
+        shown = glidepath("sessions", "show", short, "--store", "s.db", folder=tmp_path)
+        meant = fork if ".fork-" in short else session
+        assert shown.out.startswith(f"session   {meant}\n"), (short, shown)
+    several = glidepath("sessions", "show", "01234567.fork", "--store", "s.db", folder=tmp_path)
+    assert several.out.startswith(f"session   {fork}\n")
+
+
+def test_the_start_of_two_sessions_is_still_refused(tmp_path):
+    asyncio.run(fill(tmp_path, "session_0123456789abcdef", "session_0123456789abcdef0"))
+    shown = glidepath("sessions", "show", "01234567", "--store", "s.db", folder=tmp_path)
+    assert (shown.code, "matches 2 sessions" in shown.err) == (2, True), shown
 
 
 def test_a_fork_of_nothing_says_what_is_missing(shell):

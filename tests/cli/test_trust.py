@@ -437,6 +437,7 @@ def test_trust_takes_a_path_of_a_folder_or_of_its_file(tmp_path):
     [
         (("trust",), "trust needs a terminal to ask on; in a script, pass --yes"),
         (("trust", "nowhere"), "is not a folder"),
+        (("trust", "revok"), "is not a folder; did you mean revoke?"),
         (("trust", "list", "more"), "unexpected argument 'more'"),
         (("trust", "list", "--yes"), "--yes has no effect with list"),
     ],

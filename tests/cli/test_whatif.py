@@ -11,6 +11,7 @@ from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
 from .shell_user import glidepath
+from .terminal import Terminal
 
 
 @tool
@@ -32,6 +33,26 @@ def folder(tmp_path):
 
     asyncio.run(fill())
     return tmp_path
+
+
+@pytest.mark.parametrize("width", [70, 120])
+def test_on_a_terminal_the_table_fits_and_keeps_what_was_asked_for(tmp_path, width):
+    async def fill():
+        store = SqliteStore(tmp_path / "s.db")
+        model = ScriptedModel([*[call("look", n=n) for n in range(6)], say("the answer")])
+        agent = Agent(model=model, tools=[look], limits=Limits(max_iterations=20), store=store)
+        await agent.run("go", session="session_0123456789abcdef")
+        await store.close()
+
+    asyncio.run(fill())
+    argv = ("whatif", "s.db", "--limits", "max_turns=4", "--prices", "scripted=3/15")
+    with Terminal(width, tmp_path, *argv) as terminal:
+        assert terminal.code() == 0
+        head, row, *_ = terminal.screen().splitlines()
+    assert head.endswith("STOPPED BY      AFTER  THEN COST  ANSWER")
+    assert ("TOKENS" in head) is (width == 120)
+    assert row.startswith("01234567  done")
+    assert row.endswith("LOST")
 
 
 def test_a_table_says_where_each_run_would_have_been_stopped(folder):

@@ -17,6 +17,15 @@ EXCEEDED = AgentState.BUDGET_EXCEEDED
 WRAPPED, CUT, DONE = LoopOutcome.WRAPPED_UP, LoopOutcome.CUT_OFF, LoopOutcome.DONE
 
 
+@virtual
+@pytest.mark.parametrize("limits", [{"max_cost": "0.0000001"}, {"max_cost": "0.00001"}], ids=str)
+async def test_g4_no_landing_call_is_made_that_the_budget_cannot_pay(limits):
+    model = ScriptedModel(**PRICE).forever(say("Hello there, how are you today?"))
+    result, _ = await fly(model, limits=Limits(**limits))
+    assert (result.outcome, result.state) == (CUT, EXCEEDED)
+    assert (model.requests, result.usage.total, result.cost or 0, result.landing_calls) == ([], 0, 0, 0)
+
+
 def heavy(tokens, decide=told, **options):
     """A worker whose every turn is said to cost so many tokens."""
     count = iter(range(1, 10**6))

@@ -17,7 +17,7 @@ from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.landing.reserve import enough_to_land, landing_reserve, what_is_left
+from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
@@ -105,10 +105,11 @@ def open_run(
         survey = _surveyed(plan, home) if resumed is None else Survey.of(home.messages, plan)
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
-        reserve, paid = landing_reserve(plan, task, meter), True
+        reserve = landing_reserve(plan, task, meter)
+        paid = can_pay_landing(plan, reserve)
         if resumed is not None or meter.tokens or meter.money:  # some of it is used: by the run, or earlier ones
             reserve = what_is_left(reserve, meter)
-            paid = enough_to_land(plan, reserve, meter)
+            paid = can_pay_landing(plan, reserve) and enough_to_land(plan, reserve, meter)
         meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
         run = open_state(
             plan,

@@ -21,11 +21,12 @@ from glidepath.cli.setting_values import OFF, read_text, read_value
 from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
 from glidepath.cli.usage_errors import wrong_variable
 from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, close_to
 from glidepath.setting import Setting
 
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")
+_ALIKE = 0.75  # a bare key without its section; short words are alike by chance
 _FALLBACK = "plain_text_terminal_fallback_tool"
 _ZERO_IS_OFF = frozenset({"max_steps", "timeout", "token_budget", "cost_limit"})
 
@@ -242,8 +243,11 @@ def _unknown(key: str, *, value: str = "") -> str:
         inner.get(key)
         or flags.get(key.rpartition(".")[2])
         or closest(key, names)
-        or inner.get(closest(key, inner) or "")
+        or inner.get(close_to(key, inner, _ALIKE) or "")
     )
+    if key.startswith("prices.") and value:
+        table = f'prices={{"{key[7:]}": ["3", "15"]}}'
+        return f"there is no setting {key!r:.80}; prices are one table, input and output: --set {shlex.quote(table)}"
     if meant and value:
         return f"there is no setting {key!r:.80}; did you mean --set {shlex.quote(meant + value)}?"
     section, _, name = meant.rpartition(".") if meant and "." not in key else ("", "", meant)

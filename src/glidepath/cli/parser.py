@@ -24,14 +24,14 @@ exit codes:
 
 def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execute]:
     """The options and the function that executes them; raises SystemExit for --help, --version and usage errors."""
+    if list(argv[:1]) == ["help"]:
+        argv = [*(word for word in argv[1:] if not word.startswith("-")), "--help"]
     command = next((word for word in argv if not word.startswith("-")), None)
     parser = make_parser([command] if command in COMMANDS else [])
-    if command == "help":
-        parser.parse_args(["--help"])
     if command is not None and command not in COMMANDS and argv[0] == command:
-        meant = _ELSEWHERE.get(command) or _close_to(command, COMMANDS)
-        hint = f"; did you mean {meant}?" if meant else ": there are " + ", ".join(COMMANDS)
-        parser.exit(2, f"{parser.prog}: error: there is no command {command}{hint}\n`glidepath --help` lists them.\n")
+        parser.exit(2, f"{parser.prog}: error: {_no_command(command)}\n`glidepath --help` lists them.\n")
+    if argv and argv[0].startswith("-") and argv[0] not in parser.flags:
+        _refuse_flag(argv, parser)
     if not argv:
         parser.print_help(world.stderr)
         raise SystemExit(2)
@@ -41,7 +41,7 @@ def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execut
     return options, import_module(f"glidepath.cli.commands.{options.command}_command").execute
 
 
-def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
+def make_parser(filled: Sequence[str | None]) -> _Parser:
     """The parser; only the commands in `filled` are imported and know their arguments."""
     parser = _Parser(
         prog="glidepath",
@@ -62,43 +62,23 @@ def make_parser(filled: Sequence[str | None]) -> argparse.ArgumentParser:
     return parser
 
 
-_MEANT = {
-    "--json": "--output-format json",
-    "--stream-json": "--output-format stream-json",
-    "--max-iterations": "--max-turns",
-    "--max-steps": "--max-turns",
-    "--price": """--set 'prices={"MODEL": ["3", "15"]}' (dollars per million tokens, input and output)""",
-    "--turns": "--max-turns",
-    "--budget": "--max-budget-usd",
-    "--max-cost": "--max-budget-usd",
-    "--allowed-tools": "--tools",
-    "--allowedTools": "--tools",
-    "--yolo": "--approve all",
-    "--dangerously-skip-permissions": "--approve all",
-    "--system": "--system-prompt",
-    "--output": "--out FILE or --output-format",
-    "--instructions": "--system-prompt",
-    "--prompt": "-p",
-    "--session": "--resume",
-    "--session-id": "--resume",
-    "--directory": "--workspace",
-    "--max-time": "--timeout",
-    "--dry-run": "--plan-only",
-    "--schema": "--json-schema",
-    "--images": "--image",
-    "--cwd": "--workspace",
-    "--cd": "--workspace",
-}
-"""Flags of other command lines, and what they are called here."""
-
 _ELSEWHERE = {
     "ask": "run",
     "continue": "run --continue",
     "exec": "run",
+    "delete": "sessions delete",
+    "export": "sessions export",
+    "history": "sessions list",
+    "import": "sessions import",
     "list": "sessions list",
+    "log": "runs show",
+    "logs": "runs show",
     "ls": "sessions list",
+    "prompt": "run",
     "pull": "models pull",
     "replay": "runs replay",
+    "rm": "sessions delete",
+    "search": "sessions search",
     "show": "sessions show",
     "start": "run",
     "stop": "runs stop",
@@ -106,6 +86,33 @@ _ELSEWHERE = {
     "version": "--version",
 }
 """Words that are not commands, and what to type instead."""
+
+
+_ANSWERS = {"yes": "all", "y": "all", "always": "all", "auto": "all", "no": "deny", "n": "deny", "never": "deny"}
+"""What people say to a question that takes other words here."""
+
+
+def _no_command(word: str) -> str:
+    """There is no such command, and what to type instead."""
+    from shlex import quote
+
+    meant = _ELSEWHERE.get(word) or _close_to(word, COMMANDS)
+    if meant:
+        return f"there is no command {word}; did you mean {meant}?"
+    if " " in word:
+        return f"there is no command {word!r}; to give an agent a task: glidepath run {quote(word)}"
+    return f"there is no command {word}: there are {', '.join(COMMANDS)}"
+
+
+def _refuse_flag(argv: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """End with the whole line for a flag that comes before its command, or without one; return for an unknown flag."""
+    from glidepath.cli.usage_errors import misplaced
+
+    command = next((word for word in argv if word in COMMANDS), None)
+    meant = _Parser()
+    import_module(f"glidepath.cli.commands.{command or 'run'}_command").add_arguments(meant)
+    if argv[0].partition("=")[0] in meant.flags:
+        parser.error(misplaced(argv, command))
 
 
 def _close_to(word: str, known: Iterable[str]) -> str | None:
@@ -119,6 +126,11 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
+
+    @property
+    def flags(self) -> Iterable[str]:
+        """The flags it knows, in every spelling."""
+        return self._option_string_actions
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like the standard method, but unknown arguments are errors."""
@@ -140,24 +152,16 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        close = _close_to(str(value), choices)
+        meant = [_ANSWERS.get(str(value)), _close_to(str(value), choices)]
+        close = next((one for one in meant if one in choices), f"--{value}" if f"--{value}" in self.flags else None)
         hint = f"; did you mean {close}?" if close else ""
         raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 
     def _about(self, unknown: Sequence[str]) -> str:
+        from glidepath.cli.usage_errors import unexpected, unknown_flag
+
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
-        if flag is None:
-            hint = ""
-            if any(action.nargs in ("*", "+") for action in self._actions if not action.option_strings):
-                hint = " (write the whole text in one place, in quotes)"
-            elif "--config" in self._option_string_actions:
-                hint = " (to name a configuration file, use --config FILE)"
-            return f"unexpected argument {unknown[0]!r}{hint}"
-        meant = _MEANT.get(flag)
-        if meant is not None and meant.partition(" ")[0] in self._option_string_actions:
-            return f"there is no flag {flag}; did you mean {meant}?"
-        close = _close_to(flag, self._option_string_actions)
-        return f"there is no flag {flag}" + (f"; did you mean {close}?" if close else "")
+        return unexpected(unknown[0], self._actions) if flag is None else unknown_flag(flag, self._actions)
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):

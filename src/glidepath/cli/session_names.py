@@ -23,8 +23,13 @@ _SHORT, _FEW = 8, 5
 
 def short(session: str) -> str:
     """An id as short as a person can type it; `session_named` finds it again."""
+    from glidepath.sessions.cards import COPY
+
     inner = session.removeprefix(_START)
-    return inner[:_SHORT] if session.startswith(_START) and len(inner) > _SHORT else session
+    if not session.startswith(_START) or len(inner) <= _SHORT:
+        return session
+    copy = inner.find(COPY)
+    return inner[:_SHORT] + (inner[copy:] if copy >= _SHORT else "")
 
 
 async def session_named(store: SessionStore, wanted: str) -> str:
@@ -47,6 +52,9 @@ async def session_named(store: SessionStore, wanted: str) -> str:
                 found.append(entry)
         if found:
             break
+    if not found and possible:
+        found = await _copies(store, wanted)
+    found = _original(found)
     by_name = not found
     if by_name and possible:
         found = await _called(store, wanted)
@@ -60,6 +68,36 @@ async def session_named(store: SessionStore, wanted: str) -> str:
     if by_name:
         raise ConfigurationError(f"{len(found)} sessions are called {wanted!r:.80}: {few}; give the id of one")
     raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
+
+
+async def _copies(store: SessionStore, wanted: str) -> list[Entry]:
+    """The forks whose short id begins like this."""
+    from glidepath.sessions.cards import COPY
+    from glidepath.sessions.finding import each_session
+
+    head, sign, rest = wanted.partition(COPY[:-1])
+    if not (head and sign):
+        return []
+    tail = sign + rest
+    of_head = each_session(store, prefix=_START + head, roots=False)
+    return [
+        entry
+        async for entry in of_head
+        if (found := entry.session_id.find(COPY)) > 0
+        and "/" not in entry.session_id
+        and entry.session_id[found:].startswith(tail)
+    ]
+
+
+def _original(found: list[Entry]) -> list[Entry]:
+    """Only the session itself where all others are forks of it: their ids begin with its id."""
+    from glidepath.sessions.cards import COPY
+
+    first = min(found, key=lambda entry: len(entry.session_id), default=None)
+    if first is None:
+        return []
+    forks = [entry for entry in found if entry.session_id.startswith(first.session_id + COPY)]
+    return [first] if len(forks) == len(found) - 1 else found
 
 
 def _when_and_where(entry: Entry) -> str:

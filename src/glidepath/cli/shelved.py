@@ -50,7 +50,7 @@ def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `export` and `import`."""
     exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
-    exported.add_argument("--out", metavar="FILE", help="where to (default: standard output)")
+    exported.add_argument("-o", "--out", metavar="FILE", help="where to (default: standard output)")
     imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,48 @@ from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+_MEANT = {
+    "--json": "--output-format json",
+    "--stream-json": "--output-format stream-json",
+    "--max-iterations": "--max-turns",
+    "--max-steps": "--max-turns",
+    "--price": """--set 'prices={"MODEL": ["3", "15"]}' (dollars per million tokens, input and output)""",
+    "--turns": "--max-turns",
+    "--budget": "--max-budget-usd",
+    "--max-cost": "--max-budget-usd",
+    "--allowed-tools": "--tools",
+    "--allowedTools": "--tools",
+    "--yolo": "--approve all",
+    "--dangerously-skip-permissions": "--approve all",
+    "--system": "--system-prompt",
+    "--output": "--out FILE or --output-format",
+    "--instructions": "--system-prompt",
+    "--prompt": "-p",
+    "--session": "--resume",
+    "--session-id": "--resume",
+    "--directory": "--workspace",
+    "--max-time": "--timeout",
+    "--older-than": "--days",
+    "--dry-run": "--plan-only",
+    "--schema": "--json-schema",
+    "--images": "--image",
+    "--cwd": "--workspace",
+    "--cd": "--workspace",
+}
+"""Flags of other command lines, and what they are called here."""
+
+_MONEY = ("--max-budget-usd", "--max-cost", "--budget", "--max-budget")
+_WITHOUT_A_FLAG = {
+    "--to": "target",
+    "--id": "session",
+    "--session-id": "session",
+    "--prompt": "task",
+    "--text": "message",
+}
+"""Flags of other command lines for what is written without one here."""
+_CONVERSATION = ("-c", "--continue", "--last"), ("-r", "--resume")
 
 
 def usage_error(message: str, actions: Iterable[argparse.Action]) -> str:
@@ -69,3 +111,47 @@ def title(text: str) -> str:
         return checked_title(given(text))
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("title ")) from None
+
+
+def unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
+    """What to say of an unexpected argument."""
+    flags = {flag for action in actions for flag in action.option_strings}
+    hint = ""
+    if any(action.nargs in ("*", "+") for action in actions if not action.option_strings):
+        hint = " (write the whole text in one place, in quotes)"
+    elif "--add" in flags:
+        hint = " (to add a tag, use --add TAG)"
+    elif "--config" in flags:
+        hint = " (to name a configuration file, use --config FILE)"
+    return f"unexpected argument {word!r}{hint}"
+
+
+def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
+    """What to say of an unknown flag: the one that was meant, or that none is needed."""
+    flags = [one for action in actions for one in action.option_strings]
+    same = _MONEY if flag in _MONEY else ()
+    meant = next((one for one in (*same, _MEANT.get(flag)) if one and one.partition(" ")[0] in flags), None)
+    if meant is None:
+        bare = _WITHOUT_A_FLAG.get(flag, flag.lstrip("-"))
+        plain = [action.metavar or action.dest for action in actions if not action.option_strings]
+        for name in plain:
+            if isinstance(name, str) and name.lower() == bare:
+                return f"there is no flag {flag}; write {name} without a flag"
+        if flag in ("--yes", "-y", "--force", "-f") and "--yes" not in flags:
+            return f"there is no flag {flag}; leave it out: nothing is asked here"
+    meant = meant or ("--yes" if flag == "-y" and "--yes" in flags else None)
+    if meant is None and flag.startswith("--"):
+        meant = closest(flag[2:], [one[2:] for one in flags if one.startswith("--")])
+        meant = meant and f"--{meant}"
+    return f"there is no flag {flag}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def misplaced(argv: Sequence[str], command: str | None) -> str:
+    """What to say of a flag before its command, or without one: the whole line."""
+    flag, rest = argv[0].partition("=")[0], list(argv)
+    if command is not None:
+        rest.remove(command)
+        return f"{flag} belongs behind the command: {shlex.join(['glidepath', command, *rest])}"
+    words = sum(not word.startswith("-") for word in argv)
+    talks = any(flag in flags and words <= most for most, flags in enumerate(_CONVERSATION))
+    return f"{flag} belongs to a command: {shlex.join(['glidepath', 'chat' if talks else 'run', *rest])}"

@@ -60,6 +60,14 @@ def enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
     )
 
 
+def can_pay_landing(plan: Plan, reserve: Amount) -> bool:
+    """Whether the reserve pays for the smallest landing call there is: the notice without the task, and one token."""
+    price = plan.price
+    if price is None or plan.caps.money is None:
+        return True
+    return reserve.money >= (plan.landing_fixed_tokens + plan.landing_notice_tokens) * price.worst_input + price.output
+
+
 def _says_something(plan: Plan, tokens: int | None, money: int | None) -> bool:
     """Whether a landing call within these amounts is worth making; None: there is no limit."""
     least, price = plan.landing_fixed_tokens + LEAST_LANDING, plan.price

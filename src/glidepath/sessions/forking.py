@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.chain import JournalRecord
 
 _LONGEST_BASE = 160
+_TASK = 200
 REWINDING = "rewinding"
 
 
@@ -343,16 +344,17 @@ def _summary(entry: Entry, made: Folded, mark: Sequence[tuple[str, Any]]) -> dic
     forked = next(item for kind, item in mark if kind == "forked")
     ended = next((item for kind, item in mark if kind == "ended"), made.result)
     snapshot = made.snapshot
-    task = next(
-        (message.text for message in reversed(made.messages) if message.role == "user" and not _internal(message)), ""
-    )
+    asked = [message.text[:_TASK] for message in made.messages if message.role == "user" and not _internal(message)]
+    task = entry.summary.get("task")
+    if task not in asked:  # of a run behind the fork
+        task = asked[-1] if asked else ""
     cost = None if ended is None else ended.cost
     return {
         **{key: value for key, value in entry.summary.items() if key not in (REWINDING, "base", "session")},
         "state": AgentState.RUNNING.value if ended is None else ended.state.value,
         "outcome": None if ended is None else ended.outcome.value,
         "run_id": forked.run_id,
-        "task": task[:200],
+        "task": task,
         "iterations": 0 if snapshot is None else snapshot.iterations,
         "messages": len(made.messages),
         "tokens": 0 if snapshot is None else snapshot.tokens,

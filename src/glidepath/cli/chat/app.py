@@ -245,6 +245,7 @@ class ChatApp(App[int]):
         if name == "/copy":
             return self._copy()
         if name == "/resume":
+            self.talk.title = "" if rest.strip() else self.talk.title
             return await self.talk.resume(rest.strip())
         return await rename_chat(self.talk, rest.strip()) if name == "/name" else self.talk.command(line)
 

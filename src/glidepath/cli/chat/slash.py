@@ -254,6 +254,7 @@ async def rename_chat(talk: Talk, name: str) -> str:
         return "Say something first." if name else "/name TEXT gives this conversation a name."
     try:
         await annotate(store, talk.session.id, title=name)
+        talk.title = ""
     except (ConfigurationError, StoreError) as error:
         return str(error)
     with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
@@ -16,7 +17,7 @@ from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.screens import ending
-from glidepath.cli.session_names import remember_here, session_named, short
+from glidepath.cli.session_names import label_session, remember_here, session_named, short
 from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
 from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import World
@@ -87,6 +88,8 @@ class Talk:
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
         self.session = self._conversation()
+        self.title = ""
+        """The name for the conversation that begins with the next message; empty once it has it."""
         self.status = Status(self.agent.config.limits, world.now, most_output(self.agent.config))
         self.status.phase = "ready"
         self._token: CancelToken | None = None
@@ -151,6 +154,7 @@ class Talk:
                         if self.kept and isinstance(event, RunStarted):  # from now on, whatever ends this process
                             remember_here(self._world.folder, self.session.id)
                             keep_card(self.session, text, self.model, self._settings, self._world.folder)
+                            await self._name_it()
                         await show(event)
                 result = stream.result
                 if self.kept and not result.messages:  # such as while another process has the conversation
@@ -272,6 +276,24 @@ class Talk:
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         count = how_many(len(folded.messages), "message")
         return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
+
+    async def _name_it(self) -> None:
+        title, self.title = self.title, ""
+        store = self.agent.config.store
+        if title and store is not None:
+            await label_session(store, self.session.id, title, self._world)
+
+    async def name(self) -> str:
+        """The name of this conversation; empty when it has none, or one that does not lead back to it."""
+        from glidepath.sessions.finding import each_session
+
+        store = self.agent.config.store
+        with contextlib.suppress(ConfigurationError, StoreError):
+            if store is not None:
+                async for entry in each_session(store, prefix=self.session.id):
+                    if entry.session_id == self.session.id and entry.title:
+                        return entry.title if await session_named(store, entry.title) == self.session.id else ""
+        return ""
 
     def remember(self) -> None:
         """Make this the conversation that `--continue` continues in this folder."""

@@ -57,6 +57,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
             return print_chats(settings, world)
         wanted = chosen_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
         talk = Talk(settings, world)
+        talk.title = options.name or ""
         talk.asides += named_pictures(options.image, world)
         keep_heap()
         code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
@@ -65,8 +66,8 @@ def execute(options: argparse.Namespace, world: World) -> int:
         for text in unseen:
             world.note(text)
     talk.remember()
-    if options.name and talk.session.messages:
-        world.note(asyncio.run(rename_chat(talk, options.name)))
+    if talk.title and talk.session.messages:  # continued without a new message
+        world.note(asyncio.run(rename_chat(talk, talk.title)))
     elif talk.way_back():
-        world.note(f"to come back: {talk.way_back()}")
+        world.note(f"to come back: {talk.way_back(asyncio.run(talk.name()))}")
     return code

@@ -15,6 +15,7 @@ from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
+    from glidepath.run import Decision
     from glidepath.spi.sessions import SessionStore
 
 
@@ -33,7 +34,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     decisions = decided(options)
 
     async def act(store: SessionStore) -> int:
-        await _check_waiting(store, options.session, options.call)
+        await _check_waiting(store, options.session, options.call, decisions[options.call])
         await decide(store, options.session, decisions)
         return 0
 
@@ -44,12 +45,25 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _check_waiting(store: SessionStore, session: str, call: str) -> None:
-    """Raise `ConfigurationError` for a call that nobody waits with; while a run is in flight, nobody can say."""
+async def _check_waiting(store: SessionStore, session: str, call: str, decision: Decision) -> None:
+    """Raise `ConfigurationError` for a call that is decided otherwise, or does not wait.
+
+    While a run is in flight, nobody can say which calls wait.
+    """
     from glidepath.cli.shown import call_line, revealed
     from glidepath.sessions.archive import read_journal
+    from glidepath.sessions.inbox import posted_decisions
+    from glidepath.spi.ports import offers
+    from glidepath.spi.sessions import Inbox
 
-    result = (await read_journal(store, session)).folded.result
+    folded = (await read_journal(store, session)).folded
+    notes = await store.notes(session, folded.taken) if offers(store, Inbox) else ()
+    earlier = {**posted_decisions(notes), **folded.decisions}.get(call)
+    if earlier is not None and earlier != decision:
+        raise ConfigurationError(
+            f"{revealed(call)} is already decided: {earlier.kind}. The first decision counts, once the run is resumed"
+        )
+    result = folded.result
     if result is None or any(one.call.id == call for one in result.pending):
         return
     waiting = [f"{revealed(one.call.id)} {call_line(one.call.name, one.call.arguments)}" for one in result.pending]

@@ -122,7 +122,8 @@ def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[
     for name in names:
         if name not in known:
             meant = closest(name, known)
-            hint = f"; did you mean {meant}?" if meant else f"; there are {', '.join(known) or 'none'}"
+            others = f"there are {', '.join(known)}" if known else "none is configured"
+            hint = f"; did you mean {meant}?" if meant else f"; {others}"
             raise ConfigurationError(f"there is no MCP server {name}{hint}")
     return [known[name] for name in names] if names else found
 

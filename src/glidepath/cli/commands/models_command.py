@@ -32,15 +32,23 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 
 def _list(world: World) -> int:
+    from itertools import zip_longest
+    from textwrap import wrap
+
+    from glidepath.cli.world import screen_size
     from glidepath.models.hosts import HOSTS
 
     rows = [
         (f"{host.name}:{host.form}", f"{host.reaches}, such as {host.example}", _state(host.extra, host.key, world))
         for host in HOSTS.values()
     ]
-    wide = max(len(form) for form, *_ in rows)
+    wide = 2 + max(len(form) for form, *_ in rows)
+    columns = screen_size(world.stdout)[0] if world.is_terminal(world.stdout) else 1 << 20
     for form, reaches, there in [*rows, (*_PYTHON, "ready")]:
-        world.write(f"{form:<{wide}}  {reaches}\n{'':<{wide}}  {there}\n")
+        for start, text in ((form, reaches), ("", there)):
+            lines = wrap(text, max(columns - wide, 30), break_on_hyphens=False)
+            for line, before in zip_longest(lines, (start,), fillvalue=""):
+                world.write(f"{before:<{wide}}{line}\n")
     return 0
 
 

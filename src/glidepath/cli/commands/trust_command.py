@@ -92,11 +92,14 @@ def _folder(path: Path) -> Path:
     """A folder, also when one of its covered files is named."""
     from glidepath.cli.folder import COVERED
     from glidepath.errors import ConfigurationError
+    from glidepath.tools.advice import closest
 
     if path.name in COVERED and path.is_file():
         return path.parent
     if not path.is_dir():
-        raise ConfigurationError(f"{path} is not a folder; `glidepath trust --help` lists what it takes")
+        meant = closest(path.name, ("list", "revoke"))
+        hint = f"did you mean {meant}?" if meant else "`glidepath trust --help` lists what it takes"
+        raise ConfigurationError(f"{path} is not a folder; {hint}")
     return path
 
 

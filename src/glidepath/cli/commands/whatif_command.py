@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from glidepath.agent import Limits
     from glidepath.cli.world import World
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from glidepath.sim.whatif import Flown, Forecast
 
 _SHOWN = 40
+_HEADS = ("SESSION", "ENDED", "TURNS", "TOKENS", "COST", "STOPPED BY", "AFTER", "THEN COST", "ANSWER")
+_WIDTHS = (7, 11, 5, 7, 8, 23, 5, 9, 0)
+_WORDS, _SPARE = (0, 1, 5, 8), (3, 2, 1, 4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,27 +172,12 @@ def _guards(given: Sequence[str]) -> Mapping[str, int]:
 
 
 def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -> None:
-    from glidepath.cli.shown import revealed
-    from glidepath.cli.status import clip, figure, money
+    from glidepath.cli.status import money
 
     shown = [one for one in fates if everything or one.trip is not None]
-    width = max([7, *[min(_SHOWN, len(revealed(one.run.session_id))) for one in shown]])
     if shown:
-        world.write(
-            f"{'SESSION':<{width}}  {'ENDED':<11}  {'TURNS':>5}  {'TOKENS':>7}  {'COST':>8}  "
-            f"{'STOPPED BY':<23}  {'AFTER':>5}  {'THEN COST':>9}  ANSWER\n"
-        )
-    for one in shown:
-        run, trip = one.run, one.trip
-        name = clip(revealed(run.session_id), width)
-        line = f"{name:<{width}}  {run.outcome:<11}  {run.last.own_turns:>5}  {figure(run.tokens):>7}  "
-        cost, instead = (money(_paid(run)) if run.priced else "-", money((trip or one).cost) if _priced(one) else "-")
-        line += f"{cost:>8}  "
-        if trip is None:
-            line += f"{'-':<23}  {'-':>5}  {instead:>9}  {'kept' if run.answered else 'none'}"
-        else:
-            line += f"{trip.by:<23}  {trip.reply:>5}  {instead:>9}  {'LOST' if one.lost else 'none'}"
-        world.write(f"{line}\n")
+        live = world.is_terminal(world.stdout)
+        world.write("".join(f"{line}\n" for line in _table([_row(one, live=live) for one in shown], world, live=live)))
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((_paid(one.run) for one in fates), Decimal(0))
@@ -201,6 +189,38 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
         told = f"what they cost is unknown; it would have been {money(then)}"
     runs, answers = how_many(len(fates), "run"), how_many(answered, "answer")
     world.write(f"{runs}: {stopped} would have been stopped; {lost} of {answers} lost; {told}\n")
+
+
+def _row(one: Forecast, *, live: bool) -> list[str]:
+    from glidepath.cli.session_names import short
+    from glidepath.cli.shown import revealed
+    from glidepath.cli.status import clip, figure, money
+
+    run, trip = one.run, one.trip
+    cost, instead = (money(_paid(run)) if run.priced else "-", money((trip or one).cost) if _priced(one) else "-")
+    name = clip(revealed(short(run.session_id) if live else run.session_id), _SHOWN)
+    row = [name, run.outcome, str(run.last.own_turns), figure(run.tokens), cost]
+    if trip is None:
+        return [*row, "-", "-", instead, "kept" if run.answered else "none"]
+    return [*row, trip.by, str(trip.reply), instead, "LOST" if one.lost else "none"]
+
+
+def _table(rows: Sequence[Sequence[str]], world: World, *, live: bool) -> Iterator[str]:
+    """The lines of the table. On a terminal, columns are as wide as what is in them, and the least needed ones go."""
+    from glidepath.cli.world import screen_size
+
+    columns = [list(column) for column in zip(_HEADS, *rows, strict=True)]
+    widths = [
+        max(map(len, column)) if live else max(least, *map(len, column))
+        for column, least in zip(columns, _WIDTHS, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    for place in _SPARE if live else ():
+        if sum(widths[one] + 2 for one in kept) - 2 > screen_size(world.stdout)[0]:
+            kept.remove(place)
+    for line in zip(*columns, strict=True):
+        cells = [f"{line[one]:{'<' if one in _WORDS else '>'}{widths[one]}}" for one in kept]
+        yield "  ".join(cells).rstrip()
 
 
 def _paid(run: Flown) -> Decimal:
