@@ -82,7 +82,7 @@ def test_a_package_that_lacks_something_itself_is_a_configuration_error_that_nam
     """One that is called like the beginning of the package, too."""
     (tmp_path / "vendor_sdk.py").write_text("import vendor\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"which cannot be imported \(No module named 'vendor'\): pip"):
+    with pytest.raises(ConfigurationError, match=r"imported \(ModuleNotFoundError: No module named 'vendor'\): pip"):
         needed("vendor_sdk", "this needs it", "mcp")
     with pytest.raises(ConfigurationError, match=r"this needs it: pip install"):
         needed("vendor.sdk", "this needs it", "mcp")
