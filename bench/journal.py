@@ -9,9 +9,9 @@ has other things to do, trust bytes and CPU ratios before turns a second. Of the
 other benchmarks: what is slower than that is the machine's other work.
 
 Loop lag is how late a timer fires. It is asked for once a pass of the event loop, however long the pass is, so every
-answer counts for as long as it took: a plain median of a dozen answers says more about the short passes at the end, when
-runs give their sessions back one by one, than about the long ones that everybody waits for. The model answers at once, so
-with 1,000 agents a pass is a turn of all of them, and the lag is a thousand times what a turn costs.
+answer counts for as long as it took: a plain median of a dozen answers says more about the short passes at the end,
+when runs give their sessions back one by one, than about the long ones that everybody waits for. The model answers at
+once, so with 1,000 agents a pass is a turn of all of them, and the lag is a thousand times what a turn costs.
 """
 
 import argparse

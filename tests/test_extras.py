@@ -82,7 +82,7 @@ def test_a_package_that_lacks_something_itself_is_a_configuration_error_that_nam
     """One that is called like the beginning of the package, too."""
     (tmp_path / "vendor_sdk.py").write_text("import vendor\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"which cannot be imported \(No module named 'vendor'\): pip"):
+    with pytest.raises(ConfigurationError, match=r"imported \(ModuleNotFoundError: No module named 'vendor'\): pip"):
         needed("vendor_sdk", "this needs it", "mcp")
     with pytest.raises(ConfigurationError, match=r"this needs it: pip install"):
         needed("vendor.sdk", "this needs it", "mcp")
@@ -104,6 +104,38 @@ def test_code_mode_without_its_package_says_how_to_install_it(monkeypatch):
     with pytest.raises(ConfigurationError) as caught:
         scripted(plugins=[CodeMode()])
     assert str(caught.value) == f"code mode needs pydantic-monty: {install_line('code')}"
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "extra", "says"),
+    [
+        ("openai:gpt-5", "openai", "openai", "OpenAI models need the openai package"),
+        ("groq:llama-3.3-70b-versatile", "openai", "openai", "OpenAI models need the openai package"),
+        ("anthropic:claude-sonnet-4-5", "anthropic", "anthropic", "Anthropic models need the anthropic package"),
+        ("bedrock:anthropic.claude-sonnet-4-5", "anthropic", "bedrock", "Anthropic models need the anthropic package"),
+        ("vertex:claude-sonnet-4-5", "anthropic", "vertex", "Anthropic models need the anthropic package"),
+        ("google:gemini-3-pro", "google.genai", "google", "Google models need the google-genai package"),
+        ("google:gemini-3-pro", "google", "google", "Google models need the google-genai package"),
+        ("local:smollm2", "platformdirs", "local", "the embedded model needs platformdirs, to find its folder"),
+    ],
+)
+def test_a_model_without_its_package_says_how_to_install_it(monkeypatch, model, module, extra, says):
+    without(monkeypatch, module)
+    with pytest.raises(ConfigurationError) as caught:
+        Agent(model=model, limits=Limits(max_iterations=2))
+    assert str(caught.value) == f"model {model!r}: {says}: {install_line(extra)}"
+
+
+def test_a_package_that_is_there_and_lacks_something_names_that_and_the_line(monkeypatch, tmp_path):
+    (tmp_path / "anthropic.py").write_text("import anthropic_needs_this")
+    without(monkeypatch, "anthropic")
+    monkeypatch.delitem(sys.modules, "anthropic")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        Agent(model="anthropic:claude-sonnet-4-5", limits=Limits(max_iterations=2))
+    lacks = "which cannot be imported (ModuleNotFoundError: No module named 'anthropic_needs_this')"
+    expected = f"Anthropic models need the anthropic package, {lacks}: {install_line('anthropic')}"
+    assert str(caught.value) == f"model 'anthropic:claude-sonnet-4-5': {expected}"
 
 
 @pytest.mark.parametrize(

@@ -193,9 +193,9 @@ MOST_MODULE_NAMES_TWICE = 5
 MOST_BARE_ANY = 0.02
 """The share of parameters whose type is a bare `Any`."""
 MOST_PUBLIC_NAMES = 260
-MOST_LINES = 53_600
+MOST_LINES = 52_700
 """The modules of the first wave, whole. To go down only."""
-MOST_LINES_OF_ITS_OWN = 50_000
+MOST_LINES_OF_ITS_OWN = 48_950
 """The same, without the definitions that the second wave has brought. To go down only."""
 BEGAN = "6ab80fa"
 """The commit before the second wave."""

@@ -245,10 +245,9 @@ def needed(module: str, says: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] == module.partition(".")[0]:
-            raise ConfigurationError(f"{says}: {install_line(extra)}") from None
-        # it is there, and something that it needs is not
-        raise ConfigurationError(f"{says}, which cannot be imported ({error}): {install_line(extra)}") from error
+        absent = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        why = "" if absent else f", which cannot be imported ({told(error)})"  # it is there, and lacks something
+        raise ConfigurationError(f"{says}{why}: {install_line(extra)}") from (None if absent else error)
 
 
 def install_line(extra: str, *more: str) -> str:

@@ -149,6 +149,31 @@ def test_many_runs_are_queued_together_or_not_at_all(crew):
     assert with_fleet(crew, work) == ["done"] * 3
 
 
+def test_the_runs_of_a_batch_are_queued_in_the_order_in_which_they_were_submitted(crew):
+    """The engine starts what has waited longest, so no two of a batch may have waited equally long."""
+
+    async def work(fleet):
+        sessions = await fleet.submit_many("stepper", ["go"] * 12)
+        query = "SELECT workflow_uuid, created_at FROM dbos.workflow_status WHERE workflow_uuid = ANY($1)"
+        since = dict(await fetch(crew.address, query, sessions))
+        assert [await fleet.wait(session) for session in sessions] == ["done"] * 12
+        return [since[session] for session in sessions]
+
+    since = with_fleet(crew, work)
+    assert since == sorted(set(since))
+
+
+def test_a_task_reaches_its_worker_character_for_character(crew):
+    task = "\u2028, \U0001f6eb, \\u0000, {\"a\": [1, null]}, 'x' $1 %s"
+
+    async def work(fleet):
+        session = await fleet.submit("stepper", task, metadata={"note": 'a "b" \\ c'})
+        await fleet.wait(session)
+        return await fleet.result(session)
+
+    assert with_fleet(crew, work).messages[0].text == task
+
+
 @pytest.mark.parametrize(
     ("tasks", "sessions", "names"),
     [

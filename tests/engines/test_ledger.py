@@ -556,6 +556,13 @@ def test_a_wrong_agent_is_refused_when_the_worker_is_made(agent, names):
         Worker("postgresql://host/db", agents={"small": agent})
 
 
+@pytest.mark.parametrize("module", ["my-agents", "01_agents"])
+def test_an_agent_may_be_in_any_module_that_can_be_imported(tmp_path, monkeypatch, module):
+    (tmp_path / f"{module}.py").write_text("from tests.engines import crew\n\n\nclass Ours:\n    small = crew.small\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    Worker("postgresql://host/db", agents={"small": f"{module}:Ours.small"})
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"concurrency": 0}, {"lease": 0}, {"poll": None}, {"drain": -1}, {"agents": {}}, {"agents": {"a b": crew.small}}],

@@ -56,5 +56,15 @@ def test_an_attempt_succeeds_where_there_is_no_sandbox(attempt):
         getattr(Open(), f"test_sbx_{attempt}")()
 
 
+def test_temporary_files_in_the_folder_that_may_be_written_are_seen(monkeypatch):
+    class Shared(Open):
+        def make_sandbox(self, **policy):
+            monkeypatch.setenv("TMPDIR", str(policy["write"][0]))
+            return super().make_sandbox(env=["TMPDIR"], **policy)
+
+    with pytest.raises(AssertionError):
+        Shared().test_sbx_3_temporary_files()
+
+
 def test_there_are_at_least_forty_attempts():
     assert len(clauses_of(SandboxContract)) >= 40

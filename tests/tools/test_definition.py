@@ -121,6 +121,14 @@ def test_a_wrong_option_is_refused_by_name_where_it_is_written(options, says):
         tool(**options)
 
 
+@pytest.mark.parametrize("option", ["timeout", "max_result_chars"])
+def test_none_is_not_called_unlimited_where_it_leaves_the_limit_to_the_agent(option):
+    with pytest.raises(ConfigurationError) as caught:
+        tool(**{option: -1})
+    assert "None" not in str(caught.value)
+    tool(**{option: None})
+
+
 def test_a_lambda_needs_a_name():
     with pytest.raises(ConfigurationError, match="pass name="):
         tool(lambda x: x)

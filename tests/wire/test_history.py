@@ -247,3 +247,11 @@ def test_files_as_mistral_writes_them_are_read():
         FileBlock("audio/mpeg", b"ID3"),
         FileBlock("audio/mpeg", url="https://e.org/a.mp3"),
     )
+
+
+def test_the_module_offers_all_its_names():
+    from glidepath.models import history
+
+    here = {name for name in vars(history) if name.startswith(("from_", "to_"))}
+    assert here == set(history.__all__)
+    assert len(here) == 8

@@ -18,8 +18,17 @@ from glidepath.models.formats.read_gemini import from_gemini
 from glidepath.models.formats.read_openai import from_openai_chat, from_openai_responses
 from glidepath.models.formats.responses import responses_input
 
-# Imports, to a type checker, which must be told that others may use them.
-__all__ = ["from_anthropic", "from_gemini", "from_openai_chat", "from_openai_responses"]
+# A type checker must be told that others may use what is only imported here.
+__all__ = [
+    "from_anthropic",
+    "from_gemini",
+    "from_openai_chat",
+    "from_openai_responses",
+    "to_anthropic",
+    "to_gemini",
+    "to_openai_chat",
+    "to_openai_responses",
+]
 
 
 def to_openai_chat(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -88,8 +88,9 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             text.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None
-    checked_seconds("timeout", given["timeout"])
-    checked_int("max_result_chars", given["max_result_chars"])
+    for name, check in (("timeout", checked_seconds), ("max_result_chars", checked_int)):
+        if given[name] is not None:  # which leaves it to the agent, so no error text may call it unlimited
+            check(name, given[name], required=True)
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     if given["sandbox"] is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pkgutil import resolve_name
+from functools import reduce
+from importlib import import_module
 from typing import Any
 
 from glidepath._wire import replace
@@ -63,6 +64,6 @@ def _imported(name: str, path: str) -> Any:
     if not module or not attribute:
         raise ConfigurationError(f"agent {name!r}: expected module:attribute, not {path!r:.100}")
     try:
-        return resolve_name(path)
+        return reduce(getattr, attribute.split("."), import_module(module))
     except Exception as error:
         raise ConfigurationError(f"agent {name!r}: {path}: {told(error)}") from error

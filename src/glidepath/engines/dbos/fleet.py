@@ -46,6 +46,11 @@ _QUEUE = (
     "SELECT dbos.enqueue_workflow($1, $2, ARRAY(SELECT json_array_elements(given::json)), workflow_id => session, "
     "app_version => $3, application_name => $4) FROM unnest($5::text[], $6::text[]) AS asked(session, given)"
 )
+# A transaction has one time, and the queue is sorted by it: a millisecond apart, runs stay in the order they came in.
+_IN_ORDER = (
+    "UPDATE dbos.workflow_status SET created_at = created_at + place - 1 "
+    "FROM unnest($1::text[]) WITH ORDINALITY AS asked(session, place) WHERE workflow_uuid = session"
+)
 
 
 class Fleet:
@@ -113,7 +118,7 @@ class Fleet:
     ) -> list[str]:
         """Queue many runs at once, up to 1,000: all of them, or none when one is refused. Raises as `submit` does.
 
-        `metadata`, `user` and `wallet` apply to each of them.
+        They start in the order of `tasks`. `metadata`, `user` and `wallet` apply to each of them.
         """
         check_name(agent)
         tasks, names = _batch(tasks, sessions)
@@ -321,6 +326,8 @@ async def _queue(connection: PostgresConnection, agent: str, runs: Sequence[list
     written = [encode(given).decode() for given in runs]
     sessions = [given[0] for given in runs]
     await connection.execute(_QUEUE, WORKFLOW, f"{QUEUE}{agent}", VERSION, APPLICATION, sessions, written)
+    if len(sessions) > 1:
+        await connection.execute(_IN_ORDER, sessions)
     await connection.execute(f"NOTIFY {QUEUED}")
 
 
