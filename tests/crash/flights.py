@@ -402,7 +402,7 @@ def program_flight(server: Server, seed: int, place: Path) -> dict:
         if chance.random() < 0.7:
             fatal = {"die_at": chance.randint(1, 25), "when": chance.choice(("before", "after"))}
         else:
-            fatal = {"die_after": chance.uniform(0.01, 0.25)}
+            fatal = {"die_after": chance.uniform(0.002, 0.08)}
         ((status, report),) = server.fly({**leg, **fatal})
         assert status in (0, -signal.SIGKILL, -signal.SIGALRM), (seed, status, report)
         deaths += status != 0
