@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import shutil
 import sqlite3
@@ -11,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.crash.unprivileged import as_somebody_else
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath._wire import replace
@@ -352,24 +352,6 @@ def test_a_missing_folder_and_a_read_only_file_are_said(path, tmp_path):
     result = asyncio.run(read_only())
     assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "read_only")
     assert asyncio.run(whole(path))
-
-
-def as_somebody_else(scene):
-    """What a scene returns in a process that may not write everywhere, as root may."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            if not os.getuid():
-                os.setuid(65534)
-            os.write(writer, repr(asyncio.run(scene())).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    os.waitpid(pid, 0)
-    found = os.read(reader, 10_000).decode()
-    os.close(reader)
-    return found
 
 
 @pytest.mark.process

@@ -1,12 +1,12 @@
 """Wallets of a store that cannot be written can be listed and shown; nothing else works, and that is said."""
 
 import asyncio
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
+from tests.crash.unprivileged import as_somebody_else
 
 from glidepath import Agent, Budget, Limits
 from glidepath.agent.purse import account_of, sweep
@@ -23,24 +23,6 @@ async def spend(store):
     dead = Hold(key="gone:run", leg=1, owner="nobody", session_id=None, line=wallet.line)
     await store.draw(dead, WalletDraw(asked_tokens=100, asked_money=100))
     await store.close()
-
-
-def as_somebody_else(scene):
-    """What a scene returns in a process that may not write everywhere, as root may."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            if not os.getuid():
-                os.setuid(65534)
-            os.write(writer, repr(asyncio.run(scene())).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    os.waitpid(pid, 0)
-    found = os.read(reader, 10_000).decode()
-    os.close(reader)
-    return found
 
 
 @pytest.mark.process

@@ -84,8 +84,9 @@ async def _act(options: argparse.Namespace, world: World) -> int:
             month = Quota(tokens=options.month_tokens, cost=options.month_cost, runs=options.month_runs)
             await fleet.set_tenant(options.name, day=day, month=month)
         elif options.action == "rate":
-            rate = {"requests": options.requests, "tokens": options.tokens}
-            await fleet.set_rate(options.model, **rate, per=options.per, burst=options.burst)
+            await fleet.set_rate(
+                options.model, requests=options.requests, tokens=options.tokens, per=options.per, burst=options.burst
+            )
         elif options.action is not None and options.action != "status":
             world.note(await _act_on_runs(options, fleet))
             return 0
