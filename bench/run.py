@@ -23,7 +23,7 @@ PROMPT = "Please work through the task."
 DELTAS = ["token "] * 20
 FLAT_TURNS = 5_000
 EARLY, LATE = slice(10, 110), slice(4_900, 5_000)
-BARS = {"stream": 2.5, "run": 1.8, "constraints10": 6.0, "plugins10": None, "journal": 8.0, "flat": 1.2}
+BARS = {"stream": 3.8, "run": 2.7, "constraints10": 6.0, "plugins10": None, "journal": 8.0, "flat": 1.2}
 PLUGINS_ADD = 1.5  # ten silent plugins on every hook may add this many times a bare turn
 
 Cell = Callable[[], Awaitable[None]]

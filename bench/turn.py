@@ -11,7 +11,6 @@ them has anything to say.
 import asyncio
 import gc
 import json
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -30,50 +29,22 @@ PARTS = {
     "the reply and the messages": ("ask/attempt.py", "messages.py", "tools/text.py", "tools/density.py", "context/"),
     "booking": ("ask/booking.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
     "the tool call": ("execute/", "tools/"),
-    "judging and guards": ("guards/", "judge.py"),
+    "judging and guards": ("guards/", "judge.py", "endings.py"),
+    "plugins": ("plugins/", "run/hooks.py", "admit.py"),
     "waiting and time limits": ("run/watch.py", "run/interrupting.py", "run/whose.py", "loop.py", "agent/"),
     "events": ("run/voice.py",),
     "the stream to its consumer": ("run/stream.py",),
     "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/terms.py", "run/state.py"),
     "the rest": ("run/",),
 }
-SECTIONS = {
-    "may it be ordinary": "judging and guards",
-    "reserve": "booking",
-    "the turn and its one attempt": "waiting and time limits",
-    "settle": "booking",
-    "the reply": "the reply and the messages",
-    "it joins": "the reply and the messages",
-    "the guards": "judging and guards",
-    "its arguments": "the tool call",
-    "the tool runs": "the tool call",
-    "a short text": "the tool call",
-}
-"""The sections of `cruise`, which is one function, by the words they begin with; what tells events is another part."""
-TELLS = re.compile(r"\btell|\bnow\(\)|^ +[A-Z]\w+\($|^ +[A-Z]\w+\(run_id|run_id, parent_id")
-
-
-def parts_by_line(path):
-    """For each line of `cruise`, the part that it belongs to."""
-    parts, part = {}, "the rest"
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if "# --- " in line:
-            part = next(part for words, part in SECTIONS.items() if line.split("# --- ")[1].startswith(words))
-        parts[number] = "events" if TELLS.search(line) else part
-    return parts
-
-
-LINES = parts_by_line(HOUSE / "cruise.py")
 
 
 def part_of(file, function):
-    """The part that a function belongs to; what is not ours is asyncio's or the harness's. None: see `LINES`."""
+    """The part that a function belongs to; what is not ours is asyncio's or the harness's."""
     path = Path(file)
     if not path.is_relative_to(HOUSE):
         return "model, tool and consumer" if path == Path(__file__) else "asyncio"
     place = f"{path.relative_to(HOUSE).as_posix()}:{function}"
-    if place == "cruise.py:cruise":
-        return None
     return next((part for part, starts in PARTS.items() if place.startswith(starts)), "the rest")
 
 
@@ -92,12 +63,12 @@ class Tally:
         if code.co_name == "switch":
             return None  # our own
         part = part_of(code.co_filename, code.co_name)
-        self.frames[part or "the straight line"] += 1
+        self.frames[part] += 1
         self.functions.add((code.co_filename, code.co_name))
 
         def local(frame, event, _argument):
             if event == "opcode" and self.on:
-                self.opcodes[part or LINES.get(frame.f_lineno, "the rest")] += 1
+                self.opcodes[part] += 1
             return local
 
         return local

@@ -20,8 +20,8 @@ PYTHON = Path(sys.executable)
 CROWD = {"agents": 1_000, "turns": 10}
 CELLS = {
     "delta": (OURS, "stream", {"deltas": 20_000}, 2.0),
-    "crowd": (OURS, "crowd", CROWD, 1 / 0.35),
-    "crowd_run": (UNHEARD, "crowd", CROWD, 1 / 0.5),
+    "crowd": (OURS, "crowd", CROWD, 1 / 0.23),
+    "crowd_run": (UNHEARD, "crowd", CROWD, 1 / 0.3),
     "short_runs": (OURS, "crowd", {"agents": 100, "turns": 10}, 3.5),
     "cancel": (OURS, "cancel", {"agents": 100}, 5.0),
 }

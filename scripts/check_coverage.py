@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 ROOT = PurePath("src/glidepath")
-BARS = dict.fromkeys(("loop", "cruise", "ask", "execute", "run", "ledger", "judge", "land", "endings"), 95.0)
+BARS = dict.fromkeys(("loop", "ask", "execute", "run", "ledger", "judge", "land", "endings"), 95.0)
 
 
 def group_of(path: str) -> str | None:

@@ -8,37 +8,17 @@ import argparse
 import ast
 import asyncio
 import importlib
+import itertools
 import json
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
-WAVES = tomllib.loads((ROOT / "scripts" / "waves.toml").read_text(encoding="utf-8"))
-"""Which modules, definitions and public names the second wave has brought, and for which of its parts."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def later(kind: str) -> dict[str, str]:
-    """What the second wave has brought: modules, or public names, each with the part that it serves."""
-    return {word: part for part, words in WAVES[kind].items() for word in words.split()}
-
-
-def is_later(label: str) -> bool:
-    """Whether a module, by its path in the package, is of the second wave."""
-    known = later("modules")
-    return label in known or f"{label.partition('/')[0]}/" in known
-
-
-def sources(*, second: bool = False) -> Iterator[Path]:
-    """The modules of the first wave, or of the second."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if is_later(path.relative_to(PACKAGE).as_posix()) is second:
-            yield path
 
 
 def whole() -> dict[str, str]:
@@ -46,44 +26,12 @@ def whole() -> dict[str, str]:
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sources():
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
-
-
-def lines(*, second: bool = False) -> int:
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources(second=second))
-
-
-def brought() -> dict[str, str]:
-    """Definitions of the second wave in modules of the first, as `module.py:qualified.name`, each with its part."""
-    found = {}
-    for part, text in WAVES["definitions"].items():
-        module = ""
-        for word in text.split():
-            if word.endswith(":"):
-                module = word
-            else:
-                found[f"{module}{word}"] = part
-    return found
-
-
-def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """The functions, methods and classes of a module, with the number of their lines; decorators are counted, too."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            first = min((node.lineno, *(one.lineno for one in node.decorator_list)))
-            yield f"{prefix}{node.name}", (node.end_lineno or first) - first + 1
-            if isinstance(node, ast.ClassDef):
-                yield from definitions(node, f"{prefix}{node.name}.")
-
-
-def lines_brought() -> dict[str, int]:
-    """How many lines each definition has that the second wave brought into modules of the first; 0 when it is gone."""
-    known = brought()
-    labels = ((path.relative_to(PACKAGE).as_posix(), tree) for path, tree in trees())
-    sizes = {f"{label}:{name}": size for label, tree in labels for name, size in definitions(tree)}
-    return {name: sizes.get(name, 0) for name in known}
+def lines_by_package() -> dict[str, int]:
+    """Lines of each package, and of the modules beside them: reported, so that growth is seen; nothing fails on it."""
+    found: Counter[str] = Counter()
+    for label, text in whole().items():
+        found[label.partition("/")[0]] += len(text.splitlines())
+    return dict(found.most_common())
 
 
 def parameters(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
@@ -245,33 +193,44 @@ def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tupl
 
 
 def public_names() -> list[str]:
-    """The public names of the first wave, each once however many modules offer it; old names for new ones apart."""
+    """The public names, each once however many modules offer it."""
     found: set[str] = set()
     for dump in sorted((ROOT / "api").glob("*.txt")):
-        top = dump.stem.removeprefix("glidepath").lstrip(".").partition(".")[0]
-        if f"{top}/" not in later("modules"):
-            found |= set(importlib.import_module(dump.stem).__all__)
-    return sorted(found - later("names").keys() - WAVES["aliases"].keys())
+        found |= set(importlib.import_module(dump.stem).__all__)
+    return sorted(found)
 
 
-def modules_of_a_turn() -> list[str]:
-    """The modules of ours in which a steady tool turn runs a line of code: traced between two calls of the model.
+class Walk(NamedTuple):
+    """The walk of one steady tool turn through our code."""
 
-    Lines, not calls: a coroutine that only waits for another is entered whenever that goes on, and runs nothing.
+    calls: int
+    modules: int
+    changes: int
+    """How often the next call is in another file than the one before."""
+
+
+def walk_of_a_turn(*, streamed: bool) -> Walk:
+    """What a reader of a steady tool turn has to follow: our calls between two requests to the model.
+
+    Traced on the way that every turn takes. Lines decide which modules take part: a coroutine that only waits for
+    another is entered whenever that continues, and runs nothing.
     """
     from glidepath import Agent, Limits, tool
     from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 
-    found: set[str] = set()
+    files: list[str] = []
+    modules: set[str] = set()
     prefix = str(PACKAGE)
-
     on = False
 
     def trace(frame: Any, event: str, _: object) -> Any:
-        if not frame.f_code.co_filename.startswith(prefix):
+        code = frame.f_code
+        if not code.co_filename.startswith(prefix):
             return None
-        if on and event == "line":
-            found.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+        if on and event == "call" and code.co_name[0] != "<":
+            files.append(code.co_filename)
+        elif on and event == "line":
+            modules.add(code.co_filename)
         return trace
 
     class Steady:
@@ -296,28 +255,44 @@ def modules_of_a_turn() -> list[str]:
 
     limits = Limits(max_iterations=50, max_tokens=1_000_000, timeout=60)
     agent = Agent(model=Steady(), tools=[look], limits=limits)
+
+    async def consume() -> None:
+        async with agent.stream("go") as stream:
+            async for _ in stream:
+                pass
+
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        result = agent.run_sync("go")
+        asyncio.run(consume() if streamed else agent.run("go"))
     finally:
         sys.settrace(before)
-    assert result.iterations == 6, result
-    return sorted(found)
+    changes = sum(one != other for one, other in itertools.pairwise(files))
+    return Walk(len(files), len(modules), changes)
+
+
+def branches_of(node: ast.AST) -> int:
+    """Cyclomatic complexity: one, and one for each decision. A function inside counts as its own."""
+    found = 1
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            found += branches_of(child) - 1
+    if isinstance(node, ast.If | ast.For | ast.AsyncFor | ast.While | ast.IfExp | ast.ExceptHandler | ast.match_case):
+        found += 1
+    elif isinstance(node, ast.BoolOp):
+        found += len(node.values) - 1
+    elif isinstance(node, ast.comprehension):
+        found += 1 + len(node.ifs)
+    return found
 
 
 def measure() -> dict[str, Any]:
     """Every figure, by name."""
     every, bare = parameters()
     classes, modules = repeated_names()
-    turn = modules_of_a_turn()
     public = public_parameters_of_any()
-    later_lines = lines_brought()
     return {
-        "lines, first wave": lines(),
-        "lines, first wave, its own definitions": lines() - sum(later_lines.values()),
-        "definitions listed as later that are gone": [name for name, size in later_lines.items() if not size],
-        "lines, second wave": lines(second=True),
+        "lines": lines_by_package(),
         "parameters": every,
         "bare Any parameters": len(bare),
         "bare Any parameters, percent": round(100 * len(bare) / every, 2),
@@ -326,8 +301,9 @@ def measure() -> dict[str, Any]:
         "writes to a run's state by others": foreign_writes(),
         "public class names used twice": classes,
         "module names used twice": modules,
-        "modules of a tool turn": len(turn),
-        "public names, first wave": len(public_names()),
+        "a tool turn": walk_of_a_turn(streamed=False)._asdict(),
+        "a tool turn, streamed": walk_of_a_turn(streamed=True)._asdict(),
+        "public names": len(public_names()),
     }
 
 

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 MOST_MESSAGES = 10_000  # messages that one hook may put in at once
 
 
-async def poll(run: Run, hook: str) -> bool:
-    """Ask the `steering` or `follow_up` hooks for messages; True when there were any. They wait for the next turn."""
-    heard = polled(run, hook)
-    return heard is not None and await heard
+def poll(run: Run, hook: str) -> Awaitable[bool] | None:
+    """Ask the `steering` or `follow_up` hooks for messages, which wait for the next turn.
 
-
-def polled(run: Run, hook: str) -> Awaitable[bool] | None:
-    """`poll` without a coroutine: None when nobody has anything to say, as nearly always."""
+    None when nobody has anything to say, as nearly always; else await whether there were any.
+    """
     pairs = run.hooks.steering if hook == "steering" else run.hooks.follow_up
     if not pairs:
         return None

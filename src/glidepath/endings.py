@@ -32,14 +32,14 @@ NOT_DECIDED = "The run waits for a decision."
 
 def take(run: Run, reply: Reply) -> None:
     """The reply joins the transcript and ends the model's part of the turn."""
-    text = reply.text
-    run.turn.take(reply.message, run.turn.checkpoint)
-    if run.answer.parts:
-        run.answer.keep_text(stitch([*run.answer.parts, text]))
+    text, answer = reply.text, run.answer
+    run.turn.take(reply.message)
+    if answer.parts:
+        answer.keep_text(stitch([*answer.parts, text]))
         if reply.calls:
-            run.answer.start_over()  # it kept working: what it writes from now on is a new text
+            answer.start_over()  # it kept working: what it writes from now on is a new text
     elif text[:1].isalnum() or visible(text):
-        run.answer.replace_text(text)  # the best so far
+        answer.replace_text(text)  # the best so far
     if run.plan.config.plain_text_terminal_fallback_tool is not None:
         _look_for_delivery(run, reply)
     run.spend.mark(run.watch.time(), run.meter)
@@ -125,12 +125,18 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
     elif _ask_again(run):
         run.answer.start_over()
         return None
-    elif not await poll(run, "follow_up") and not run.transcript.waiting:
+    elif not await _has_follow_up(run) and not run.transcript.waiting:
         return delivered(run)
     run.answer.rescue()
     if not reply.truncated:
         run.answer.start_over()
     return None
+
+
+async def _has_follow_up(run: Run) -> bool:
+    """Whether a plugin has something to say where the run would be done."""
+    messages = poll(run, "follow_up")
+    return messages is not None and await messages
 
 
 def _continues(run: Run, reply: Reply) -> bool:

@@ -1,6 +1,6 @@
 """May the run continue? The constraint chain, asked at three checkpoints of every turn, and the soft limits before it.
 
-Nearly always this costs a few comparisons (`nothing_to_judge`): the ledger keeps one flag for all limits. The chain is
+Nearly always this costs a few comparisons (`Run.is_clear`): the ledger keeps one flag for all limits. The chain is
 walked only when something may be wrong, or when there are custom constraints to ask.
 """
 
@@ -30,7 +30,7 @@ from glidepath.outcome import (
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.hooks import contained
 from glidepath.run.inside import ASKED, recall
-from glidepath.run.run_transcript import AFTER_MODEL, PRE_FLIGHT
+from glidepath.run.run_transcript import AFTER_MODEL
 from glidepath.spi import ResourceConstraint, ResourceContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.text import clean
@@ -48,23 +48,6 @@ _ALL = object()  # all constraints hold
 Chain: TypeAlias = tuple[ResourceConstraint, ...]
 Weighed: TypeAlias = tuple[ResourceValidation, ResourceAction, AgentState]
 _LIMITED = frozenset(state for state, outcome in ENDINGS if outcome is LoopOutcome.WRAPPED_UP) - {AgentState.COMPLETED}
-
-
-def nothing_to_judge(run: Run, checkpoint: str) -> bool:
-    """Fast path: True when no constraint can be violated here. Nearly always."""
-    run.turn.reach(checkpoint)
-    meter = run.meter
-    if meter.attention or run.watch.interrupt is not None or run.descent.verdict is not None or run.plan.custom:
-        return False
-    if checkpoint is not PRE_FLIGHT:
-        return True
-    return (  # no limit on turns or time is near, and nothing has begun to bring the run down
-        meter.turns < run.descent.soft_turns
-        and run.watch.time() < run.descent.soft_at
-        and run.descent.notice is None
-        and run.descent.wind_down is None
-        and (meter.parent is None or not meter.near_budget())
-    )
 
 
 async def judge(run: Run, checkpoint: str) -> None:

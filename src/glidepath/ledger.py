@@ -478,6 +478,8 @@ class Meter:
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
+        if not self.above:
+            return self.tool_calls + count > self.calls_wire
         return any(node.tool_calls + count > node.calls_wire for node in self.lineage)
 
     def charge_tool_call(self) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glidepath.admit import poll
+from glidepath.ask import ask
 from glidepath.ask.booking import admit_to_budget
-from glidepath.cruise import DELIVERED, asked, cruise
 from glidepath.endings import close_out, delivered, failed, paused, refuse_cut_calls, take
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch
 from glidepath.execute.doubt import settle
-from glidepath.judge import judge, nothing_to_judge
+from glidepath.judge import judge
 from glidepath.landing.ladder import land
+from glidepath.landing.notice import wind_down
 from glidepath.messages import Message
 from glidepath.run import Ending, Run, Touchdown
-from glidepath.run.run_transcript import AFTER_MODEL, AFTER_TOOLS
+from glidepath.run.run_transcript import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT
 
 
 async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
@@ -26,13 +27,15 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
         await admit_to_budget(run)
         ending = await _unfinished(run) if run.turn.is_open else None
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
-            if run.hooks.steering:
-                await poll(run, "steering")
-            reply = (run.cruises and await cruise(run)) or await asked(run)
-            if reply is DELIVERED:
-                return paused(run) if run.turn.pending else delivered(run)
+            if run.hooks.steering and (messages := poll(run, "steering")) is not None:
+                await messages
+            if not run.is_clear(PRE_FLIGHT):
+                await judge(run, PRE_FLIGHT)
+                wind_down(run)
+            run.open_turn()
+            reply = await ask(run)
             take(run, reply)
-            if not nothing_to_judge(run, AFTER_MODEL):
+            if not run.is_clear(AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
             if not reply.calls or reply.refused:
                 ending = await close_out(run, reply)
@@ -42,7 +45,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 ending = delivered(run)
             elif run.turn.pending:
                 ending = paused(run)
-            if ending is None and not nothing_to_judge(run, AFTER_TOOLS):
+            if ending is None and not run.is_clear(AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
             run.close_turn()
         return ending
@@ -60,14 +63,14 @@ async def _finish_programs(run: Run) -> bool:
 
 async def _unfinished(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
-    if not nothing_to_judge(run, AFTER_MODEL):
+    if not run.is_clear(AFTER_MODEL):
         await judge(run, AFTER_MODEL)
     if await finish_batch(run) or (run.turn.programs and await _finish_programs(run)):
         run.close_turn()
         return delivered(run)
     if run.turn.pending:
         return paused(run)
-    if not nothing_to_judge(run, AFTER_TOOLS):
+    if not run.is_clear(AFTER_TOOLS):
         await judge(run, AFTER_TOOLS)
     run.close_turn()
     return None

@@ -71,6 +71,10 @@ class Price(Value, frozen=True, gc=False):
         """The price of a call with a prompt of this length."""
         return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier
 
+    def worst(self, input_tokens: int, output: int) -> int:
+        """Pico-dollars of a call at most."""
+        return input_tokens * self.worst_input + output * self.output
+
     def cost(self, usage: Usage) -> int:
         """Pico-dollars of a call."""
         if self.tier is not None and usage.input > (self.tier_start or 0):

@@ -13,17 +13,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.execute import admitted, close_batch, count_votes, fly, fly_jobs, follow_up, pend, waiting_job
+from glidepath.execute import admitted, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
 from glidepath.execute.doubt import close_accounts, job_for, keep, unfinished
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
-from glidepath.judge import judge, nothing_to_judge
+from glidepath.judge import judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
 from glidepath.run.run_transcript import AFTER_TOOLS
+from glidepath.run.terms import asked_after, asked_before
 from glidepath.spi import CallGuard, Step
 from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
 from glidepath.tools.results import trim_result
@@ -51,7 +52,7 @@ async def run_programs(run: Run) -> bool:
         if run.watch.interrupt is not None:
             raise run.interrupted()
     done = not run.turn.pending and close_batch(run)
-    run.turn.end_tools(run.turn.checkpoint)
+    run.turn.end_tools()
     return done
 
 
@@ -136,7 +137,7 @@ class _Program:
         try:
             if run.watch.sentry is not None:
                 await run.watch.sentry.cleared(run)
-            if not nothing_to_judge(run, AFTER_TOOLS):
+            if not run.is_clear(AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
             run.descent.condemn_first(touchdown.verdict)
@@ -175,7 +176,9 @@ class _Program:
         if fresh_jobs:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
-        await fly(run, jobs)
+        running = run_jobs(run, jobs)
+        if running is not None:
+            await running
         return self._results(jobs, step)
 
     def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
@@ -189,7 +192,7 @@ class _Program:
     def _judged(self, step: Step) -> list[Job]:
         """Jobs for new calls; those that may not run have their results."""
         run = self.run
-        found = objection(run, step, self.guards)
+        found = objection(run, step, asked_before(self.guards))
         if found is None:
             jobs = prepare(run, step.calls)
             for job in jobs:
@@ -232,7 +235,7 @@ class _Program:
                 )
             found.append(self._told(job))
         if found and len(found) == len(step.calls):
-            touchdown = heeded(run, step, tuple(found), self.guards)
+            touchdown = heeded(run, step, tuple(found), asked_after(self.guards))
             if touchdown is not None:
                 run.descent.condemn_first(touchdown.verdict)
                 self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
@@ -270,7 +273,9 @@ class _Program:
             session=self.made.session,
         )
         job.made, job.asks = self.made, None
-        await fly_jobs(run, admitted(run, [job]))
+        running = start_jobs(run, admitted(run, [job]))
+        if running is not None:
+            await running
         asks = job.asks
         if job.result is not None or not isinstance(asks, NeedsCalls):
             return
@@ -312,7 +317,7 @@ class _Program:
         count_votes(run, [job])
 
 
-def _guards(run: Run) -> Sequence[CallGuard]:
+def _guards(run: Run) -> tuple[CallGuard, ...]:
     """Guards of the steps of this run's programs: the run's own see the program as one call.
 
     Both kinds of steps in one row would hide each other's circles.

@@ -108,7 +108,6 @@ WITHOUT = {
 
 @every
 def test_an_honest_specimen_is_touched_as_soon_as_the_rule_that_spares_it_is_gone(kind, monkeypatch):
-    monkeypatch.setattr(repetition.RepetitionGuard, "is_new", lambda *_: False)  # the short form knows the rule, too
     WITHOUT[kind.name](monkeypatch)
     assert touched(kind)
 

@@ -1,7 +1,7 @@
 """Random flights: everything about a run is drawn from a seed, and it is flown in virtual time.
 
 `fly(seed)` returns what there is to see of it: every event, the result, every byte of the journal. The same seed gives
-the same, so two ways to fly can be compared: with the straight line and without it, or this tree and an older one:
+the same, so this tree can be compared with an older one:
 
     python tests/properties/random_flights.py 0 10000 > new.txt
     PYTHONPATH=/older/src python tests/properties/random_flights.py 0 10000 > old.txt
@@ -36,7 +36,6 @@ from glidepath import (
 )
 from glidepath.errors import TransientError
 from glidepath.models import ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
-from glidepath.run.state import Run
 from glidepath.sessions import MemoryStore, Session
 from glidepath.spi import AfterDecision, Allow, Block, Gate
 from glidepath.testing import VirtualClock
@@ -325,21 +324,16 @@ async def flight(seed, lines):
         lines.append(f"budget {meter.tokens} {meter.money} {meter.reserved_tokens} {meter.aside_tokens}".encode())
 
 
-def fly(seed, *, straight=True):
-    """What there is to see of one flight, as lines; without `straight` every turn is flown the general way."""
+def fly(seed):
+    """What there is to see of one flight, as lines."""
     lines = []
-    look_around = getattr(Run, "look_around", None)
     logging.disable(logging.CRITICAL)
     try:
-        if not straight and look_around is not None:
-            Run.look_around = lambda run: None
         VirtualClock(seed=seed).run(flight(seed, lines))
     except Exception as error:
         lines.append(f"raised {type(error).__name__}: {error}".encode())
     finally:
         logging.disable(logging.NOTSET)
-        if look_around is not None:
-            Run.look_around = look_around
     return lines
 
 

@@ -396,7 +396,6 @@ def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
     made_anew = {
         "route",
         "position",
-        "cruises",  # a run on a fallback does not
         "strategy",
         "constraints",
         "lineup",

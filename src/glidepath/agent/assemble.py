@@ -39,29 +39,16 @@ def assemble(
     told already; `behind` are tools that can be called and are not shown (see `many_tools`).
     """
     model: Any = config.model
-    limits = config.limits
     estimator = config.token_estimator or CharEstimator()
     estimate = guarded(estimator.estimate)
-    policy = config.protocol_policy or ProtocolPolicy()
-    if behind:
-        from glidepath.agent.many_tools import with_found_tools  # only where there are many
-
-        policy = with_found_tools(policy, {tool.name: tool for tool in behind})
-    hands = hands_of(config.tools)
-    tools = (*config.tools, *behind, *hands)
-    specs = tuple(tool.spec for tool in config.tools)
+    policy = _policy(config, behind)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
-    system_prompt, landing_notice = (
-        _with_format(config.system_prompt, output),
-        _reminding(texts.fill("landing"), output),
-    )
+    system_prompt = _with_format(config.system_prompt, output)
+    landing_notice = _reminding(texts.fill("landing"), output)
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
-    guards = GuardSet(config.guardrails, texts, config.guards)
-    ours = _built_in(config)
-    metered = tuple(one for one in ours if one.metered)
-    asked = (*(one for one in ours if not one.metered), *config.constraints)
-    constraints = (*metered, *_parts(asked))
+    tools = _tool_parts(config, behind)
+    specs = tools["specs"]
     plan = Plan(
         config=config,
         **facts_of(model, config),
@@ -69,17 +56,11 @@ def assemble(
         route=None,
         position=0,
         system_prompt=system_prompt,
-        tools={tool.name: tool for tool in tools},
-        tool_names=frozenset(tool.name for tool in tools),
-        behind=frozenset(tool.name for tool in behind),
-        hands=frozenset(tool.name for tool in hands),
-        specs=specs,
-        terminal_tools=terminal_tools(config),
-        approvals=any(tool.requires_approval or tool.asks_back for tool in tools),
+        **tools,
         fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
         landing_fixed_tokens=system_tokens,
         caps=_own_caps(config),
-        timeout=None if config.replace_defaults else limits.timeout,
+        timeout=None if config.replace_defaults else config.limits.timeout,
         patience=_patience(config),
         soft_limit=_soft_limit(config),
         notice=_notice(config, output),
@@ -99,19 +80,55 @@ def assemble(
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         output=output,
-        deps_needed=_deps_needed(config, tools),
-        constraints=constraints,
-        built_in=len(metered),
-        custom=asked,
-        clocked=tuple(one for one in constraints if one.check_every is not None),
-        switches=tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
+        **_judging_parts(config),
         lineup=Lineup(config.plugins, inherited),
-        make_guards=guards.for_calls,
-        make_stop_guards=guards.for_ends,
-        known_stop_guards=guards.for_every_end,
     )
     _check_fits(plan)
     return routed(plan, config)
+
+
+def _policy(config: LoopConfig, behind: tuple[Tool, ...]) -> ProtocolPolicy:
+    policy = config.protocol_policy or ProtocolPolicy()
+    if behind:
+        from glidepath.agent.many_tools import with_found_tools  # only where there are many
+
+        policy = with_found_tools(policy, {tool.name: tool for tool in behind})
+    return policy
+
+
+def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
+    """What a plan knows about the tools: those that are shown, those that are found, those of programs."""
+    hands = hands_of(config.tools)
+    tools = (*config.tools, *behind, *hands)
+    return {
+        "tools": {tool.name: tool for tool in tools},
+        "tool_names": frozenset(tool.name for tool in tools),
+        "behind": frozenset(tool.name for tool in behind),
+        "hands": frozenset(tool.name for tool in hands),
+        "specs": tuple(tool.spec for tool in config.tools),
+        "terminal_tools": terminal_tools(config),
+        "approvals": any(tool.requires_approval or tool.asks_back for tool in tools),
+        "deps_needed": _deps_needed(config, tools),
+    }
+
+
+def _judging_parts(config: LoopConfig) -> dict[str, Any]:
+    """Whom a plan asks whether a run may continue: constraints, ours first, and guards."""
+    ours = _built_in(config)
+    metered = tuple(one for one in ours if one.metered)
+    asked = (*(one for one in ours if not one.metered), *config.constraints)
+    constraints = (*metered, *_parts(asked))
+    guards = GuardSet(config.guardrails, config.texts, config.guards)
+    return {
+        "constraints": constraints,
+        "built_in": len(metered),
+        "custom": asked,
+        "clocked": tuple(one for one in constraints if one.check_every is not None),
+        "switches": tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
+        "make_guards": guards.for_calls,
+        "make_stop_guards": guards.for_ends,
+        "known_stop_guards": guards.for_every_end,
+    }
 
 
 def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:

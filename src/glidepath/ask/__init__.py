@@ -12,10 +12,10 @@ from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, broken, pump, wait_for_consumer
 from glidepath.ask.booking import FILL, Booking, book, fit, overfull, reshape, shape_view
 from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
-from glidepath.ask.gates import offer, request_for, unopposed
+from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
-from glidepath.ask.settlement import learn, settle
-from glidepath.ask.view import recovered, transformed, untransformed
+from glidepath.ask.settlement import settle
+from glidepath.ask.view import recovered, transformed
 from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
 from glidepath.events import (
     AttemptDiscarded,
@@ -45,23 +45,23 @@ LandingBooking: TypeAlias = "Callable[[Run, int | None, ModelError | None], tupl
 """How the landing call is paid: its booking and its view, given its cap and the error of an earlier attempt."""
 
 
-async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call | None = None) -> Reply:
-    """One reply to the current transcript; raises `ModelError` when there is none, `Touchdown` to land.
-
-    `begun`: a call whose first attempt has failed already. `cruise` is the same for ordinary calls.
-    """
-    watch, recovering = run.watch, begun is not None and begun.error is not None
-    call = begun or await _called(run, landing)
+async def ask(run: Run, *, landing: LandingBooking | None = None) -> Reply:
+    """One reply to the current transcript; raises `ModelError` when there is none, `Touchdown` to land."""
+    tools = run.plan.specs if landing is None and _is_ready(run) else await _make_ready(run, landing)
+    plan, watch, recovering = run.plan, run.watch, False
+    health = plan.health
+    health.calls += 1
+    call = _Call(run, tools, landing, plan.max_output_tokens)
     try:
-        if (begun is None or begun.fresh) and (run.plan.health.alert or not run.plan.health.calls % MARK_EVERY):
+        if health.alert or not health.calls % MARK_EVERY:
             admit(call)
         while True:
             try:
                 if recovering:
                     await call.recover()
-                elif call.spoiled is not None:
-                    raise call.spoiled
-                booking, view = await call.book()
+                booking, view = call.book_at_once() or await call.book()
+                if run.journal is not None and (written := journal_call(run, booking)) is not None:
+                    await written
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
                 if watch.halted():  # an observer of this attempt may have stopped the run
@@ -74,25 +74,37 @@ async def ask(run: Run, *, landing: LandingBooking | None = None, begun: _Call |
                     call.settle(attempt, booking, view)
                 recovering = call.error is not None
                 if not recovering and (plan.config.max_output_tokens_recovery is None or not call.escalate(attempt)):
-                    if run.plan.health.alert:
+                    if plan.health.alert:
                         call.probing = False
                         answered(run)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
-                recovering, call.spoiled = False, None
+                recovering = False
                 take_over(call, error)
             except BaseException:
                 if call.probing:
                     let_go(call)
                 raise
     finally:
-        call.error = call.spoiled = call.run = None
+        call.error = call.run = None
 
 
-async def _called(run: Run, landing: LandingBooking | None) -> _Call:
-    """A call that is about to be made: with its tools, a view that fits, and a consumer who listens."""
+def _is_ready(run: Run) -> bool:
+    """Whether the next call can be made as it is: every tool, a view that fits, and a consumer who keeps up."""
+    plan, stream = run.plan, run.voice.stream
+    return not (
+        plan.position
+        or run.is_narrowed()
+        or (plan.context_window is not None and overfull(run, plan.context_window) is not None)
+        or run.transcript.picture_bytes
+        or (stream is not None and len(stream.outbox) >= HIGH_WATER)
+    )
+
+
+async def _make_ready(run: Run, landing: LandingBooking | None) -> tuple[ToolSpec, ...]:
+    """The tools of a call that is about to be made, once its view fits and its consumer listens."""
     plan: Plan = come_home(run) if landing is None and run.plan.position else run.plan
-    tools = () if landing is not None else await offer(run) if run.narrowed() else plan.specs
+    tools = () if landing is not None else await offer(run) if run.is_narrowed() else plan.specs
     budget = None if plan.context_window is None else overfull(run, plan.context_window)
     if budget is not None and landing is not None:
         shape_view(run, budget)
@@ -100,95 +112,25 @@ async def _called(run: Run, landing: LandingBooking | None) -> _Call:
         await reshape(run, budget)
     if run.transcript.picture_bytes > plan.config.max_image_bytes_per_request:
         shed_pictures(run, plan.config.max_image_bytes_per_request)
-    if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
+    stream = run.voice.stream
+    if stream is not None and len(stream.outbox) >= HIGH_WATER:
         await wait_for_consumer(run)
-    plan.health.calls += 1
-    return _Call(run, tools, landing, plan.max_output_tokens)
+    return tools
 
 
-# --- for a call that was ordinary until something happened: see `cruise` ------------------------------------------
-
-
-def first_call(run: Run, usage: Usage = _NOTHING_USED, spoiled: ModelError | None = None) -> _Call:
-    """A call that has made its first attempt; `spoiled`: that came to its end and is settled, but cannot be read."""
-    plan = run.plan
-    return _Call(run, plan.specs, None, plan.max_output_tokens, usage=usage, number=1, spoiled=spoiled)
-
-
-def gave_up(
-    run: Run, attempt: Attempt, booking: Booking, view: Sequence[Message], error: BaseException
-) -> _Call | None:
-    """The stream of a first attempt did not end by itself: settle it. None when it is a reply anyway.
-
-    Call it where the error is caught: what ends the run is raised.
-    """
-    call = first_call(run)
-    try:
-        call.broken(attempt, error)
-    except BaseException:
-        call.settle(attempt, booking, view)
-        call.error = call.run = None
-        raise
-    if call.error is None:
-        return None
-    call.settle(attempt, booking, view)
-    return call
-
-
-def handed_over(run: Run, tools: tuple[ToolSpec, ...], shape: tuple[Sequence[Message], int] | None = None) -> _Call:
-    """A call that `ask` continues with; `shape`: its view and the size of that, when the transforms were asked."""
-    run.plan.health.calls += 1
-    return _Call(run, tools, None, run.plan.max_output_tokens, fresh=True, shape=shape)
-
-
-def shaped(run: Run) -> Awaitable[_Call | None] | None:
-    """Ask gates and transforms about a call that is ordinary so far. None: they leave it as it is; else await it.
-
-    That gives None, too, or the call that `ask` continues with.
-    """
-    outbox = run.voice.outbox
-    gated = unopposed(run) if run.hooks.tool_gate else None
-    if gated is not None or run.plan.health.alert or (outbox is not None and len(outbox) >= HIGH_WATER):
-        return _shaped(run, gated)
-    if not run.hooks.context_transform:
-        return None
-    transcript = run.transcript
-    view = transcript.view
-    later = untransformed(run, view, transcript.view_tokens)
-    return None if later is None else _viewed(run, view, later)
-
-
-async def _shaped(run: Run, gated: Awaitable[tuple[ToolSpec, ...]] | None) -> _Call | None:
-    plan, voice = run.plan, run.voice
-    tools = plan.specs if gated is None else await gated
-    if voice.outbox is not None and len(voice.outbox) >= HIGH_WATER:
-        await wait_for_consumer(run)
-    if tools is not plan.specs or plan.health.alert:
-        return handed_over(run, tools)
-    if not run.hooks.context_transform:
-        return None
-    view, tokens = run.transcript.view, run.transcript.view_tokens
-    return await _viewed(run, view, transformed(run, view, tokens))
-
-
-async def _viewed(run: Run, view: Sequence[Message], later: Awaitable[tuple[Sequence[Message], int]]) -> _Call | None:
-    shape = await later
-    return None if shape[0] is view else handed_over(run, run.plan.specs, shape)
-
-
-def noted(run: Run, booking: Booking) -> Awaitable[None] | None:
+def journal_call(run: Run, booking: Booking) -> Awaitable[None] | None:
     """With a journal: what the call may cost is on disk before it is made. None when it is there already."""
     if run.meter.tree.source is not None:
-        return _noted(run, booking, None)
+        return _journal_call(run, booking, None)
     try:
         later = run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
     except BaseException:
         booking.reservation.cancel()
         raise
-    return None if later is None else _noted(run, booking, later)
+    return None if later is None else _journal_call(run, booking, later)
 
 
-async def _noted(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
+async def _journal_call(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
     try:
         if later is None:
             from glidepath.ask.source import pace  # only a wallet is a source
@@ -222,38 +164,43 @@ class _Call(Record, eq=False, gc=False):
     overflowed: bool = False
     probing: bool = False
     """It finds out for everybody whether the model works again."""
-    spoiled: ModelError | None = None
-    """What was wrong with a reply that had come to its end."""
-    fresh: bool = False
-    """It was handed over before its first attempt."""
-    shape: tuple[Sequence[Message], int] | None = None
-    """What the transforms have made of its view, for its first booking, and the size of that."""
     denied: bool = False
     """The retry budget had nothing left for it, not even for one more try."""
     longest: str = ""
 
     # --- one attempt ------------------------------------------------------------------------------------------
 
+    def book_at_once(self) -> tuple[Booking, Sequence[Message]] | None:
+        """The booking and the view of an attempt where nobody is asked or waited for first; None: `book` has to."""
+        run = self.run
+        if (
+            self.landing is not None
+            or run.hooks.context_transform
+            or run.watch.sentry is not None
+            or (run.plan.counter is not None and run.meter.limited)
+        ):
+            return None
+        transcript = run.transcript
+        count = transcript.anchor + transcript.view_tokens
+        booking = book(run, self.cap, 0 if self.number else 1, count if count > 0 else 1)
+        return (booking, transcript.view) if booking.__class__ is Booking else None
+
     async def book(self) -> tuple[Booking, Sequence[Message]]:
-        """The booking of a call, and its view."""
+        """The booking and the view of an attempt."""
         run = self.run
         if run.watch.sentry is not None:
             await run.watch.sentry.cleared(run)
         if self.landing is None:
-            booking, view = await self._booked()
-        else:
-            booking, view = self.landing(run, self.cap, self.error)
-            if run.hooks.context_transform:
-                view = await self._transformed_within(booking, view, sum(map(run.plan.size_of, view)))
-        if run.journal is not None:
-            later = noted(run, booking)
-            if later is not None:
-                await later
+            return await self._booked()
+        booking, view = self.landing(run, self.cap, self.error)
+        if run.hooks.context_transform:
+            view = await self._transformed_within(booking, view, sum(map(run.plan.size_of, view)))
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
         """The request of the next attempt, which begins now; the last one again while nothing about it has changed."""
-        run, turn = self.run, self.run.turn
+        run = self.run
+        turn, plan = run.turn, run.plan
         self.number += 1
         request = turn.request
         if (
@@ -264,9 +211,11 @@ class _Call(Record, eq=False, gc=False):
         ):
             request = turn.send(request_for(run, self.tools, view, booking.cap, bare=booking.bare))
         self.error = None
-        plan, held = run.plan, booking.reservation
-        run.emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, booking.cap)
-        run.emit(StreamStarted, plan.model_name, self.number, self.landing is not None)
+        emit = run.voice.emit
+        if emit is not None:
+            held = booking.reservation
+            emit(BudgetReserved, held.tokens, held.money if plan.price is not None else None, booking.cap)
+            emit(StreamStarted, plan.model_name, self.number, self.landing is not None)
         return request  # type: ignore[no-any-return]
 
     def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
@@ -282,8 +231,7 @@ class _Call(Record, eq=False, gc=False):
         source, size = transcript.view, transcript.view_tokens
         view, tokens = source, size
         if run.hooks.context_transform:
-            shape, self.shape = self.shape, None
-            view, tokens = shape or await transformed(run, source, size)
+            view, tokens = await transformed(run, source, size)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more, turns = tokens - size, 0 if self.number else 1
         count = max(1, transcript.input_tokens() + more) if count is None else count
@@ -354,16 +302,22 @@ class _Call(Record, eq=False, gc=False):
 
     def settle(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> None:
         """The attempt is over: emit that, and charge what it used."""
-        run, watch, failed = self.run, self.run.watch, self.error is not None
+        run, failed = self.run, self.error is not None
+        watch = run.watch
         watch.calm()
         # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
-        if run.voice.chunks:
-            run.emit(StreamChunk, "", True)
-        self.usage = settle(run, booking, attempt, view, run.spend.pay, failed=failed)
-        if self.usage.total and self.landing is None:
-            learn(run, self.usage, booking)
+        voice = run.voice
+        if voice.chunks is not None:
+            voice.emit(StreamChunk, "", True)
+        self.usage = usage = settle(run, booking, attempt, view, run.spend.pay, failed)
+        if self.landing is None and not usage.estimated and (usage.input or usage.output):
+            # The provider's count of a prompt is kept as a distance from ours: it stays right while the view grows.
+            fixed = run.plan.fixed_tokens
+            learnt = usage.input - booking.estimate + fixed
+            # What a transform has made smaller may be larger again in the next call.
+            run.transcript.learn(fixed if learnt < fixed and run.hooks.context_transform else learnt)
 
     # --- what comes next --------------------------------------------------------------------------------------
 

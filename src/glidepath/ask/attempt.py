@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from glidepath.run import Run
     from glidepath.run.voice import Voice
     from glidepath.spi import Model, ModelRequest
-    from glidepath.tools import Tool
 
 _log = logging.getLogger("glidepath")
 
@@ -274,38 +273,6 @@ class Attempt(Record, gc=False):
             [text_tokens(one.text) + opaque_tokens(one.opaque) for one in self.reasoning]
         )
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
-
-
-def ordinary_reply(
-    attempt: Attempt, usage: Usage, tools: Mapping[str, Tool], seen: dict[str, None], model_name: str
-) -> tuple[AssistantMessage, str, ToolCall, str, str, Tool, int] | None:
-    """`Attempt.reply` for what most replies are: a text or none, and one call of a tool that runs in the line.
-
-    Returns the message, its text, its call with id and name, the tool and the size in tokens. None for any other, which
-    is left as it is.
-    """
-    end: Any = attempt.end
-    try:
-        if attempt.odd or end is None or end.stop_reason != "tool_use":
-            return None
-        [(call_id, name, arguments)] = attempt.calls.values()
-        tool = tools.get(name)
-        if tool is None or tool.breaker is not None or call_id in seen or not call_id or not call_id.isascii():
-            return None
-        written = arguments.encode("ascii")
-        if _loads(written).__class__ is not dict:
-            return None
-    except Exception:  # more than one call, or none that can be read: `reply` says what is wrong
-        return None
-    seen[call_id] = None
-    text = attempt.text
-    call = ToolCall(call_id, name, _Raw(written))  # type: ignore[arg-type] # see ToolCall
-    kept: Any = Two(TextBlock(text), call) if text else packed((call,))
-    size = len(written)
-    size = (size + 2) // 3 if size <= 48 else text_tokens(arguments)  # noqa: PLR2004 - as `result_tokens`
-    size += text_tokens(text) + _WITH_CALL
-    message = AssistantMessage(kept, _TOOL_USE, usage, None, model_name, end.info)
-    return message, text, call, call_id, name, tool, size
 
 
 def _fresh(call_id: str, seen: Collection[str]) -> str:

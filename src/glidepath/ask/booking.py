@@ -87,18 +87,19 @@ class Booking(Record, gc=False):
 
 def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
     """The booking that goes with a reservation."""
-    plan = run.plan
-    # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
-    size = max(1, output * BYTES_PER_TOKEN - PIECE) if run.meter.limited else UNBOUNDED
-    price = None if plan.price is None else plan.price.at(input_tokens)
+    plan, price, size = run.plan, run.plan.price, UNBOUNDED
+    if price is not None:
+        price = price.at(input_tokens)
+    if run.meter.limited:
+        # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
+        size = max(1, output * BYTES_PER_TOKEN - PIECE)
     return Booking(reservation, input_tokens, output, cap, price, plan.fixed_tokens + run.transcript.view_tokens, size)
 
 
 def amount(run: Run, input_tokens: int, output: int) -> Amount:
     """The worst case of a call."""
     price = None if run.plan.price is None else run.plan.price.at(input_tokens)
-    money = 0 if price is None else input_tokens * price.worst_input + output * price.output
-    return Amount(input_tokens + output, money)
+    return Amount(input_tokens + output, 0 if price is None else price.worst(input_tokens, output))
 
 
 def least_output(run: Run) -> int:
@@ -166,12 +167,14 @@ async def _in_turn(
 
 def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
     """Reserve a call with a prompt of `count` tokens at once, or say what stands in the way."""
-    want = run.plan.first_output_tokens if cap is None else cap
-    worst = amount(run, count, want)
-    got = run.meter.reserve(worst.tokens, worst.money, turns, run.spend.first_call)
-    if not isinstance(got, Reservation):
-        return got
-    run.spend.trade_first_call()
+    plan, spend = run.plan, run.spend
+    want = plan.first_output_tokens if cap is None else cap
+    money = 0 if plan.price is None else plan.price.at(count).worst(count, want)
+    got = run.meter.reserve(count + want, money, turns, spend.first_call)
+    if got.__class__ is not Reservation:
+        return got  # type: ignore[return-value]
+    if spend.first_call is not None:
+        spend.trade_first_call()
     return booked(run, got, count, want, cap)
 
 

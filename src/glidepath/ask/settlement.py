@@ -27,8 +27,7 @@ from glidepath.run.survey import characters_of
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
     from glidepath.ask.booking import Booking
-    from glidepath.ledger import Price, Reservation
-    from glidepath.resilience import Health
+    from glidepath.ledger import Price
     from glidepath.run import Run
 
 _CHARS_PER_TOKEN_AT_MOST = 8
@@ -47,8 +46,7 @@ def settle(
     attempt: Attempt,
     sent: Sequence[Message],
     pay: Callable[[Usage, int], None],
-    *,
-    failed: bool = False,
+    failed: bool,
     system_prompt: str | None = None,
 ) -> Usage:
     """Charge what a call used, by `pay`, release the rest of what was booked, and report it; returns what it used.
@@ -56,93 +54,27 @@ def settle(
     `sent` and `system_prompt` (None: the agent's own) are what the model was sent; `failed`: it was not sent, or there
     is no reply.
     """
-    plan, price, held, money = run.plan, run.plan.price, booking.reservation, 0
+    price, held, money, end = run.plan.price, booking.reservation, 0, attempt.end
     # Stopped by us before it ended, it may have been worked on although nothing has come.
-    stopped = attempt.dead and attempt.end is None
-    if failed and not stopped and not attempt.pulse():
+    if failed and not (attempt.dead and end is None) and not attempt.pulse():
         usage = Usage()
         held.cancel()
     else:
-        reported = None if attempt.end is None else attempt.end.usage
-        usage = settled(run, reported, booking, sent, attempt, system_prompt)
-        plan.health.sent = max(plan.health.sent, usage.input)
+        reported: Any = None if end is None else end.usage
+        if _is_believable(reported, booking.estimate, attempt.size):
+            usage = reported
+        else:
+            usage = settled(run, reported, booking, sent, attempt, system_prompt)
+        health = run.plan.health
+        health.sent = max(health.sent, usage.input)
         if price is not None:
             money = price.cost(usage) + fees(price, attempt)
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
-    if run.result is None:
-        refunded = max(0, held.tokens - usage.input - usage.output)
-        run.emit(BudgetSettled, usage, None if price is None else money, refunded)
-    return usage
-
-
-def learn(run: Run, usage: Usage, booking: Booking) -> None:
-    """Keep the provider's count of a prompt, as a distance from ours: it stays right while the view grows."""
-    fixed = run.plan.fixed_tokens
-    learnt = usage.input - booking.estimate + fixed
-    if learnt < fixed and run.hooks.context_transform:
-        learnt = fixed
-    if not usage.estimated:
-        run.transcript.learn(learnt)
-
-
-def settle_ordinary(  # noqa: PLR0917 - what `cruise` has at hand
-    run: Run,
-    attempt: Attempt,
-    booking: Booking,
-    held: Reservation,
-    estimate: int,
-    weight: int,
-    price: Price | None,
-    health: Health,
-    run_id: str,
-    parent_id: str | None,
-    number: Callable[[], int],
-    tell: Any,
-    at: float,
-) -> Usage:
-    """`settle` and `learn` for what most calls of `cruise` are.
-
-    Ordinary is a report of input and output alone, both as they can be: what `settled` believes at first sight. `held`
-    and `estimate` are the booking's own, `weight` is the size of the view, `at` the time of the event.
-    """
-    end: Any = attempt.end
-    if end is not None and (usage := end.usage).__class__ is Usage:
-        given = usage.input
-        written = usage.output
-        if (
-            given.__class__ is int
-            and written.__class__ is int
-            and given >= estimate * 0.375  # `settled` has names for these figures
-            and given <= 16 * estimate + 100_000
-            and written > attempt.size // 8 - 4
-            and written <= 16 * attempt.size + 100_000
-            and written > 0  # as the input is, which is more than a share of a view that is never empty
-            and usage.cache_read is _NONE
-            and usage.cache_write is _NONE
-            and usage.reasoning is _NONE
-            and usage.estimated is False
-        ):
-            if given > health.sent:  # noqa: PLR1730 - quicker
-                health.sent = given
-            spent = given + written
-            money = 0
-            if price is not None:
-                money = price.cost(usage)
-                if price.web_search:
-                    money += fees(price, attempt)
-            held.settle(spent, money)
-            run.spend.pay_plain(given, written, money)
-            run.transcript.learn(given - weight)
-            if tell is not None:
-                refunded = held.tokens - spent
-                if refunded < 0:  # noqa: PLR1730 - quicker
-                    refunded = 0
-                tell(BudgetSettled(run_id, parent_id, number(), at, usage, None if price is None else money, refunded))
-            return usage
-    sent: Any = run.turn.request
-    usage = settle(run, booking, attempt, sent.messages, run.spend.pay)
-    learn(run, usage, booking)
+    emit = run.voice.emit
+    if emit is not None and run.result is None:
+        refunded = held.tokens - usage.input - usage.output
+        emit(BudgetSettled, usage, None if price is None else money, max(0, refunded))
     return usage
 
 
@@ -159,8 +91,7 @@ def settled(
 ) -> Usage:
     """The usage to charge: the provider's figures if plausible, else our own, flagged.
 
-    `view` and `system_prompt` (None: the agent's own) are what was sent. `settle_ordinary` knows most reports at a
-    glance.
+    `view` and `system_prompt` (None: the agent's own) are what was sent.
     """
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(booking.input, attempt.metered(), estimated=True)
@@ -183,6 +114,27 @@ def settled(
         if reported.cache_read > most:
             return replace(reported, cache_read=most, estimated=True)
     return reported
+
+
+def _is_believable(reported: Any, estimate: int, size: int) -> bool:
+    """Whether a report can be taken as it is, as most can: two counts that are neither too low nor absurd.
+
+    What it says of caches and reasoning is looked at closely. The estimate is of the prompt, `size` is what streamed.
+    """
+    if reported.__class__ is not Usage:
+        return False
+    given, written = reported.input, reported.output
+    return (
+        given.__class__ is int
+        and written.__class__ is int
+        and estimate * _SURELY <= given <= _ABSURD * estimate + _ABSURD_SLACK
+        and 0 < written <= _ABSURD * size + _ABSURD_SLACK
+        and written >= size / _CHARS_PER_TOKEN_AT_MOST - 4
+        and reported.cache_read is _NONE
+        and reported.cache_write is _NONE
+        and reported.reasoning is _NONE
+        and reported.estimated is False
+    )
 
 
 def fees(price: Price, attempt: Attempt) -> int:

@@ -12,15 +12,15 @@ from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
 from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
-from glidepath.execute.job import ALWAYS_KEPT, Job
+from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, Program, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
-from glidepath.spi import AfterDecision, Step, ToolResultContext
+from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
-from glidepath.tools import NeedsCalls, NeedsInput, ToolContext, ToolResult
+from glidepath.tools import NeedsCalls, NeedsInput, ToolContext
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -37,45 +37,24 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     """
     plan, turn = run.plan, run.turn
     turn.start_tools()
-    turn.count_votes(None)
+    if turn.votes is not None:
+        turn.count_votes(None)
     step = _step(run, calls)
     # Guards first: what they keep back must not run, be counted or be asked about.
-    if kept_back(run, step):
-        turn.end_tools(turn.checkpoint)
+    if (found := objection(run, step, run.guards.before)) is not None:
+        _keep_back(run, *found)
+        turn.end_tools()
         return False
     jobs = prepare(run, calls)
     if plan.hands:
         keep_to_programs(run, jobs)
     if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
         await clear(run, jobs)
-    await fly(run, jobs)
+    if (running := run_jobs(run, jobs)) is not None:
+        await running
     done = _conclude(run, jobs, step)
-    turn.end_tools(turn.checkpoint)
+    turn.end_tools()
     return done
-
-
-async def text_of(run: Run, job: Job) -> str | None:
-    """Wait for the only call of an ordinary turn, where it waits; its result, when that is a short text and no more."""
-    if job.waits is not None:
-        await _end_alone(run, job)
-    if run.hooks.after_tool_call:
-        if run.work.spawned:
-            await recall(run, job.call.id)
-        later = job.heard or (_after(run, job) if job.result is not None else None)
-        if later is not None:
-            await later
-    result = job.result
-    if result is None or (content := result.content).__class__ is not str or len(content) > ALWAYS_KEPT:
-        return None
-    return content if not result.terminate and job.fatal is None and job.trial is None else None
-
-
-async def end_specially(run: Run, job: Job, step: Step) -> bool:
-    """The only call of an ordinary turn did not end with a short text: as `execute` ends a batch."""
-    if run.work.spawned and not run.hooks.after_tool_call:  # else that has been done
-        await follow_up(run, [job])
-    run.turn.count_votes(None)
-    return _conclude(run, [job], step)
 
 
 async def finish_batch(run: Run) -> bool:
@@ -93,10 +72,11 @@ async def finish_batch(run: Run) -> bool:
     if fresh:
         await clear(run, fresh)
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
-    await fly(run, jobs)
+    if (running := run_jobs(run, jobs)) is not None:
+        await running
     run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside]))  # programs look after these
     done = _conclude(run, jobs, _step(run, reply.tool_calls), waiting)
-    run.turn.end_tools(run.turn.checkpoint)
+    run.turn.end_tools()
     return done
 
 
@@ -160,57 +140,74 @@ def _step(run: Run, calls: tuple[ToolCall, ...]) -> Step:
     return Step(calls, run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
 
 
-def kept_back(run: Run, step: Step) -> bool:
-    """Ask the guards before anything runs; True when they keep the batch from running."""
-    found = objection(run, step, run.guards.calls)
-    if found is None:
-        return False
-    name, verdict = found
+def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> None:
+    """A guard objects: no call of the batch runs, each has a result that says why. Raises when the run must land."""
     apply(run, name, verdict)
     text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
     answer_open_calls(run, ResultKind.WITHDRAWN, text)
     if verdict.action == "land":
         raise Touchdown(stuck(name, verdict))
     run.turn.mark_error(True)
-    return True
 
 
 def _learn(run: Run, step: Step) -> None:
     """Show the guards the results of the batch."""
-    results = run.turn.results
+    turn = run.turn
+    results = turn.results
     if len(results) != len(step.calls):
         return  # some calls wait for a person
-    if run.turn.last_error:
-        run.turn.mark_error(False)
+    failed = False
     for result in results:
         if result.is_error:
-            run.turn.mark_error(True)
+            failed = True
         elif run.answer.rescued:
             run.forget_rescues()
-    landing = heeded(run, step, results, run.guards.calls)
-    if landing is not None:
+    if turn.last_error is not failed:
+        turn.mark_error(failed)
+    if (landing := heeded(run, step, results, run.guards.after)) is not None:
         raise landing
 
 
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-async def fly(run: Run, jobs: list[Job]) -> None:
-    """Run those of the jobs that may run, to their end: with their children, and the hooks that look at the results."""
-    if run.watch.sentry is not None:
-        await run.watch.sentry.cleared(run)
-    await fly_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
+def run_jobs(run: Run, jobs: list[Job], *, cleared: bool = False) -> Awaitable[None] | None:
+    """Run those of the jobs that may run, to their end: with their children, and the hooks that look at the results.
+
+    None: that is done; else await the rest. `cleared`: the kill switches were looked at.
+    """
+    if run.watch.sentry is not None and not cleared:
+        return _run_cleared(run, jobs)
+    running = start_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
+    if running is None and not run.work.spawned and not run.hooks.after_tool_call:
+        return None
+    return _run_to_end(run, jobs, running)
+
+
+async def _run_cleared(run: Run, jobs: list[Job]) -> None:
+    await run.watch.sentry.cleared(run)
+    running = run_jobs(run, jobs, cleared=True)
+    if running is not None:
+        await running
+
+
+async def _run_to_end(run: Run, jobs: list[Job], running: Awaitable[None] | None) -> None:
+    if running is not None:
+        await running
     await follow_up(run, jobs)
 
 
-async def fly_jobs(run: Run, ready: list[Job]) -> None:
-    """Run these jobs: a lone inline one in the run's own task, others in tasks of their own."""
+def start_jobs(run: Run, ready: list[Job]) -> Awaitable[None] | None:
+    """Run these jobs: a lone inline one in the run's own task, others in tasks of their own. None: they have ended."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        await _run_alone(run, ready[0])
-    elif ready:
-        await Batch(run, ready, width_for(run.plan, ready)).fly()
-        if run.plan.config.default_execution_mode == "auto":
-            hint(run, ready)
+        return _run_alone(run, ready[0]) if run.journal is None else _run_written(run, ready[0])
+    return _run_batch(run, ready) if ready else None
+
+
+async def _run_batch(run: Run, ready: list[Job]) -> None:
+    await Batch(run, ready, width_for(run.plan, ready)).fly()
+    if run.plan.config.default_execution_mode == "auto":
+        hint(run, ready)
 
 
 def admitted(run: Run, jobs: list[Job]) -> list[Job]:
@@ -257,63 +254,44 @@ async def _written_down(run: Run, job: Job, later: Awaitable[None]) -> None:
         raise
 
 
-async def _run_alone(run: Run, job: Job) -> None:
-    """Run a single inline call inside the run's own task."""
-    if run.journal is not None:
-        later = written_down(run, job)
-        if later is not None:
-            await later
+async def _run_written(run: Run, job: Job) -> None:
+    """The same, once the journal has it."""
+    later = written_down(run, job)
+    if later is not None:
+        await later
+    running = _run_alone(run, job)
+    if running is not None:
+        await running
+
+
+def _run_alone(run: Run, job: Job) -> Awaitable[None] | None:
+    """Run a single inline call inside the run's own task. None: it had its result by its first step; else await it."""
     job.announce(run)
     if run.watch.halted():
         job.not_started(run)  # an observer has stopped the run
-        return
-    text = first_step(run, job, job.call.id, job.tool, job.bound)
-    if text is not None:
-        job.result = ToolResult(text)
-    elif job.waits is not None:
-        await _end_alone(run, job)
-
-
-def first_step(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
-    """Call the tool, inside the run's own task: its result, when that is a short text that can be shown as it is.
-
-    None when the call waits, or has ended in any other way: `job` knows.
-    """
-    inside = Place(run, call_id, job)
+        return None
+    tool: Any = job.tool
+    values = job.bound.values  # type: ignore[union-attr]
+    inside = Place(run, job.call.id, job)
     before = _enter(inside)
     try:
-        work = tool.invoke(bound.values, job.context) if job.context is not None else tool.fn(**bound.values)
+        work = tool.fn(**values) if job.context is None else tool.invoke(values, job.context)
         try:
-            job.waits = (work, work.send(None), inside, before)
-            return None
+            waiting = work.send(None)
         except StopIteration as done:
             value = done.value
-        if value.__class__ is not str or not value or len(value) > 200 or not value.isascii():  # noqa: PLR2004 - ALWAYS_KEPT
-            job.returned(value)
-            value = None
+        else:
+            return _end_alone(run, job, work, waiting, inside, before)
+        job.returned(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         job.raised(error)
-        value = None
     inside.run = inside.work = None
     _leave(before)
-    return value  # type: ignore[no-any-return]
+    return None
 
 
-def step_looked_at(run: Run, job: Job, call_id: str, tool: Any, bound: Any) -> str | None:
-    """`first_step` where hooks look at the result, which is in `job`; None, too, when they have something to say."""
-    text = first_step(run, job, call_id, tool, bound)
-    if text is None:
-        return None
-    job.result = ToolResult(text)
-    if run.work.spawned:
-        return None  # they are asked when its children have ended
-    job.heard = heard = _after(run, job)
-    return text if heard is None else None
-
-
-async def _end_alone(run: Run, job: Job) -> None:
-    """Wait for a single inline call; no task is made for it."""
-    (work, waiting, inside, before), job.waits = job.waits, None
+async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: Place, before: Any) -> None:
+    """Wait for a single inline call, which waits for something itself; no task is made for it."""
     try:
         job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
@@ -349,12 +327,15 @@ def _conclude(run: Run, jobs: list[Job], step: Step, waiting: Mapping[str, Pendi
 
     True when the batch ends the run. `waiting`: what calls of an earlier process have waited for.
     """
-    _finish(run, jobs, waiting)
+    counts = _finish(run, jobs, waiting)
     _learn(run, step)
     if run.watch.interrupt is not None:
         raise run.interrupted()
+    turn = run.turn
+    if not counts and turn.votes is None:
+        return False
     count_votes(run, jobs)
-    return not run.turn.pending and not run.turn.programs and carried(run)
+    return not turn.pending and not turn.programs and carried(run)
 
 
 def count_votes(run: Run, jobs: Sequence[Job]) -> None:
@@ -381,11 +362,16 @@ def carried(run: Run) -> bool:
     return terminal or (voted and unanimous)
 
 
-def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> None:
-    """Results become messages, in source order; calls waiting for a person are listed."""
+def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bool:
+    """Results become messages, in source order; calls waiting for a person are listed.
+
+    False when nothing about the batch can end the run, as nearly always: then no votes need to be counted.
+    """
     fatal, in_order = None, not run.turn.results
+    counts: object = run.plan.terminal_tools
     for job in jobs:
         if job.result is None:
+            counts = True  # it may wait, and those that have voted are remembered until then
             if run.watch.interrupt is None and not any(one.fatal for one in jobs):  # a landing run does not pause
                 if type(job.asks) is NeedsCalls:
                     _begin_program(run, job)
@@ -400,10 +386,16 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> No
             )
         if job.trial is not None:
             job.tell_breaker(run)
-        keep(run, job, len(jobs), last=in_order)
+        if job.result.terminate:  # type: ignore[union-attr]
+            counts = True
+        if in_order and job.doubt is None and job.started_at is not None:
+            run.append_result(job.message(run, len(jobs)))  # it ran, here and now: nothing to take back
+        else:
+            keep(run, job, len(jobs), last=in_order)
         fatal = fatal or job.fatal
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
+    return bool(counts)
 
 
 def _begin_program(run: Run, job: Job) -> None:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glidepath.errors import told
 from glidepath.events import GuardTripped, HookFailed
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.run import Touchdown, Verdict
-from glidepath.spi import GuardVerdict, Step
+from glidepath.spi import CallGuard, GuardVerdict, Step
 
 if TYPE_CHECKING:
     from glidepath.run import Run
 
 
-def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVerdict] | None:
-    """What the first of these guards has against a batch, and its name; None when it may run."""
+def objection(run: Run, step: Step, guards: Sequence[CallGuard]) -> tuple[str, GuardVerdict] | None:
+    """What the first of these guards has against a batch that is about to run, and its name; None when it may run."""
     if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
         tools = frozenset(call.name for call in step.calls)
         verdict = GuardVerdict(action="land", reason="it keeps calling tools that were withdrawn", tools=tools)
         return "withdrawn" if run.descent.withdrawal is None else run.descent.withdrawal.source, verdict
-    for guard in [one for one in guards if one.before is not None]:
+    for guard in guards:
         try:
-            found = guard.before(step)
+            found = guard.before(step)  # type: ignore[misc] # those that have none are not among them
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -34,12 +34,14 @@ def objection(run: Run, step: Step, guards: Sequence[Any]) -> tuple[str, GuardVe
     return None
 
 
-def heeded(run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[Any]) -> Touchdown | None:
+def heeded(
+    run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[CallGuard]
+) -> Touchdown | None:
     """Show these guards the results of a batch, and do what they say; returns the verdict if the run must land."""
     landing = None
-    for guard in [one for one in guards if one.after is not None]:
+    for guard in guards:
         try:
-            verdict = guard.after(step, results)
+            verdict = guard.after(step, results)  # type: ignore[misc]
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -64,10 +64,6 @@ class Job(Record, eq=False):
     started_at: float | None = None
     took: float | None = None
     """Seconds it took, in a batch: the others may still be running."""
-    waits: Any = None
-    """While it waits in the run's own task: its coroutine, what that waits for, its place, and the one before."""
-    heard: Any = None
-    """The answers of hooks that were asked at once about its result: to be awaited."""
     begun: bool = False
     """Its task has taken its first step."""
     stop_asked: str | None = None
@@ -123,6 +119,10 @@ class Job(Record, eq=False):
     def returned(self, value: object) -> None:
         """It returned."""
         if self.result is not None:
+            return
+        # Most results are a few words: nothing to clean, to encode or to shorten.
+        if value.__class__ is str and 0 < len(value) <= ALWAYS_KEPT and value.isascii():
+            self.result = ToolResult(value)
             return
         try:
             result = as_result(value)
@@ -228,8 +228,9 @@ class Job(Record, eq=False):
     def announce(self, run: Run) -> None:
         """It starts."""
         self.started_at = run.watch.time()
-        if run.voice.listening and self.made is None:  # else it is a step of a call that has started
-            run.emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
+        emit = run.voice.emit
+        if emit is not None and self.made is None:  # else it is a step of a call that has started
+            emit(ToolStarted, self.call.id, self.call.name, self.bound.arguments)  # type: ignore[union-attr]
 
     def bare_message(self, run: Run) -> ToolResultMessage:
         """The result for the journal, as soon as it is there: before the hooks, and before the batch is complete."""
@@ -250,18 +251,21 @@ class Job(Record, eq=False):
         Without a count it keeps its size: it is our own words.
         """
         result: Any = self.result
-        call_id, name, content = self.call.id, self.call.name, result.content
+        call, content = self.call, result.content
         if content.__class__ is not str or len(content) > ALWAYS_KEPT:
             result = self._fitted(run, result, count)
             content = result.content
-        origins = self.origins(run)
+        tool = self.tool
+        origins = self.origins(run) if run.work.heard or tool is None else tool.origins
         message = ToolResultMessage(
-            call_id, name, content, result.is_error, self.kind, result.details, result.narration, origins
+            call.id, call.name, content, result.is_error, self.kind, result.details, result.narration, origins
         )
-        seconds = self.took
-        if seconds is None:
-            seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
-        run.emit(ToolEnded, call_id, name, message, seconds, self.traceback)
+        emit = run.voice.emit
+        if emit is not None:
+            seconds = self.took
+            if seconds is None:
+                seconds = 0.0 if self.started_at is None else run.watch.time() - self.started_at
+            emit(ToolEnded, call.id, call.name, message, seconds, self.traceback)
         return message
 
     def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:

@@ -162,6 +162,13 @@ class RepetitionGuard:
     def _read(self, step: Step) -> None:
         """Work out the calls that count, and their signature; once for each step."""
         self._seen = step
+        calls = step.calls
+        if len(calls) == 1 and (tool := step.tools.get(calls[0].name)) is not None and not tool.polling:
+            self._counted, signature = calls, call_signature(calls[0])
+            if self._known != [calls[0].name]:
+                self._known = [calls[0].name]
+            self._signature, self._again = signature, signature in self._calls
+            return
         self._counted = found = counted(step)
         known = sorted({call.name for call in found if call.name in step.tools})
         if self._known != known:  # most steps use the tool of the one before
@@ -200,47 +207,12 @@ class RepetitionGuard:
             pairs = _pairs_of(found, results) if len(found) > 1 else _ALONE
         self._pairs = pairs
         self._seen = None  # the step is over
-        past = self._results
-        known = self._known
-        tools = self._tools
-        if past and past[-1] == outcome and known and tools[-1] == known:
+        past, known = self._results, self._known
+        if past and past[-1] == outcome and known and self._tools[-1] == known:
             return self._same_answer(step, outcome) or self._note(step, outcome)
         if self._same[1]:
             self._same[1] = 0
         return self._note(step, outcome)
-
-    # --- the same in short, for what nearly every step is: see `cruise` -----------------------------------------
-
-    def is_new(self, call: ToolCall) -> bool:
-        """`before` for one call of a known tool that is not polled: True when it repeats nothing that is kept."""
-        if self._hot or self._batches:
-            return False
-        try:
-            signature = f"{call.name} {_canonical(_loads(stored_arguments(call))).decode()}"
-        except Exception:  # `call_signature` still tells it apart
-            return False
-        if len(signature) > SHORT or not signature.isascii() or signature in self._calls:
-            return False
-        self._signature = signature
-        return True
-
-    def keep_new(self, name: str, answer: str) -> bool:
-        """`after` for the same call, and an ASCII answer that is not an error: False when it takes a closer look."""
-        past, tools, known = self._results, self._tools, self._known
-        if known != [name]:
-            self._known = known = [name]
-        if len(answer) > SHORT or (past and past[-1] == answer and tools[-1] == known):
-            return False
-        if self._same[1]:
-            self._same[1] = 0
-        past.append(answer)
-        tools.append(known)
-        calls = self._calls
-        calls.append(self._signature)
-        self._steps += 1
-        if len(calls) > self._span:
-            del calls[0], past[0], tools[0]
-        return True
 
     def mark(self) -> tuple[int, int, bool] | None:
         """Where the window is, for a journal: steps so far, those that are kept, and whether all used the same tools.
@@ -277,18 +249,14 @@ class RepetitionGuard:
             self._hot = False
             self._own()
             self._runs[:] = _NO_RUNS
-        self._keep(outcome)
-        return verdict
-
-    def _keep(self, outcome: str) -> None:
-        """Keep what was asked and what it returned, as long as it may matter."""
-        calls, past, tools = self._calls, self._results, self._tools
+        calls = self._calls
         calls.append(self._signature)
-        past.append(outcome)
-        tools.append(self._known)
+        self._results.append(outcome)
+        self._tools.append(self._known)
         self._steps += 1
-        if len(calls) > self._span:
-            del calls[0], past[0], tools[0]
+        if len(calls) > self._span:  # as long as it may matter
+            del calls[0], self._results[0], self._tools[0]
+        return verdict
 
     def _keep_pairs(self) -> None:
         """Keep the pairs of this step, where it or one before it was a batch."""

@@ -37,8 +37,7 @@ class Account(Record, eq=False, gc=False):
     def add(self, usage: Usage, money: int) -> None:
         """One more call."""
         self.calls += 1
-        if money:
-            self.money += money
+        self.money += money
         self.input += usage.input
         self.output += usage.output
         if usage.cache_read or usage.cache_write or usage.reasoning:
@@ -97,18 +96,8 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         self.money += money
         self.account.add(usage, money)
 
-    def pay_plain(self, given: int, written: int, money: int) -> None:
-        """`pay` for input and output alone."""
-        account = self.account
-        account.calls += 1
-        account.input += given
-        account.output += written
-        if money:
-            self.money += money
-            account.money += money
-
     def mark(self, at: float, meter: Meter) -> None:
-        """A reply joined the transcript: what is used by now. `cruise` does the same."""
+        """A reply joined the transcript: what is used by now."""
         self.burnt.extend((at, meter.tokens, meter.money, meter.turns, meter.tool_calls))
 
     def use(self, limits: Mapping[str, float], began: float, now: float, meter: Meter) -> Use:

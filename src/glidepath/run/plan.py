@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glidepath._wire import Value, settle_field
+from glidepath._wire import Value
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
@@ -119,24 +119,6 @@ class Plan(Value, frozen=True, kw_only=True):
     make_guards: Callable[..., tuple[CallGuard, ...]]
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]
-    cruises: bool = False
-    """Only the model, the ledger and the guards affect a turn, as far as the settings go: see `cruise`.
-
-    It is worked out here: with any of these a turn is not ordinary.
-    """
-    ordinary_tools: Mapping[str, Tool] = {}
-    """Those that such a turn may call: inline, not terminal, and not for programs only."""
-
-    def __post_init__(self) -> None:
-        config, tiered = self.config, self.price is not None and self.price.tier is not None
-        model = self.position or config.max_output_tokens_recovery or config.thinking_tags or not self.measures_replies
-        tools = self.approvals or config.max_tool_calls_per_turn is not None or not self.plain_policy
-        others = config.guards or config.plain_text_terminal_fallback_tool is not None
-        settle_field(self, "cruises", not (tiered or model or tools or others))
-        inline = {name: tool for name, tool in self.tools.items() if tool.isolation == "inline"}
-        apart = self.terminal_tools | self.hands
-        ordinary = {name: tool for name, tool in inline.items() if tool.name not in apart}
-        settle_field(self, "ordinary_tools", ordinary)
 
 
 class Touchdown(GlidepathError):  # noqa: N818 - not an error: what happens now

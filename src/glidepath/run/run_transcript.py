@@ -15,7 +15,6 @@ from glidepath.spi.models import ModelRequest
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock
-_TOOL_USE = StopReason.TOOL_USE
 _NOTHING: Final[Any] = MappingProxyType({})  # for all, until there is something to be kept
 
 
@@ -234,19 +233,12 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.checkpoint = checkpoint
 
     def start_tools(self) -> None:
-        """From RUNNING, and back by `end_tools`: no need to look the step up."""
+        """A batch begins. From RUNNING, and back by `end_tools`: no need to look the step up."""
         self.state = AgentState.WAITING_FOR_TOOL
 
-    def end_tools(self, checkpoint: str) -> None:
+    def end_tools(self) -> None:
         """The batch is over."""
         self.state = AgentState.RUNNING
-        self.checkpoint = checkpoint
-
-    def close(self) -> None:
-        """The batch is over, and with it the turn: nothing happens in between."""
-        self.state = AgentState.RUNNING
-        self.checkpoint = AFTER_TOOLS
-        self.is_open = False
 
     def fail(self) -> None:
         """The run ends in an error, whatever state it was in."""
@@ -254,31 +246,15 @@ class CurrentTurn(Record, eq=False, gc=False):
 
     # --- reply and results ------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """A turn begins."""
-        self.checkpoint = PRE_FLIGHT
-        self.reply = None
-        self.results = ()
-        self.is_open = True
-
     def end(self) -> None:
         """The turn is over, or continues in another process."""
         self.is_open = False
 
-    def take(self, message: AssistantMessage, checkpoint: str) -> None:
+    def take(self, message: AssistantMessage) -> None:
         """The reply of this turn."""
         self.iterations += 1
         self.reply = message
         self.stop_reason = message.stop_reason
-        self.checkpoint = checkpoint
-
-    def take_call(self, message: AssistantMessage) -> None:
-        """The reply of an ordinary turn, whose only call begins now."""
-        self.iterations += 1
-        self.reply = message
-        self.stop_reason = _TOOL_USE
-        self.checkpoint = AFTER_MODEL
-        self.state = AgentState.WAITING_FOR_TOOL
 
     def take_landing(self, message: AssistantMessage) -> None:
         """The reply to the landing call, which does not count as a turn."""
@@ -292,11 +268,6 @@ class CurrentTurn(Record, eq=False, gc=False):
     def answer(self, results: tuple[ToolResultMessage, ...]) -> None:
         """What the calls of the reply have returned so far."""
         self.results = results
-
-    def answer_alone(self, results: tuple[ToolResultMessage, ...], failed: bool) -> None:
-        """What the only call of the reply has returned."""
-        self.results = results
-        self.last_error = failed
 
     def stop(self, reason: StopReason) -> None:
         """The model gave no reply, for this reason."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, frozen
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Amount, Caps, Meter, dollars
-from glidepath.messages import Message, UserMessage
+from glidepath.messages import Message, ToolResultMessage, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, PerRun, RunResult, Snapshot, StopCause, Verdict
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
@@ -23,7 +23,7 @@ from glidepath.run.account import Account, Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown
-from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
+from glidepath.run.run_transcript import PRE_FLIGHT, AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore, take_snapshot
 from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
@@ -82,8 +82,6 @@ class Run(Record, eq=False, kw_only=True):
     audit: Audit
     work: SideWork
     voice: Voice
-    cruises: bool = False
-    """Only the model, the ledger and the guards affect its turns: see `look_around`."""
     result: RunResult | None = None
     shows = True  # what streams for it is shown: the landing window waits for its end
 
@@ -151,20 +149,11 @@ class Run(Record, eq=False, kw_only=True):
         """The limits that are set for this run itself, as `RunStarted` shows them."""
         return limits_of(self.plan.caps, self.plan.timeout)
 
-    def look_around(self) -> None:
-        """Determine whether anything else can affect the turns of this run; repeat when that changes.
-
-        With none of these a turn is straightforward, and `cruise` may run it.
-        """
-        counts = self.plan.counter is not None and self.meter.limited
-        self.cruises = self.plan.cruises and self.watch.sentry is None and not counts
-
     def use(self, plan: Plan) -> None:
         """Another model answers from now on: with its prices, its window, its caps, and its own account."""
         self.spend.switch(self.plan.model_name, plan.model_name)
         self.plan = plan
         self.turn.contexts = {}  # hooks are shown another model, prompt and tools
-        self.look_around()
         self.transcript.learn(plan.fixed_tokens)  # the other provider counts differently
 
     def forget_rescues(self) -> None:
@@ -180,13 +169,10 @@ class Run(Record, eq=False, kw_only=True):
         return self.watch.time() - self.terms.started_at
 
     def emit(self, kind: Callable[..., Event], *fields: object) -> None:
-        """Report what happened to the listeners: the kind of event, then its own fields in their order.
-
-        `cruise` does the same on the spot, a call earlier.
-        """
-        voice = self.voice
-        if voice.tell_all is not None:
-            voice.tell_all(kind(self.run_id, voice.parent_id, voice.next_number(), voice.now(), *fields))
+        """Report what happened to the listeners: the kind of event, then its own fields in their order."""
+        emit = self.voice.emit
+        if emit is not None:
+            emit(kind, *fields)
 
     def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
@@ -205,10 +191,23 @@ class Run(Record, eq=False, kw_only=True):
         """Append a message to the transcript and to the model's view of it; `size` in tokens, where it is known."""
         if size is None:
             size = self.plan.size_of(message)
-        self.transcript.join(message, size)
+        transcript = self.transcript
+        transcript.messages.append(message)
+        transcript.sizes.append(size)
+        if transcript.apart is not None:
+            transcript.apart.append(message)
+        transcript.view_tokens += size
         if size >= LEAST_PICTURE_TOKENS:
-            self.transcript.picture_bytes += picture_bytes(getattr(message, "content", ""))
-        self.emit(MessageAdded, message)
+            transcript.picture_bytes += picture_bytes(getattr(message, "content", ""))
+        emit = self.voice.emit
+        if emit is not None:
+            emit(MessageAdded, message)
+
+    def append_result(self, result: ToolResultMessage) -> None:
+        """The result of a call of this turn joins the transcript, behind those that have come."""
+        turn = self.turn
+        turn.results = (*turn.results, result) if turn.results else (result,)
+        self.add(result)
 
     def add_prompt(self, prompt: Sequence[Message]) -> None:
         """The task of this run: never dropped from the view."""
@@ -240,9 +239,10 @@ class Run(Record, eq=False, kw_only=True):
         transcript.anchor = self.plan.fixed_tokens
         transcript.sent_view, transcript.sent_own = (), 0
 
-    def narrowed(self) -> bool:
-        """True when the coming turn may not use all tools."""
-        if self.hooks.tool_gate or self.descent.withdrawn or self.descent.work_withdrawn:
+    def is_narrowed(self) -> bool:
+        """Whether the coming turn may not use all tools."""
+        descent = self.descent
+        if self.hooks.tool_gate or descent.withdrawn or descent.work_withdrawn:
             return True
         if self.turn.allowed is not None:
             self.turn.allow(None)
@@ -260,19 +260,36 @@ class Run(Record, eq=False, kw_only=True):
 
     # --- the turn ---------------------------------------------------------------------------------------------
 
+    def is_clear(self, checkpoint: str) -> bool:
+        """Whether no constraint can be violated at this checkpoint: nearly always, and found by a few comparisons."""
+        self.turn.checkpoint = checkpoint
+        meter, descent = self.meter, self.descent
+        if meter.attention or self.watch.interrupt is not None or self.plan.custom or descent.verdict is not None:
+            return False
+        if checkpoint is not PRE_FLIGHT:
+            return True
+        return (  # no limit on turns or time is near, and nothing has begun to bring the run down
+            meter.turns < descent.soft_turns
+            and self.watch.time() < descent.soft_at
+            and (not descent.begun or (descent.notice is None and descent.wind_down is None))
+            and (meter.parent is None or not meter.near_budget())
+        )
+
     def open_turn(self) -> None:
         """An iteration begins; what waited for it joins the transcript first."""
         if self.transcript.waiting or self.transcript.later:
             self.admit()
-        self.turn.begin()
-        self.emit(TurnStarted, self.turn.iterations + 1)
+        turn, emit = self.turn, self.voice.emit
+        turn.checkpoint, turn.reply, turn.results, turn.is_open = PRE_FLIGHT, None, (), True
+        if emit is not None:
+            emit(TurnStarted, turn.iterations + 1)
 
     def close_turn(self) -> None:
         """An iteration that got its reply ends; asked again, nothing happens."""
-        turn = self.turn
-        if turn.is_open and turn.reply is not None:
-            self.emit(TurnEnded, turn.iterations, turn.reply, turn.results)
-        turn.end()
+        turn, emit = self.turn, self.voice.emit
+        if emit is not None and turn.is_open and turn.reply is not None:
+            emit(TurnEnded, turn.iterations, turn.reply, turn.results)
+        turn.is_open = False
 
     # --- money, and what is left ------------------------------------------------------------------------------
 
@@ -454,7 +471,6 @@ def open_state(
     if resumed is not None:
         restore(run, resumed)
     run.terms.settle(plan, per_run)
-    run.look_around()
     return run
 
 

@@ -81,27 +81,35 @@ def _merged(extras: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return {key: value for key, value in {**extras, **given}.items() if key not in taken_out}
 
 
+def asked_before(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
+    """Those of the guards that look at a batch before it runs."""
+    return tuple([guard for guard in guards if guard.before is not None])
+
+
+def asked_after(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
+    """Those of the guards that look at a batch that ran."""
+    return tuple([guard for guard in guards if guard.after is not None])
+
+
 class RunGuards(Record, eq=False):
     """The guards of one run, and where they keep what they count."""
 
-    calls: tuple[CallGuard, ...] = ()
+    before: tuple[CallGuard, ...] = ()
+    """Those that look at a batch before it runs."""
+    after: tuple[CallGuard, ...] = ()
+    """Those that look at a batch that ran."""
     stops: tuple[StopGuard, ...] | None = None
     """None: no end of this run has looked bad so far."""
     home: Mapping[str, Any] = _NOTHING
     """The session's metadata."""
     circles: Any = None
-    """The one that looks for circles, where it can be asked in short: `is_new`, `keep_new`."""
-    errors: Any = None
-    """The one that counts errors in a row, where that is the only other one."""
+    """The one that looks for circles, where it can tell a journal what is new: `mark`, `since`."""
 
     @classmethod
     def of(cls, guards: tuple[CallGuard, ...], stops: tuple[StopGuard, ...] | None, home: dict[str, Any]) -> RunGuards:
-        """Those of its calls, and which of them can be asked in short."""
-        circles, *others = guards or (None,)
-        short = hasattr(circles, "keep_new") and all(hasattr(guard, "streaks") for guard in others)
-        if short and len(others) <= 1:
-            return cls(guards, stops, home, circles, *others)
-        return cls(guards, stops, home)
+        """Those of its calls and of its end."""
+        before, after = asked_before(guards), asked_after(guards)
+        return cls(before, after, stops, home, next((guard for guard in guards if hasattr(guard, "since")), None))
 
     def watch_stops(self, stops: tuple[StopGuard, ...]) -> tuple[StopGuard, ...]:
         """An end looks bad: these are asked from now on."""

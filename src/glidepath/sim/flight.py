@@ -270,7 +270,11 @@ def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, se
 
 
 def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
-    """What the result gets wrong."""
+    """What the result gets wrong: about its end, and about what the specimen did."""
+    return [*_wrong_ends(world, trail, result), *_wrong_about(config, world, trail, result)]
+
+
+def _wrong_ends(world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     specimen = world.specimen
     problems = []
     answered = ANSWER in result.text
@@ -285,6 +289,12 @@ def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunRe
     if specimen.answers and not answered and not cut_short and result.outcome is not LoopOutcome.PAUSED:
         cut = result.cause is not None and result.cause.source == "truncation"
         problems.append("calls_cut" if cut else "answer_lost")
+    return problems
+
+
+def _wrong_about(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
+    specimen = world.specimen
+    problems = []
     stopped = specimen.ends_from_outside and world.stopped  # if no tool may run, none is stopped in the middle
     if stopped and (result.outcome is not LoopOutcome.CANCELLED or world.asked_after_cancel):
         problems.append("went_on_after_cancel")
