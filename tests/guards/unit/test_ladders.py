@@ -184,22 +184,24 @@ def test_what_a_person_has_denied_is_no_failure_of_the_tool():
     assert ladder([err("send", "denied", "Denied by a person.", to=n) for n in range(12)]) == []
 
 
-def test_state_of_an_older_session_is_read_and_filled_in():
+def test_the_window_of_a_resumed_session_counts_on():
     player = Player()
-    player.metadata = {
-        "guardrails": {
-            "repetition": {
-                "calls": ['search {"q":"x"}'] * 3,
-                "results": ["a"] * 3,
-                "tools": [["search"]] * 3,
-                "runs": [2, 1, 0, 0],
-                "same": ["search", 3],
-            },
-            "error_streak": {"streaks": {"fail": ["RuntimeError", 4]}},
-        }
-    }
+    window = {"calls": ['search {"q":"x"}'] * 3, "results": ["a"] * 3, "tools": ["search"] * 3, "parts": [""] * 3}
+    player.metadata = {"guardrails": {"repetition": {**window, "told": []}}}
     player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
-    assert [(trip.step, trip.action) for trip in player.play([SAME, err("fail")])] == [(1, "withdraw")]
+    assert [(trip.step, trip.action) for trip in player.play([SAME])] == [(1, "withdraw")]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"calls": ["a"]}, {"calls": "abc"}, {"calls": [1], "results": ["x"], "tools": ["t"], "parts": [""]}],
+    ids=["one list longer", "no list", "no text"],
+)
+def test_a_window_that_is_none_is_forgotten(broken):
+    player = Player()
+    player.metadata = {"guardrails": {"repetition": broken}}
+    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
+    assert player.play([SAME]) == []
 
 
 def test_another_class_of_error_starts_another_streak():

@@ -145,4 +145,4 @@ def test_a_mark_tells_one_ordinary_step_without_a_comparison():
         player.one([Call("search", f"found {n}", None, {"q": n})])
         mark, news = guard.since(mark)
         told.append(news.keys())
-    assert told == [{"calls", "results", "tools"}] * 10 + [{"calls", "results"}] * 5
+    assert told == [{"calls", "results", "tools", "parts"}] * 15
