@@ -309,7 +309,7 @@ class RepetitionGuard:
         return self._say("repetition", frozenset(_read_names(self._tool_names)).union(*again), times, lap)
 
     def _closes_lap(self, period: int, outcome: str) -> bool:
-        """Whether this step, with those before it, is the second lap of a circle of so many steps."""
+        """Whether this step, with those before it, is the second lap of a circle of this many steps."""
         calls, past = self._calls, self._results
         if len(calls) < period or calls[-period] != self._signature or past[-period] != outcome:
             return False
