@@ -12,6 +12,7 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 
 __all__ = [
+    "CLIENT",
     "IMPORTED",
     "REDACTED",
     "AssistantMessage",
@@ -39,6 +40,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "origins_of",
+    "own_words",
 ]
 
 
@@ -98,10 +100,12 @@ class Usage(Value, frozen=True, gc=False):
 # --- blocks ---------------------------------------------------------------------------------------------------
 
 
-class TextBlock(Value, frozen=True, gc=False, tag_field="type", tag="text"):
+class TextBlock(Value, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
     """Visible text."""
 
     text: str
+    origins: tuple[str, ...] = ()
+    """In a message of the user: the untrusted sources of this part, such as a file that the user has attached."""
 
 
 class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
@@ -300,6 +304,8 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """The tokens of its visible text with their probabilities, where `logprobs` asked for them."""
     web_searches: int = 0
     """Searches of the web that the provider made for it and bills beside the tokens."""
+    origins: tuple[str, ...] = ()
+    """The untrusted sources of a reply that no model has made here; empty for one of the model."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):
@@ -349,6 +355,11 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         if kept.__class__ is Two and kept.first.__class__ is TextBlock and kept.second.__class__ is ToolCall:
             return kept.first.text  # as nearly every reply with a call
         return _joined(self.blocks)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The untrusted sources of a reply that somebody else sent; a reply of the model has none of its own."""
+        return () if self.info is None else self.info.origins
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -470,6 +481,8 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 REDACTED = "redacted"
 """The origin of a message that was read from a journal and is not what was said: a redaction hook has changed it."""
+CLIENT = "client"
+"""The origin of replies that a client sends as earlier ones of the assistant: nobody here knows what they quote."""
 IMPORTED = "imported session"
 """The origin of every message of a session that was imported, the user's included: anybody may have written them."""
 
@@ -478,9 +491,31 @@ def origins_of(messages: Iterable[Message]) -> tuple[str, ...]:
     """The untrusted sources of all these messages, each once, in the order in which they were first read."""
     found: dict[str, None] = {}
     for message in messages:
-        if isinstance(message, ToolResultMessage | UserMessage) and message.origins:
+        if isinstance(message, ToolResultMessage | UserMessage | AssistantMessage) and message.origins:
             found.update(dict.fromkeys(message.origins))
+        if isinstance(message, UserMessage) and not isinstance(message.content, str):
+            found.update(dict.fromkeys([name for part in untrusted_parts(message) for name in part.origins]))
     return tuple(found)
+
+
+def untrusted_parts(message: UserMessage) -> list[TextBlock]:
+    """The parts of a message that the person did not write."""
+    blocks = () if isinstance(message.content, str) else message.content
+    return [block for block in blocks if isinstance(block, TextBlock) and block.origins]
+
+
+def own_words(message: UserMessage) -> str:
+    """What the person wrote of a message; nothing of one that has origins."""
+    if message.origins or message.internal:
+        return ""
+    if isinstance(message.content, str):
+        return message.content
+    return "".join([block.text for block in message.content if isinstance(block, TextBlock) and not block.origins])
+
+
+def said_before(text: str) -> AssistantMessage:
+    """A reply that a client sends as an earlier one of the assistant."""
+    return AssistantMessage((TextBlock(text),), info=ReplyInfo(origins=(CLIENT,)))
 
 
 def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:

@@ -179,7 +179,7 @@ def test_a_long_file_that_is_cut_within_a_character_is_text(tmp_path):
     (tmp_path / "long.txt").write_text("x" + "\u65e5" * 100_000, encoding="utf-8")
     message, said = talk(tmp_path, "echoes").message("see @long.txt")
     assert said == ["@long.txt: 1 line (the beginning)"]
-    assert "\u65e5\n</file>" in message
+    assert "\u65e5\n</file-" in message.text
 
 
 def test_a_folder_is_called_a_folder(tmp_path):

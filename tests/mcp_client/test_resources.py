@@ -45,8 +45,8 @@ async def test_a_prompt_becomes_a_text(era):
 
 async def test_a_slash_command_sends_a_prompt():
     sources = [library(), fake()]
-    assert await prompt_of("/lib:review all of it", sources) == "Review all of it."
-    assert await prompt_of("/lib:review what=this one", sources) == "Review this one."
-    assert await prompt_of("/prompts", sources) == "/lib:review what  Review."
-    assert await prompt_of("/lib:nothing", sources) is None
-    assert await prompt_of("/other:review", sources) is None
+    assert await prompt_of("/lib:review all of it", sources) == ("Review all of it.", "lib:review")
+    assert await prompt_of("/lib:review what=this one", sources) == ("Review this one.", "lib:review")
+    assert await prompt_of("/prompts", sources) == ("/lib:review what  Review.", "")
+    assert await prompt_of("/lib:nothing", sources) == (None, "")
+    assert await prompt_of("/other:review", sources) == (None, "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.plurals import how_many
+from glidepath.tools.quote_frames import QuoteFrame
 from glidepath.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ _MOST, _MOST_PICTURE = 256_000, 20_000_000
 _MOST_FOUND = 50
 _STOPS = ".,;:!?)'\""
 RAN, INTERRUPTED = "Before this message, I ran `", "I interrupted your last reply, which began:"
-_SENT_ALONG = ('<file path="', RAN, INTERRUPTED)
+_SENT_ALONG = ("<file-", '<file path="', RAN, INTERRUPTED)
+ASIDE = "sent along"
+"""The origin of what goes with a message and was neither typed nor named: what a command printed, a reply cut off."""
 
 
 def picture(path: Path) -> ImageBlock:
@@ -41,9 +44,9 @@ def picture(path: Path) -> ImageBlock:
     return ImageBlock(kind, data=data)
 
 
-def with_pictures(text: str, pictures: list[ImageBlock]) -> str | UserMessage:
-    """A message with pictures; the bare text without any."""
-    return UserMessage((*pictures, TextBlock(text))) if pictures else text
+def with_pictures(text: str, pictures: Sequence[ImageBlock], more: Sequence[TextBlock] = ()) -> str | UserMessage:
+    """A message with pictures and with text that others wrote; the bare text without any."""
+    return UserMessage((*pictures, TextBlock(text), *more)) if pictures or more else text
 
 
 def named_pictures(names: Sequence[str], world: World) -> list[ImageBlock]:
@@ -60,17 +63,19 @@ def typed(text: str) -> str:
 
 
 def with_files(
-    text: str, workspace: Workspace, along: Sequence[str | ImageBlock] = ()
+    text: str, workspace: Workspace, along: Sequence[str | ImageBlock] = (), origin: str = ""
 ) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
 
     Only files in the workspace are sent. A word such as @someone that is not a file stays a word. Texts that are sent
-    `along` name no files: the person did not type them.
+    `along` name no files: the person did not type them. Each file is in a frame that it cannot close, and neither files
+    nor what is sent along count as the person's own words. A text with an `origin` is not theirs, and names no files.
     """
-    pieces: list[str] = []
+    frame = QuoteFrame()
+    pieces: list[TextBlock] = []
     pictures = [one for one in along if isinstance(one, ImageBlock)]
     said: list[str] = []
-    for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer(text)):
+    for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer("" if origin else text)):
         path = _existing(name, workspace)
         if path is None:
             if _is_folder(name, workspace):
@@ -97,11 +102,13 @@ def with_files(
             said.append(f"@{path}: not sent, because it is {'binary' if 0 in data else 'not UTF-8 text'}")
             continue
         cut = " (the beginning)" if len(data) > _MOST else ""
-        pieces.append(f'<file path="{path}">\n{content}\n</file>')
+        pieces.append(TextBlock(f"\n\n{frame.file(path, content)}", (f"@{path}",)))
         lines = len(content.splitlines())
         said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
-    pieces += [one for one in along if isinstance(one, str)]
-    return with_pictures("\n\n".join([text, *pieces]), pictures), said
+    pieces += [TextBlock(f"\n\n{one}", (ASIDE,)) for one in along if isinstance(one, str)]
+    if origin:
+        return UserMessage((*pictures, TextBlock(text), *pieces), origins=(origin,)), said
+    return with_pictures(text, pictures, pieces), said
 
 
 def _existing(name: str, workspace: Workspace) -> str | None:

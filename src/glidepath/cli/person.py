@@ -87,4 +87,5 @@ def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
 
 def sent_along(command: str, code: int, output: str) -> str:
     """What the model reads about a command."""
-    return f"{RAN}{command}` ({how_it_went(code)}):\n```text\n{output}\n```"
+    fence = "`" * (1 + max(2, *map(len, re.findall("`+", output)), 0))  # one that the output cannot close
+    return f"{RAN}{command}` ({how_it_went(code)}):\n{fence}text\n{output}\n{fence}"

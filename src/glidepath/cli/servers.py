@@ -105,9 +105,10 @@ def _shared(settings: LoadedSettings, world: World, *, ask: bool) -> bytes | Non
     return folder.files[SHARED]
 
 
-async def prompt_of(line: str, sources: Sequence[Any]) -> str | None:
+async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]:
     """What `/SERVER:PROMPT words` says, or the list that `/prompts` asks for; None when there is no such prompt.
 
+    With it comes the origin of what a server says; empty for one that is trusted.
     Words are the prompt's arguments in their order, or `name=value`; the last one takes what is left.
     """
     from glidepath.mcp.resource_tools import offered_prompts, prompt_text
@@ -126,14 +127,15 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> str | None:
                     words = " ".join(part if part in prompt.required else f"[{part}]" for part in prompt.arguments)
                     said.append(f"/{server.name}:{prompt.name} {words}  {prompt.description}".rstrip())
                 elif prompt.name == name:
-                    return await prompt_text(supply, name, _arguments(prompt, rest))
+                    text = await prompt_text(supply, name, _arguments(prompt, rest))
+                    return text, "" if server.link.trusted else f"{server.name}:{name}"
         except SourceError as error:
             said.append(str(error))
         finally:
             await supply.close()
     if wanted == "prompts":
-        return "\n".join(said) or "No server offers a prompt."
-    return "\n".join(said) or None
+        return "\n".join(said) or "No server offers a prompt.", ""
+    return "\n".join(said) or None, wanted if said else ""
 
 
 def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
 from glidepath.spi.session_catalog import SessionQuery
+from glidepath.tools.quote_frames import QuoteFrame
 
 _FAILED = -32000
 _OPTIONS = [
@@ -262,7 +263,8 @@ def _blocks(prompt: Sequence[Any]) -> tuple[TextBlock | ImageBlock, ...]:
         elif part.type == "resource_link":
             blocks.append(TextBlock(f"[{part.name}]({part.uri})"))
         elif part.type == "resource" and isinstance(getattr(part.resource, "text", None), str):
-            blocks.append(TextBlock(f"{part.resource.uri}:\n{part.resource.text}"))
+            uri = str(part.resource.uri)
+            blocks.append(TextBlock(QuoteFrame().file(uri, part.resource.text), (uri,)))
         else:
             raise acp.RequestError.invalid_params({"prompt": f"a part of type {part.type!r:.40} is not taken"})
     if not any(not isinstance(one, TextBlock) or one.text.strip() for one in blocks):

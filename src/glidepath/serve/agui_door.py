@@ -34,7 +34,7 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
+from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
 from glidepath.outcome import PROTOCOL_STOPS, RunResult
 from glidepath.serve.event_streams import EventStream
 from glidepath.serve.gatekeeper import Visitor
@@ -350,7 +350,7 @@ def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
         if one.role in ("system", "developer"):
             instructions.insert(0, str(content))
         elif one.role == "assistant" and content:
-            messages.append(AssistantMessage(blocks=(TextBlock(str(content)),)))
+            messages.append(said_before(str(content)))
         elif one.role == "user":
             messages.append(
                 UserMessage(content if isinstance(content, str) else tuple(_part(part) for part in content))

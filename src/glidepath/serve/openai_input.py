@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, UserMessage
+from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
 from glidepath.serve.inline_image import inline_image
 from glidepath.serve.refusals import Refused
 
@@ -23,7 +23,7 @@ def read_messages(given: Any) -> tuple[str, list[Message]]:
         if role in ("system", "developer"):
             instructions.append(_plain(place, one.get("content")))
         elif role == "assistant":
-            messages.append(AssistantMessage(blocks=(TextBlock(_plain(place, one.get("content"))),)))
+            messages.append(said_before(_plain(place, one.get("content"))))
         elif role == "user":
             messages.append(_user(place, one.get("content")))
         else:

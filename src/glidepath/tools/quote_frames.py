@@ -39,6 +39,10 @@ class QuoteFrame:
         """The text in the frame."""
         return f"[quote {self.mark}]\n{self.clear(text)}\n[end of quote {self.mark}]"
 
+    def file(self, path: str, text: str) -> str:
+        """A file between marks that it cannot contain."""
+        return f'<file-{self.mark} path="{self.clear(path)}">\n{self.clear(text)}\n</file-{self.mark}>'
+
     def clear(self, text: str) -> str:
         """The text without the mark."""
         return text.replace(self.mark, "*" * len(self.mark))

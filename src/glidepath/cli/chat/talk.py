@@ -94,6 +94,7 @@ class Talk:
         self.status.phase = "ready"
         self._token: CancelToken | None = None
         self._entered: Agent | None = None
+        self._served: dict[str, str] = {}
 
     async def close(self) -> None:
         """End the servers of the agent's tools."""
@@ -105,7 +106,10 @@ class Talk:
         """The text of a server's prompt, for `/SERVER:PROMPT words`; None for any other line."""
         from glidepath.cli.servers import prompt_of
 
-        return await prompt_of(line, self.agent.config.tool_sources)
+        text, origin = await prompt_of(line, self.agent.config.tool_sources)
+        if text is not None and origin:
+            self._served[text] = origin
+        return text
 
     def _conversation(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
         """A session whose money limit is that of the whole conversation, not of each message."""
@@ -331,7 +335,7 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        message = with_files(text, self.workspace, sent_along(self))
+        message = with_files(text, self.workspace, sent_along(self), self._served.pop(text, ""))
         self.asides = []
         return message
 
