@@ -314,10 +314,26 @@ def test_a_number_is_a_target_unless_it_says_how_much(given, held):
 RECORDS = call("read_mail", which="records")
 
 
-def test_a_field_of_the_record_that_the_user_named_passes():
-    to_mark = call("send_mail", to="mark@home.example", body="See you there")
-    assert asked("Reply to the mail about the picnic plans.", RECORDS, to_mark) == []
-    assert asked("Delete the mail 'Picnic plans'.", RECORDS, call("delete_mail", mail_id="7")) == []
+@pytest.mark.parametrize(
+    "said",
+    ["the mail 'Picnic plans'", "the mail about the picnic plans", "the Picnic Plans mail", 'mail "Picnic plans."'],
+)
+def test_what_says_which_one_it_is_passes_for_the_record_that_the_user_named(said):
+    assert asked(f"Please delete {said}.", RECORDS, call("delete_mail", mail_id="7")) == []
+
+
+TO_MARK = call("send_mail", to="mark@home.example", body="See you there")
+
+
+def test_a_sender_is_a_target_only_when_the_user_replies_to_a_record_that_they_quote():
+    assert asked("Reply to the mail 'Picnic plans'.", RECORDS, TO_MARK) == []
+    assert asked("Send a mail to the sender of 'Picnic plans'.", RECORDS, TO_MARK) == []
+    for said in (
+        "Reply to the mail about the picnic plans.",
+        "Read the mail 'Picnic plans' and send Ann a summary.",
+        "Send Ann the mail 'Picnic plans', then reply to Bob.",
+    ):
+        assert asked(said, RECORDS, TO_MARK) == ["send_mail"], said
 
 
 def test_another_record_and_the_middle_of_a_text_do_not():
@@ -326,10 +342,7 @@ def test_another_record_and_the_middle_of_a_text_do_not():
 
 
 def test_two_records_of_one_name_are_asked_about():
-    to_mark = call("send_mail", to="mark@home.example", body="See you there")
-    assert asked("Reply to the mail about the picnic plans.", call("read_mail", which="twins"), to_mark) == [
-        "send_mail"
-    ]
+    assert asked("Reply to the mail 'Picnic plans'.", call("read_mail", which="twins"), TO_MARK) == ["send_mail"]
 
 
 def test_a_whole_link_in_the_record_that_the_user_named_can_be_followed_and_no_other():
@@ -373,8 +386,7 @@ def test_what_a_person_denied_or_answered_is_not_run():
 
 def test_a_rule_narrows_where_a_value_may_come_from():
     plugin = Provenance(rules={"send_mail": {"to": ["user", "find_contact"]}})
-    to_mark = call("send_mail", to="mark@home.example", body="See you there")
-    assert asked("Reply to the mail about the picnic plans.", RECORDS, to_mark, plugin=plugin) == ["send_mail"]
+    assert asked("Reply to the mail 'Picnic plans'.", RECORDS, TO_MARK, plugin=plugin) == ["send_mail"]
     to_ann = call("send_mail", to="ann@home.example", body="hello")
     assert asked("Send Ann a summary.", READ, call("find_contact", name="Ann"), to_ann, plugin=plugin) == []
 

@@ -33,14 +33,21 @@ _KINDS: Mapping[str, frozenset[str]] = {
 }
 _GRANTS = word_set("share invite grant allow permit authorize")
 """To let somebody in is not to tell them something, though people say share for both."""
+_ALL = frozenset().union(*_KINDS.values()) | _GRANTS
+_READING = _KINDS["fetch"] - word_set("get show go see")
 _MONEY = word_set("money payment transaction funds invoice bill transfer")
 _NOUNS_TOO = word_set(
     "email mail message text note comment contact post report schedule order change record transfer "
-    "answer update share book copy log plan test build set cut move charge"
+    "answer update share book copy log plan test build set cut move charge rent"
 )
 """Verbs that are nouns as well: they count only where a verb can stand."""
 _BEFORE_VERBS = word_set("please and then to also or just now you first next lets let") | frozenset(".!?;:,\n-")
+_NOT_NEGATED = word_set("forget hesitate fail")
 _NEGATIONS = word_set("not never don without avoid dont cannot")
+_SMALL = word_set(
+    "a an in of on to my and all are for from has new the this with into via list lookup one many current latest recent"
+)
+"""Words in a tool's name that do not say what it is about."""
 _TOKEN = re.compile(r"[^\W_]+|[.!?;:,\n-]")
 _NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 _REACH = 3  # words before a verb in which a negation takes it back
@@ -60,8 +67,9 @@ class ActionWords:
         self._texts.append(phrase(text))
         before: list[str] = ["."]
         for word in _TOKEN.findall(said):
-            if word[0].isalnum() and not _NEGATIONS.intersection(before[-_REACH:]):
-                self._asked |= {base for base in _bases(word) if base not in _NOUNS_TOO or before[-1] in _BEFORE_VERBS}
+            near = before[-_REACH:]
+            if word[0].isalnum() and (_NEGATIONS.isdisjoint(near) or not _NOT_NEGATED.isdisjoint(near)):
+                self._asked |= {base for base in _bases(word) if _can_be_verb(base, before[-1])}
             before.append(word)
 
     def ask_for(self, tool: str) -> bool:
@@ -70,6 +78,34 @@ class ActionWords:
             if fnmatchcase(tool, pattern) and any(word and word in text for word in words for text in self._texts):
                 return True
         return not self._asked.isdisjoint(_words_for(tool))
+
+
+def is_verb(word: str, before: str = ".") -> bool:
+    """True when a word, behind another word or sign, asks for an action of some kind."""
+    return any(base in _ALL and _can_be_verb(base, before) for base in _bases(word))
+
+
+def is_reading(word: str) -> bool:
+    """True for a verb that only looks at its object."""
+    return any(base in _READING for base in _bases(word))
+
+
+def verb_kinds(tool: str) -> frozenset[str]:
+    """The kinds of action that a tool's name stands for: `fetch` for `find_contact`."""
+    words = _words_for(tool)
+    return frozenset([name for name, ones in _KINDS.items() if ones <= words])
+
+
+def nouns_of(tool: str) -> frozenset[str]:
+    """What a tool is about, by its name: `note` for `save_note` and `read_notes`."""
+    parts = [part.casefold() for part in _NAME.findall(tool)]
+    parts = parts[: parts.index("by")] if "by" in parts else parts
+    verb = next((part for part in parts if part in _ALL), "")
+    return frozenset([part.removesuffix("s") for part in parts if part != verb and part not in _SMALL])
+
+
+def _can_be_verb(base: str, before: str) -> bool:
+    return base not in _NOUNS_TOO or before in _BEFORE_VERBS
 
 
 def _bases(word: str) -> Iterable[str]:

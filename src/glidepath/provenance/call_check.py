@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from glidepath._wire import Value
+from glidepath.provenance.action_words import verb_kinds
 from glidepath.provenance.call_rules import Rules
-from glidepath.provenance.known_text import Chunk, KnownEntry, KnownText, keys_in, leaves
-from glidepath.provenance.words import addresses, is_moment, longest_copy, phrase, significant, word_set
+from glidepath.provenance.known_text import KnownEntry, KnownText, keys_in, leaves
+from glidepath.provenance.user_text import UserText, role_of
+from glidepath.provenance.words import addresses, is_moment, literal, longest_copy, phrase, plain, significant, word_set
 
 __all__ = ["Suspicion", "suspicions"]
 
@@ -22,6 +24,7 @@ _QUANTITIES = word_set(
     "hour minute timeout interval priority temperature zoom volume"
 )
 """What the name of an argument contains when a number in it says how much."""
+_POSTAL = 7  # digits of a postal code, which a place may have
 _SHOWN = 80  # characters of a value that are shown
 
 
@@ -36,6 +39,8 @@ class _Leaf(Value, frozen=True):
     name: str
     value: str
     sources: tuple[str, ...]
+    reads: bool = False
+    """The call fetches something: its target is where that comes from."""
 
     @property
     def is_content(self) -> bool:
@@ -57,7 +62,7 @@ def suspicions(
         if not _accounted(leaf, known, alone=len(judged) == 1)
     ]
     found += [one for leaf in content for one in _foreign_addresses(leaf, known)]
-    theirs = any(_said(leaf.value, known) for leaf in targets)
+    theirs = any(_said(leaf, known) for leaf in targets)
     if not theirs:
         found += [one for leaf in content if (one := _copied(leaf, known)) is not None]
     if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
@@ -76,10 +81,11 @@ def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules)
     schema = schema if isinstance(schema, Mapping) else {}
     properties = schema.get("properties") or {}
     found = []
+    reads = "fetch" in verb_kinds(name)
     for key, given in arguments.items():
         part = properties.get(key)
         chosen, declared = _choices(schema, part), _fields(schema, part)
-        keys = [one for one in keys_in([given]) if one not in declared]
+        keys = _undescribed([one for one in keys_in([given]) if one not in declared], tool, schema)
         if part is None and (properties or addresses(key)):
             keys.append(key)
         for inner, value in (*leaves(given, str(key)), *[(str(key), one) for one in keys]):
@@ -88,8 +94,16 @@ def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules)
                 continue
             if value not in keys and _is_amount(inner, value, given):
                 continue
-            found.append(_Leaf(inner, value, sources))
+            found.append(_Leaf(inner, value, sources, reads))
     return found
+
+
+def _undescribed(keys: list[str], tool: object, schema: Mapping[str, Any]) -> list[str]:
+    """The keys that the tool's own description does not mention."""
+    if not keys:
+        return keys
+    known = set(phrase(f"{getattr(tool, 'description', '')} {schema}").split())
+    return [one for one in keys if not known.issuperset(phrase(one).split())]
 
 
 def _is_amount(name: str, value: str, given: object) -> bool:
@@ -153,13 +167,14 @@ def _fields(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozense
 def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
     for source in leaf.sources:
         if source == "user":
-            good = _said(leaf.value, known)
+            good = _said(leaf, known)
         elif source == "trusted":
             good = any(chunk.has(leaf.value, known.user) for _, chunk in known.trusted)
         elif source == "named":
-            good = _named(leaf.value, known) or (alone and _linked(leaf, known))
+            good = _named(leaf, known) or _begun(leaf, known) or _pointed_to(leaf, known)
+            good = good or (alone and _linked(leaf, known))
         elif source == "listed":
-            good = phrase(leaf.value) in known.listed
+            good = literal(leaf.value) in known.listed
         else:
             good = any(fnmatchcase(tool, source) and chunk.has(leaf.value, known.user) for tool, chunk in known.trusted)
         if good:
@@ -167,38 +182,98 @@ def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
     return False
 
 
-def _said(value: str, known: KnownText) -> bool:
-    return any(chunk.has(value, known.user) for chunk in known.user)
+def _said(leaf: _Leaf, known: KnownText) -> bool:
+    role = role_of(leaf.name)
+    return any(text.accounts_for(leaf.value, role, known.user, reads=leaf.reads) for text in known.user) or any(
+        chunk.has(leaf.value, known.user) for chunk in known.approved
+    )
 
 
-def _pointed_at(entry: KnownEntry, known: KnownText) -> frozenset[str]:
-    """The names of a record that the user has used."""
-    return frozenset([name for name in entry.names if any(name in chunk.words for chunk in known.user)])
+def _names_of(entry: KnownEntry, known: KnownText) -> list[str]:
+    """The names by which the user called this record and no other one: of several nobody knows which."""
+    used = [name for name in entry.names if any(text.names(name) for text in known.user)]
+    return [
+        name
+        for name in used
+        if not any(
+            name in other and any(text.names(other) for text in known.user)
+            for one in known.entries.values()
+            if one is not entry
+            for other in one.names
+        )
+    ]
 
 
-def _named(value: str, known: KnownText) -> bool:
-    """It is a field of the one record that has a name the user used; of several with that name nobody knows which."""
-    words = phrase(value)
+def _named(leaf: _Leaf, known: KnownText) -> bool:
+    """It says which one the record is that the user named; or it is in a field of it that they named, too."""
+    words = literal(leaf.value)
     for entry in known.entries.values():
         if words not in entry.values:
             continue
-        for name in _pointed_at(entry, known):
-            if all(other is entry for other in known.entries.values() if name in other.names):
+        is_thing = words in entry.ids and not role_of(leaf.name)
+        for name in _names_of(entry, known):
+            if is_thing or any(text.names_field(name, entry.fields[words]) for text in known.user):
                 return True
+        if is_thing and (_mentions_alone(entry, known) or _is_extreme(entry, known)):
+            return True
+    return False
+
+
+def _is_extreme(entry: KnownEntry, known: KnownText) -> bool:
+    """It is the one that the user called the largest, or the smallest, by the sizes of all that were listed."""
+    sizes = [one.size for one in known.entries.values() if one.size is not None]
+    if entry.size is None or sizes.count(entry.size) > 1:
+        return False
+    return any(
+        entry.size == extreme(sizes) and any(f" {word} " in text.words for text in known.user)
+        for word, extreme in (("largest", max), ("biggest", max), ("smallest", min))
+    )
+
+
+def _mentions_alone(entry: KnownEntry, known: KnownText) -> bool:
+    """Of all records this is the only one that has two words with which the user named something."""
+    return any(
+        words in entry.words
+        and not any(words in one.words for one in known.entries.values() if one is not entry and one.ids != entry.ids)
+        for text in known.user
+        for words in text.name_phrases()
+    )
+
+
+def _begun(leaf: _Leaf, known: KnownText) -> bool:
+    """It is the only one in the lists that begins as the user said."""
+    value = literal(leaf.value)
+    if value not in known.listed or addresses(leaf.value):
+        return False
+    begins = [start for text in known.user for start in text.prefixes() if value.startswith(start)]
+    return any(sum(one.startswith(start) for one in known.listed) == 1 for start in begins)
+
+
+def _pointed_to(leaf: _Leaf, known: KnownText) -> bool:
+    """It is the only mail address at an address of the user's, who said that it is there."""
+    for one in known.outside:
+        mails = [address for address in one.addresses if "@" in address]
+        if mails == [plain(leaf.value)] and any(
+            text.points_to_mail_at(place) for place in one.place for text in known.user
+        ):
+            return True
     return False
 
 
 def _linked(leaf: _Leaf, known: KnownText) -> bool:
-    """It is one whole link in a record that the user named: to follow it carries nothing out."""
+    """It is one whole link in a record that the user named: to follow it carries nothing out, and reaches nobody."""
+    if not leaf.reads or "@" in leaf.value:
+        return False
     return leaf.value in addresses(leaf.value).values() and any(
-        leaf.value in entry.links and _pointed_at(entry, known) for entry in known.entries.values()
+        leaf.value in entry.links and any(text.names(name) for name in entry.names for text in known.user)
+        for entry in known.entries.values()
     )
 
 
 def _shares(leaf: _Leaf, known: KnownText) -> bool:
     """Content that is the user's own, or has words in common with it."""
     words = set(significant(phrase(leaf.value)))
-    if _said(leaf.value, known):
+    if _said(leaf, known):
         return True
     return any(len(words.intersection(chunk.words.split())) >= SHARED for chunk in known.user)
 
@@ -206,10 +281,15 @@ def _shares(leaf: _Leaf, known: KnownText) -> bool:
 def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
     found = []
     for canonical, written in addresses(leaf.value).items():
-        if any(canonical in chunk.addresses for chunk in known.user):
+        given = [*[one.addresses for one in known.user], *[one.addresses for one in known.approved]]
+        if any(canonical in one for one in given):
+            continue
+        if canonical.isdecimal() and len(canonical) == _POSTAL and phrase(leaf.name).split()[-1:] == ["location"]:
             continue
         brought = [
-            chunk for _, chunk in known.trusted if canonical in chunk.addresses and canonical not in chunk.echoed
+            chunk
+            for _, chunk in known.trusted
+            if canonical in chunk.addresses and canonical not in chunk.echoed and not chunk.repeats(phrase(written))
         ]
         if any(not _is_secret(canonical) or _wanted(chunk.labels.get(canonical, ()), known.user) for chunk in brought):
             continue
@@ -228,7 +308,7 @@ def _is_secret(canonical: str) -> bool:
     return re.search(r"[.@:]", canonical) is None
 
 
-def _wanted(label: tuple[str, ...], said: list[Chunk]) -> bool:
+def _wanted(label: tuple[str, ...], said: list[UserText]) -> bool:
     """True when the user's words name what the label names."""
     return any(f" {word} " in one.words or f" {word}s " in one.words for word in label for one in said)
 

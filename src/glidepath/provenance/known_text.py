@@ -2,50 +2,98 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from glidepath._wire import Record as Mutable
 from glidepath._wire import loads
-from glidepath.messages import REDACTED, AssistantMessage, Message, ToolResultMessage, UserMessage
-from glidepath.provenance.action_words import ActionWords
-from glidepath.provenance.words import addresses, besides, phrase, significant, word_set
+from glidepath.messages import (
+    REDACTED,
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    own_words,
+    untrusted_parts,
+)
+from glidepath.provenance.action_words import ActionWords, nouns_of, verb_kinds
+from glidepath.provenance.user_text import UserText
+from glidepath.provenance.words import (
+    addresses,
+    besides,
+    has_loose_symbols,
+    is_moment,
+    is_telling,
+    literal,
+    phrase,
+    significant,
+    word_set,
+)
 
 __all__ = ["Chunk", "KnownText", "keys_in", "leaves"]
 
 _NAMING = ("name", "title", "subject", "sender", "recipient", "from", "label", "user", "channel", "topic", "author")
 """What the key of a field contains that says what its record is called."""
+_IDENTIFYING = word_set("id ids uid uuid guid key ref path file filename folder slug number no nr")
+"""Words in the key of a field that says which one a record is: what may be done to it, and never whom it reaches."""
 MOST_LEAVES = 20_000  # values of one result, or of one call's arguments
 _SHORT = 3  # letters that a name has at least
 _LABEL = 3  # words before a number that say what it is
+_LOOKED_UP, _SHORT_NAME = 4, 40  # words and letters of a name that can be looked up
+_KEY_WORDS = 8  # words of a value under which something is written and read again
 _GENERIC = word_set("number numbers code get find read list show look fetch user info information data details value")
 """Words of a label that do not say which number it is."""
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 
 
 class Chunk(Mutable):
     """One text: its words, its addresses, and those of the call that it answers, which it may only repeat."""
 
     words: str
+    literal: str
     addresses: frozenset[str]
     echo: str = ""
     echoed: frozenset[str] = frozenset()
     labels: Mapping[str, tuple[str, ...]] = {}
     """The words that say what each of its addresses is."""
+    fields: frozenset[str] = frozenset()
+    """Its values that are fields."""
+    written: Sequence[str] = ()
+    """What the run has written out of untrusted text: this may repeat the first `written_before` of it."""
+    written_before: int = 0
 
-    def has(self, value: str, said: Sequence[Chunk] = ()) -> bool:
+    def has(self, value: str, said: Sequence[UserText] = ()) -> bool:
         """True when the text brings these words or addresses by itself. What is next to an address may be `said`."""
         found = addresses(value)
         if found:
             return (
                 self.addresses.issuperset(found)
                 and self.echoed.isdisjoint(found)
-                and all(self._brings(rest) or any(rest in one.words for one in said) for rest in besides(value))
+                and not any(self.repeats(phrase(one)) for one in found.values())
+                and all(
+                    (self._brings(phrase(rest)) or any(phrase(rest) in one.words for one in said))
+                    and not has_loose_symbols(rest.strip(" <>,;[]()\"'"), self.literal)
+                    for rest in besides(value)
+                )
             )
         words = phrase(value)
-        return bool(words) and self._brings(words)
+        return bool(words) and self._brings(words) and self._tells(value, words)
+
+    def _tells(self, value: str, words: str) -> bool:
+        """No common words out of the middle of a text, and no symbols that it lacks."""
+        if has_loose_symbols(value, self.literal):
+            return False
+        return literal(value) in self.fields or any(is_telling(word) or word.isdecimal() for word in words.split())
 
     def _brings(self, words: str) -> bool:
-        return words in self.words and words not in self.echo
+        return words in self.words and words not in self.echo and not self.repeats(words)
+
+    def repeats(self, words: str) -> bool:
+        """True when these words were written out of untrusted text before this was read."""
+        return any(words in text for text in islice(self.written, self.written_before))
 
 
 class Passage(Mutable):
@@ -56,6 +104,8 @@ class Passage(Mutable):
     origins: tuple[str, ...]
     whole: frozenset[str]
     """The words of each field that stands by itself."""
+    place: frozenset[str] = frozenset()
+    """The addresses that it was fetched from."""
 
 
 class KnownEntry(Mutable):
@@ -63,22 +113,48 @@ class KnownEntry(Mutable):
 
     values: frozenset[str]
     names: frozenset[str]
+    ids: frozenset[str]
+    """The values that say which one it is."""
+    fields: Mapping[str, tuple[str, ...]]
+    """The words of the field that each value is in."""
     links: frozenset[str]
     """All addresses in it as they are written, in the middle of texts, too."""
+    words: str
+    """All of its text."""
+    size: float | None = None
+
+
+class _Made(Mutable):
+    """A call of the model: what it was given, and whether all of that is the user's or from a source they trust."""
+
+    tool: str
+    asked: str
+    values: tuple[str, ...]
+    tainted: tuple[str, ...]
 
 
 class KnownText:
     """Everything that was said in a run and in the runs above it."""
 
-    def __init__(self, extra_words: Mapping[str, Sequence[str]]) -> None:
-        self.user: list[Chunk] = []
+    def __init__(self, extra_words: Mapping[str, Sequence[str]], looks: Mapping[str, bool] | None = None) -> None:
+        self.user: list[UserText] = []
+        self.approved: list[Chunk] = []
         self.trusted: list[tuple[str, Chunk]] = []
         self.outside: list[Passage] = []
         self.entries: dict[tuple[frozenset[str], frozenset[str]], KnownEntry] = {}
         self.listed: set[str] = set()
         self.origins: dict[str, None] = {}
         self.actions = ActionWords(extra_words)
-        self._calls: dict[str, str] = {}
+        self._looks = {} if looks is None else looks
+        self._calls: dict[str, _Made] = {}
+        self._own: set[str] = set()  # words of the user and of trusted results
+        self._own_addresses: set[str] = set()
+        self._written: list[str] = []
+        self._written_nouns: set[str] = set()
+        self._written_keys: set[str] = set()
+        self._texts: set[tuple[str, tuple[str, ...], frozenset[str]]] = (
+            set()
+        )  # from outside: the same once more is no news
         self._programs = False
 
     @property
@@ -95,48 +171,132 @@ class KnownText:
         """Some more messages."""
         for message in messages:
             if isinstance(message, AssistantMessage):
-                self._calls |= {
-                    call.id: " ; ".join([v for _, v in leaves(call.arguments)] + keys_in(call.arguments.values()))
-                    for call in message.tool_calls
-                }
+                self.origins |= dict.fromkeys(message.origins)
+                self._calls |= {call.id: self._made(call) for call in message.tool_calls}
             elif isinstance(message, UserMessage):
                 self._take_words(message)
             elif isinstance(message, ToolResultMessage):
                 self._take_result(message)
 
+    def _made(self, call: ToolCall) -> _Made:
+        arguments = call.arguments
+        values = (*[value for _, value in leaves(arguments)], *keys_in(arguments.values()))
+        tainted = tuple([one for one in values if not self._is_own(one)]) if self.origins else ()
+        return _Made(call.name, " ; ".join(values), values, tainted)
+
+    def _is_own(self, value: str) -> bool:
+        """All words and addresses of a value are the user's, or came from a source they trust."""
+        if is_moment(value):
+            return True
+        if any(chunk.has(value) for chunk in self.approved):
+            return True
+        return self._own.issuperset(phrase(value).split()) and self._own_addresses.issuperset(addresses(value))
+
     def approve(self, values: Iterable[str]) -> None:
         """A person has approved a call with these values: they count as the user's own."""
-        self.user += [Chunk(phrase(value), frozenset(addresses(value))) for value in values]
+        self.approved += [
+            Chunk(phrase(value), literal(value), frozenset(addresses(value)), fields=frozenset({literal(value)}))
+            for value in values
+        ]
 
     def _take_words(self, message: UserMessage) -> None:
         if message.origins:
             self._take_outside(message.text, message.origins)
-        elif not message.internal:
-            self.user.append(Chunk(phrase(message.text), frozenset(addresses(message.text))))
-            self.actions.take(message.text)
+            return
+        for part in untrusted_parts(message):
+            self._take_outside(part.text, part.origins)
+        if not message.internal:
+            words = own_words(message)
+            self.user.append(UserText(words))
+            self._own.update(self.user[-1].words.split())
+            self._own_addresses.update(self.user[-1].addresses)
+            self.actions.take(words)
 
     def _take_result(self, message: ToolResultMessage) -> None:
-        asked, text = self._calls.pop(message.call_id, ""), message.text
+        made, text = self._calls.pop(message.call_id, _Made(message.tool_name, "", (), ())), message.text
+        if not message.is_error:
+            self._note_written(made)
         if message.origins:
-            self._take_outside(text, message.origins)
+            self._take_outside(text, message.origins, frozenset(addresses(made.asked)))
             return
-        if message.is_error:
-            return  # our own words, or a failure that repeats what it was given
+        if self._is_derived(made, text):
+            self._take_outside(text, (f"{message.tool_name}, given what was read",))
+            return
         found, words = addresses(text), phrase(text)
         labels = {canonical: _label(words, written, message.tool_name) for canonical, written in found.items()}
-        chunk = Chunk(words, frozenset(found), phrase(asked), frozenset(addresses(asked)), labels)
-        self.trusted.append((message.tool_name, chunk))
-        self.listed |= {phrase(value) for _, value in _fields(text)} - {chunk.echo}
-
-    def _take_outside(self, text: str, origins: tuple[str, ...]) -> None:
-        self.origins |= dict.fromkeys(origins)
-        data = _parsed(text)
-        whole = (
-            frozenset({phrase(value) for _, value in leaves(data)}) if data is not None else frozenset({phrase(text)})
+        echo = phrase(made.asked)
+        fields = frozenset([literal(value) for _, value in _fields(text)] or [literal(text)])
+        self.trusted.append(
+            (
+                message.tool_name,
+                Chunk(
+                    words,
+                    literal(text),
+                    frozenset(found),
+                    echo,
+                    frozenset(addresses(made.asked)),
+                    labels,
+                    fields,
+                    self._written,
+                    len(self._written),
+                ),
+            )
         )
-        self.outside.append(Passage(phrase(text), frozenset(addresses(text)), origins, whole))
+        self._own.update(words.split())
+        self._own_addresses.update(found)
+        self.listed |= fields - {literal(made.asked)}
+
+    def _note_written(self, made: _Made) -> None:
+        """A tool that does more than look was given untrusted text: reading it there is reading untrusted text."""
+        if not made.tainted or self._only_looks(made.tool):
+            return
+        self._written += [phrase(one) for one in made.tainted]
+        self._written_nouns |= nouns_of(made.tool)
+        self._written_keys |= {
+            phrase(one) for one in made.values if len(one.split()) <= _KEY_WORDS and not addresses(one)
+        }
+
+    def _only_looks(self, tool: str) -> bool:
+        """By the mark of the tool; a tool of another process is known by its name alone."""
+        known = self._looks.get(tool)
+        return "fetch" in verb_kinds(tool) if known is None else known
+
+    def _is_derived(self, made: _Made, text: str) -> bool:
+        """A result that is made of untrusted text: decoded, expanded, or written there before and read back."""
+        if not self._written_nouns.isdisjoint(nouns_of(made.tool)):
+            return True
+        if any(phrase(one) in self._written_keys for one in made.values):
+            return True
+        return bool(made.tainted) and not self._is_looked_up(made, text)
+
+    def _is_looked_up(self, made: _Made, text: str) -> bool:
+        """A name was looked up: a choice among what is trusted.
+
+        Nothing that could be decoded is such a name. A value of a list, such as a channel, brings no address.
+        """
+        words, reaches = phrase(text), bool(addresses(text))
+        return "fetch" in verb_kinds(made.tool) and all(
+            len(one.split()) <= _LOOKED_UP
+            and len(one) <= _SHORT_NAME
+            and not addresses(one)
+            and (
+                (literal(one) in self.listed and not reaches)
+                or (phrase(one) in words and one.replace(" ", "").istitle())
+            )
+            for one in made.tainted
+        )
+
+    def _take_outside(self, text: str, origins: tuple[str, ...], place: frozenset[str] = frozenset()) -> None:
+        self.origins |= dict.fromkeys(origins)
+        if (text, origins, place) in self._texts:
+            return
+        self._texts.add((text, origins, place))
+        data = _parsed(text)
+        values = [text] if data is None else [value for _, value in leaves(data)]
+        whole = frozenset(map(phrase, values))
+        self.outside.append(Passage(phrase(text), frozenset(addresses(text)), origins, whole, place))
         if data is not None:
-            self.listed |= whole
+            self.listed |= set(map(literal, values))
             for record in _records(data):
                 entry = _entry(record)
                 self.entries[entry.values, entry.names] = entry
@@ -207,18 +367,25 @@ def _records(data: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _entry(record: Mapping[str, Any]) -> KnownEntry:
-    values: set[str] = set()
     names: set[str] = set()
+    ids: set[str] = set()
     links: set[str] = set()
+    fields: dict[str, tuple[str, ...]] = {}
     for key, value in record.items():
+        parts = tuple([part.casefold() for part in _PARTS.findall(str(key))])
         for _, one in leaves(value if not isinstance(value, Mapping) else list(value), str(key)):
-            words = phrase(one)
-            values.add(words)
-            links |= set(addresses(one).values())
+            fields[literal(one)] = (*fields.get(literal(one), ()), *parts)
+            found = addresses(one)
+            links |= set(found.values())
+            if not _IDENTIFYING.isdisjoint(parts) and not any(re.search(r"[.@:]", address) for address in found):
+                ids.add(literal(one))
             if any(part in str(key).casefold() for part in _NAMING):
-                names |= {words, _without_ending(one)}
+                names |= {phrase(one), _without_ending(one)}
     names = {name for name in names if sum(char.isalpha() for char in name) >= _SHORT}
-    return KnownEntry(frozenset(values), frozenset(names), frozenset(links))
+    words = "|".join(map(phrase, fields))
+    given = record.get("size")
+    size = float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+    return KnownEntry(frozenset(fields), frozenset(names), frozenset(ids), fields, frozenset(links), words, size)
 
 
 def _without_ending(text: str) -> str:

@@ -42,7 +42,8 @@ class Provenance(Plugin):
         self.policy = policy
         self._rules = Rules(rules)
         self._words = _checked_words(words)
-        self._known = KnownText(self._words)
+        self._looks: dict[str, bool] = {}
+        self._known = KnownText(self._words, self._looks)
         self._read: list[tuple[Sequence[Message], int]] = []
 
     def for_run(self) -> Provenance:
@@ -54,7 +55,9 @@ class Provenance(Plugin):
 
     def before_tool_call(self, context: ToolCallContext) -> BeforeDecision:
         """Ask about a consequential call that nobody but untrusted content accounts for, or block it."""
-        if _only_looks(context.tool):
+        looks = _only_looks(context.tool)
+        self._looks[context.call.name] = looks and self._looks.get(context.call.name, True)
+        if looks:
             return None
         verdict = self._rules.verdict(context.call.name)
         if verdict == "allow":
@@ -100,7 +103,7 @@ class Provenance(Plugin):
         return self._known
 
     def _forget(self) -> None:
-        self._known = KnownText(self._words)
+        self._known = KnownText(self._words, self._looks)
         self._read = []
 
 
