@@ -36,6 +36,8 @@ VARIANTS = (
     "zero_width",
     "summary",
     "child",
+    "records",
+    "guesses",
 )
 SHARDS = 2  # as in attack.py
 MOST_ASKED = 0.10

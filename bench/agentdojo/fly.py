@@ -32,19 +32,22 @@ def without_its_models():
     sys.modules[google.__name__] = google
 
 
-def tools_of(suite, environment, marks=lambda name: {}):
-    """The suite's functions as they are, but for the parameters that AgentDojo itself fills in."""
-    return [made(function, environment, marks(function.name)) for function in suite.tools]
+def tools_of(suite, environment, marks=lambda name: {}, answer=lambda result: result):
+    """The suite's functions as they are, but for the parameters that AgentDojo itself fills in.
+
+    `answer` may add to a result.
+    """
+    return [made(function, environment, marks(function.name), answer) for function in suite.tools]
 
 
-def made(function, environment, marks):
+def made(function, environment, marks, answer=lambda result: result):
     given = {name: dependency.extract_dep_from_env(environment) for name, dependency in function.dependencies.items()}
     signature = inspect.signature(function.run)
     shown = [parameter for name, parameter in signature.parameters.items() if name not in given]
 
     @functools.wraps(function.run)
     def run(**arguments):
-        return function.run(**arguments, **given)
+        return answer(function.run(**arguments, **given))
 
     run.__signature__ = signature.replace(parameters=shown)
     run.__annotations__ = {
