@@ -83,7 +83,8 @@ def test_agentdojos_attacks_in_other_forms():
     """docs/security.md says: one more calendar entry of the kind the user asked for, in hidden words; a quoted name."""
     entry = {"travel user_task_1 injection_task_2", "travel user_task_6 injection_task_2"}
     hidden = {"paraphrase", "split", "base64", "hex", "rot13", "lookalikes"}
-    passes = {**dict.fromkeys(hidden, entry), "guesses": {"workspace user_task_21 injection_task_2"}}
+    guessed = {"workspace user_task_21 injection_task_2", "workspace user_task_35 injection_task_1"}
+    passes = {**dict.fromkeys(hidden, entry), "guesses": guessed}
     for variant, found in flown(defenses, every=5, ask="fly_variants").items():
         assert set(found["provenance"]["through"]) <= passes.get(variant, set()), variant
         assert found["none"]["harmed"] > 0, f"{variant}: or nothing is shown"

@@ -1,4 +1,4 @@
-"""Every door says which words are the person's: files, prompts of servers, resources and replies of a client are not."""
+"""Every door says which words are a person's: files, prompts of servers, resources and replies of a client are not."""
 
 import re
 

@@ -189,54 +189,38 @@ def _said(leaf: _Leaf, known: KnownText) -> bool:
     )
 
 
-def _names_of(entry: KnownEntry, known: KnownText) -> list[str]:
-    """The names by which the user called this record and no other one: of several nobody knows which."""
-    used = [name for name in entry.names if any(text.names(name) for text in known.user)]
-    return [
-        name
-        for name in used
-        if not any(
-            name in other and any(text.names(other) for text in known.user)
-            for one in known.entries.values()
-            if one is not entry
-            for other in one.names
-        )
-    ]
-
-
 def _named(leaf: _Leaf, known: KnownText) -> bool:
     """It says which one the record is that the user named; or it is in a field of it that they named, too."""
     words = literal(leaf.value)
-    for entry in known.entries.values():
-        if words not in entry.values:
-            continue
-        is_thing = words in entry.ids and not role_of(leaf.name)
-        for name in _names_of(entry, known):
-            if is_thing or any(text.names_field(name, entry.fields[words]) for text in known.user):
-                return True
-        if is_thing and (_mentions_alone(entry, known) or _is_extreme(entry, known)):
+    found = [entry for entry in known.entries.values() if words in entry.values]
+    if not found:
+        return False
+    called = known.called()
+    for entry in found:
+        names = _names_of(entry, called)
+        if any(text.names_field(name, entry.fields[words]) for name in names for text in known.user):
+            return True
+        if words in entry.ids and not role_of(leaf.name) and (names or _is_one_of_a_kind(entry, known)):
             return True
     return False
 
 
-def _is_extreme(entry: KnownEntry, known: KnownText) -> bool:
-    """It is the one that the user called the largest, or the smallest, by the sizes of all that were listed."""
-    sizes = [one.size for one in known.entries.values() if one.size is not None]
-    if entry.size is None or sizes.count(entry.size) > 1:
-        return False
-    return any(
-        entry.size == extreme(sizes) and any(f" {word} " in text.words for text in known.user)
-        for word, extreme in (("largest", max), ("biggest", max), ("smallest", min))
-    )
+def _names_of(entry: KnownEntry, called: Mapping[str, list[KnownEntry]]) -> list[str]:
+    """The names by which the user called this record and no other one: of several nobody knows which."""
+    return [
+        name
+        for name in entry.names
+        if name in called and all(owners == [entry] for other, owners in called.items() if name in other)
+    ]
 
 
-def _mentions_alone(entry: KnownEntry, known: KnownText) -> bool:
-    """Of all records this is the only one that has two words with which the user named something."""
-    return any(
-        words in entry.words
-        and not any(words in one.words for one in known.entries.values() if one is not entry and one.ids != entry.ids)
-        for text in known.user
-        for words in text.name_phrases()
+def _is_one_of_a_kind(entry: KnownEntry, known: KnownText) -> bool:
+    """Of all records it alone has two words that name something, or the size that the user asked for."""
+    if any(owners == [entry] for owners in known.mentioned().values()):
+        return True
+    return entry.size is not None and any(
+        entry.size == size and any(f" {word} " in text.words for text in known.user)
+        for word, size in known.extremes().items()
     )
 
 
@@ -265,8 +249,7 @@ def _linked(leaf: _Leaf, known: KnownText) -> bool:
     if not leaf.reads or "@" in leaf.value:
         return False
     return leaf.value in addresses(leaf.value).values() and any(
-        leaf.value in entry.links and any(text.names(name) for name in entry.names for text in known.user)
-        for entry in known.entries.values()
+        leaf.value in entry.links for owners in known.called().values() for entry in owners
     )
 
 

@@ -156,6 +156,9 @@ class KnownText:
             set()
         )  # from outside: the same once more is no news
         self._programs = False
+        self._seen = (0, 0)
+        self._called: dict[str, list[KnownEntry]] = {}
+        self._mentioned: dict[str, list[KnownEntry]] = {}
 
     @property
     def hidden(self) -> bool:
@@ -191,6 +194,37 @@ class KnownText:
         if any(chunk.has(value) for chunk in self.approved):
             return True
         return self._own.issuperset(phrase(value).split()) and self._own_addresses.issuperset(addresses(value))
+
+    def called(self) -> dict[str, list[KnownEntry]]:
+        """The names that the user has used, with the records that have them."""
+        if self._seen != (len(self.user), len(self.entries)):
+            self._look_again()
+        return self._called
+
+    def mentioned(self) -> dict[str, list[KnownEntry]]:
+        """The phrases of the user that name something, with the records that contain them."""
+        if self._seen != (len(self.user), len(self.entries)):
+            self._look_again()
+        return self._mentioned
+
+    def extremes(self) -> dict[str, float]:
+        """The sizes that only one record has and that are the largest or smallest of all."""
+        sizes = [entry.size for entry in self.entries.values() if entry.size is not None]
+        found = {"largest": max, "biggest": max, "smallest": min}
+        return {word: extreme(sizes) for word, extreme in found.items() if sizes and sizes.count(extreme(sizes)) == 1}
+
+    def _look_again(self) -> None:
+        """Find the records that the user means. A stranger can list many: one look serves all values of a call."""
+        self._seen = (len(self.user), len(self.entries))
+        self._called, self._mentioned = {}, {}
+        phrases = dict.fromkeys([words for text in self.user for words in text.name_phrases()])
+        for entry in self.entries.values():
+            for name in entry.names:
+                if name in self._called or any(text.names(name) for text in self.user):
+                    self._called.setdefault(name, []).append(entry)
+            for words in phrases:
+                if words in entry.words:
+                    self._mentioned.setdefault(words, []).append(entry)
 
     def approve(self, values: Iterable[str]) -> None:
         """A person has approved a call with these values: they count as the user's own."""
