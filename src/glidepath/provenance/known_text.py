@@ -152,9 +152,7 @@ class KnownText:
         self._written: list[str] = []
         self._written_nouns: set[str] = set()
         self._written_keys: set[str] = set()
-        self._texts: set[tuple[str, tuple[str, ...], frozenset[str]]] = (
-            set()
-        )  # from outside: the same once more is no news
+        self._texts: set[tuple[str, tuple[str, ...], frozenset[str]]] = set()  # from outside, each taken once
         self._programs = False
         self._seen = (0, 0)
         self._called: dict[str, list[KnownEntry]] = {}
