@@ -64,9 +64,10 @@ class Server:
 
     def __init__(self, folder: Path, port: int) -> None:
         command = [sys.executable, "-m", "glidepath", "serve", "--agent", "bench_agent:agent", "--port", str(port)]
-        command += ["--store", "segments:store", "--token", TOKEN, "--no-browser", "--max-runs", "1000"]
+        command += ["--store", "segments:store", "--no-browser", "--max-runs", "1000"]
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+        environ = {**os.environ, "GLIDEPATH_SERVE_TOKEN": TOKEN}
+        self.process = subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.DEVNULL)
 
     async def ready(self) -> None:
         async with httpx.AsyncClient() as client:

@@ -8,6 +8,7 @@ documentation.
 """
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
@@ -81,6 +82,20 @@ class Setting(NamedTuple):
     """Its key in a file: set where the declaration is found."""
     python: str = ""
     """The class and field that hold it; empty for what only the command line has."""
+
+    def narrows(self, value: object, now: object) -> bool:
+        """True when this value allows no more than what holds now: all that an untrusted file or caller may ask for."""
+        rule = self.found
+        if isinstance(rule, tuple):
+            return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
+        if rule == FREE or value == now:
+            return rule != TRUST
+        if value is None or rule == TRUST:
+            return False
+        if rule == HIGHER:
+            return now is not None and Decimal(str(value)) >= Decimal(str(now))
+        lower = now is None or Decimal(str(value)) <= Decimal(str(now))
+        return lower and not (rule == LOWER_NOT_ZERO and value == 0)
 
 
 def sentence(one: Setting) -> str:

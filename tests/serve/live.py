@@ -33,8 +33,8 @@ class LiveServer:
 
     def start(self):
         command = [sys.executable, "-m", "glidepath", "serve", "--agent", self.agent, "--port", str(self.port)]
-        command += ["--token", TOKEN, "--no-browser", *self.flags]
-        environ = {**os.environ, "PYTHONPATH": str(HERE)}
+        command += ["--no-browser", *self.flags]
+        environ = {**os.environ, "PYTHONPATH": str(HERE), "GLIDEPATH_SERVE_TOKEN": TOKEN}
         log = (self.folder / "server.log").open("ab")
         self.process = subprocess.Popen(command, cwd=self.folder, env=environ, stdout=log, stderr=log)
         log.close()

@@ -16,6 +16,7 @@ from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve import app, demo, static_files
 from glidepath.serve.deck_export import exported_page, exported_run
+from glidepath.serve.locks import OPERATOR
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import call, calls, say
 
@@ -37,18 +38,18 @@ def test_the_demo_shows_a_landing_a_loop_an_approval_a_team_and_a_tree(monkeypat
         async with asyncio.timeout(60):
             while hub.flights:  # noqa: ASYNC110 - until all have landed
                 await asyncio.sleep(0.05)
-        found = {card.agent: card for card in (await reader.cards())[0]}
+        found = {card.agent: card for card in (await reader.cards(OPERATOR))[0]}
         assert set(found) == set(demo.TASKS)
         assert (found["researcher"].outcome, found["researcher"].phase) == ("wrapped_up", "ground")
         assert found["looper"].guard["guard"] == "repetition"
         assert found["looper"].cause.source == "repetition"
-        (waiting,) = await reader.approvals()
+        (waiting,) = await reader.approvals(OPERATOR)
         assert (waiting.agent, waiting.tool, waiting.arguments["amount"]) == ("billing", "pay", "1240.00")
-        assert {one.agent for one in (await reader.detail(found["press-office"].run_id)).children} == {
+        assert {one.agent for one in (await reader.detail(found["press-office"].run_id, OPERATOR)).children} == {
             "reporter",
             "editor",
         }
-        tree = (await reader.detail(found["expedition"].run_id)).budget
+        tree = (await reader.detail(found["expedition"].run_id, OPERATOR)).budget
         assert [[len(two.children) for two in one.children] for one in [tree]] == [[1, 1, 1]]
         await hub.close()
 
@@ -283,15 +284,15 @@ def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
 @pytest.mark.parametrize(
     ("said", "variable", "own", "kind"),
     [
-        (None, "", False, "SegmentStore"),
+        (None, "", False, "SqliteStore"),
         (None, "", True, "MemoryStore"),
         ("none", "sqlite:there", False, "NoneType"),
         (None, "sqlite:there", True, "SqliteStore"),
         ("segments:here", "sqlite:there", True, "SegmentStore"),
     ],
-    ids=["default", "the agent's", "none", "the variable's", "the flag's"],
+    ids=["its own", "the agent's", "none", "the variable's", "the flag's"],
 )
-def test_a_server_keeps_runs_in_the_default_store_unless_told_otherwise(tmp_path, said, variable, own, kind):
+def test_a_server_keeps_runs_in_a_store_of_its_own_unless_told_otherwise(tmp_path, said, variable, own, kind):
     world = World(environ={"HOME": str(tmp_path), "GLIDEPATH_STORE": variable}, folder=tmp_path)
     agents = {"helper": agent(store=MemoryStore()) if own else agent()}
     assert type(_chosen_store(agents, said, world)).__name__ == kind

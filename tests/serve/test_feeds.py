@@ -11,6 +11,7 @@ from glidepath.events import RetryScheduled, StreamStarted, ToolStarted
 from glidepath.serve import event_streams
 from glidepath.serve.event_log import FolderLog, LogHead, MemoryLog, kind_of
 from glidepath.serve.flight_card import FlightCard
+from glidepath.serve.locks import OPERATOR
 from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SegmentStore
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
@@ -122,7 +123,8 @@ def test_a_reader_that_falls_behind_gets_a_snapshot_and_then_what_follows(monkey
             run_id = await start(client)
             await doors.entered.wait()
             feed = client.hub.feeds[run_id]
-            parts, got = event_streams._run_parts(client.hub, feed, 0, lambda: client.server.reader.detail(run_id)), b""
+            reader, got = client.server.reader, b""
+            parts = event_streams._run_parts(client.hub, feed, 0, lambda: reader.detail(run_id, OPERATOR))
             while messages(got.decode())[-1:] == [] or messages(got.decode())[-1][0] < feed.last:
                 got += await anext(parts)
             waiting = asyncio.ensure_future(anext(parts))
@@ -379,7 +381,7 @@ def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_pat
 def test_the_list_is_fed_with_changed_cards_only():
     async def main():
         async with serving(agent(call("pay", amount=1), say("ok"))) as client:
-            stream = event_streams.card_stream(client.hub, client.server.reader)
+            stream = event_streams.card_stream(client.hub, client.server.reader, OPERATOR)
             parts = stream._parts()
             got = b""
             while b"approvals" not in got:

@@ -9,8 +9,8 @@ import pytest
 
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app
-from glidepath.serve.gatekeeper import allowed_hosts, checked_tokens, is_loopback
 from glidepath.serve.listener import config_for
+from glidepath.serve.locks import allowed_hosts, checked_tokens, is_loopback
 
 from .deck import HEADERS, TOKEN, VIEW, agent, code, events, serving, start
 from .live import free_port

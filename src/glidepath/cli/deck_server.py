@@ -9,7 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
-from glidepath.cli.stores import DEFAULT_STORE, check_store, make_store, redacted_store
+from glidepath.cli.secrets_given import checked_secrets
+from glidepath.cli.stores import DEFAULT_STORE, SERVE_STORE, check_store, make_store, redacted_store
+from glidepath.cli.way_in import WayIn
 from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.spi.sessions import SessionStore
 
-LAST_PORT = 65_535
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
 STOPPED = 130
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - all interfaces, and where a browser here finds them
@@ -68,6 +69,7 @@ def serve(
     store: SessionStore | None = None,
     *,
     demo: bool = False,
+    default_store: str = SERVE_STORE,
 ) -> int:
     """Serve these agents until the process is stopped."""
     from glidepath.cli.extras import needed
@@ -77,16 +79,18 @@ def serve(
     from glidepath.serve import app
     from glidepath.serve.listener import listen
 
-    token = checked_address(options, world)
+    secrets = checked_secrets(options, world)
     if store is None:
-        store = _chosen_store(agents, options.store, world, options.redact)
+        store = _chosen_store(agents, options.store, world, options.redact, default_store)
     application = app(
         agents,
         store=store,
-        token=_tokens(token, options.view_token),
+        token=secrets.tokens(),
         max_runs=options.max_runs,
         on_disconnect=options.on_disconnect,
         allowed_hosts=[*options.allowed_host, *([] if options.host in EVERYWHERE else [_shown(options.host)])],
+        allow_origins=options.allow_origin,
+        mcp_name=getattr(options, "name", "glidepath"),
         prefix=options.prefix,
         resume_lost=options.resume_lost,
         demo=demo,
@@ -98,44 +102,36 @@ def serve(
             f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; pass another --port"
         ) from None
     port = bound.getsockname()[1]
-    address = f"{address_of(options.host, port)}{options.prefix}/"
-    if not token:
-        world.note(f"Flight deck: {address}#token={application.state.token}")
-    else:
-        world.note(f"Serving at {address}; Ctrl-C stops.")
+    address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
+    world.note(f"Serving at {address}; Ctrl-C stops.")
+    page = _way_in(application, address, port, world)
+    try:
+        if page is not None and not options.no_browser:
+            _open_browser(page.path.as_uri())
+        listen(application, bound, tls_cert=options.tls_cert, tls_key=options.tls_key)
+    except KeyboardInterrupt:
+        return STOPPED
+    finally:
+        if page is not None:
+            page.remove()
+    return 0
+
+
+def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | None:
+    """A file that opens the deck, for whoever may read it: you. None when the page is not there."""
     from glidepath.serve.static_files import MISSING, STATIC
 
     if not (STATIC / "index.html").is_file():
         world.note(MISSING)
-    elif not options.no_browser:
-        _open_browser(f"{address}#token={application.state.token}")
-    try:
-        listen(application, bound)
-    except KeyboardInterrupt:
-        return STOPPED
-    return 0
-
-
-def checked_address(options: argparse.Namespace, world: World) -> str | None:
-    """The token that was given; raises `ConfigurationError` for an address that needs one and has none."""
-    from glidepath.serve.gatekeeper import is_loopback
-
-    if not 0 <= options.port <= LAST_PORT:
-        raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
-    token = options.token or world.environ.get("GLIDEPATH_SERVE_TOKEN")
-    if not token and not is_loopback(options.host):
-        raise ConfigurationError(
-            f"--host {options.host} can be reached from other machines: pass --token, or set GLIDEPATH_SERVE_TOKEN"
-        )
-    return token
-
-
-def _tokens(token: str | None, view: str | None) -> Any:
-    if view is None:
-        return token
-    import secrets
-
-    return {token or secrets.token_urlsafe(32): "control", view: "view"}
+        return None
+    codes = application.state.codes
+    page = WayIn.make(address, port)
+    page.write(codes.code)
+    codes.on_change = page.write
+    world.note(f"To open the flight deck in a browser: {page.path.as_uri()}")
+    if world.is_terminal(world.stderr):  # and not a log, which others may read
+        world.note(f"From another machine, once: {address}#code={codes.code}")
+    return page
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -150,9 +146,9 @@ def _bound(host: str, port: int) -> socket.socket:
     return bound
 
 
-def address_of(host: str, port: int) -> str:
+def address_of(host: str, port: int, *, tls: bool = False) -> str:
     """Where a client on this machine finds what listens here."""
-    return f"http://{_shown(EVERYWHERE.get(host, host))}:{port}"
+    return f"http{'s' if tls else ''}://{_shown(EVERYWHERE.get(host, host))}:{port}"
 
 
 def _shown(host: str) -> str:
@@ -175,19 +171,26 @@ def deck(options: argparse.Namespace, world: World) -> int:
         from glidepath.sessions import MemoryStore
 
         return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
-    return serve(named_agents(options.agent, world), options, world)
+    secrets = checked_secrets(options, world)
+    if secrets.view is not None and not (options.store or world.environ.get("GLIDEPATH_STORE")):
+        raise ConfigurationError(
+            "the default store has your own chats, which a view token must not show: name another store with --store"
+        )
+    return serve(named_agents(options.agent, world), options, world, default_store=DEFAULT_STORE)
 
 
-def _chosen_store(agents: dict[str, Any], said: str | None, world: World, hook: str | None = None) -> Any:
-    """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else the default; `none` means no store."""
+def _chosen_store(
+    agents: dict[str, Any], said: str | None, world: World, hook: str | None = None, default: str = SERVE_STORE
+) -> Any:
+    """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else `default`; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
     if said == "none":
         return None
     own = next((agent.config.store for agent in agents.values() if agent.config.store is not None), None)
     if own is not None and not said:
         return own
-    check_store(said or DEFAULT_STORE, world, new=bool(agents))
-    return redacted_store(said or DEFAULT_STORE, hook, world)
+    check_store(said or default, world, new=bool(agents))
+    return redacted_store(said or default, hook, world)
 
 
 def export(options: argparse.Namespace, world: World) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from glidepath.cli.settings import BY_KEY
 from glidepath.cli.shown import quoted
-from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
+from glidepath.setting import HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, Setting
 
 _WISHES = {
     "model": "your prompts, and everything the tools read, go to this model",
@@ -68,20 +67,10 @@ def wish(key: str, value: object, folder: Path) -> tuple[str, str]:
 
 
 def _narrows(setting: Setting, value: object, default: object, folder: Path) -> bool:
-    rule = setting.found
-    if isinstance(rule, tuple):
-        return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
-    if rule == INSIDE:
+    if setting.found == INSIDE:
         place = _resolved(value, folder)
         return place is not None and place.is_relative_to(folder.resolve()) and not _protected(place, folder)
-    if rule == FREE or value == default:
-        return rule != TRUST
-    if value is None or rule == TRUST:
-        return False
-    if rule == HIGHER:
-        return default is not None and Decimal(str(value)) >= Decimal(str(default))
-    lower = default is None or Decimal(str(value)) <= Decimal(str(default))
-    return lower and not (rule == LOWER_NOT_ZERO and value == 0)
+    return setting.narrows(value, default)
 
 
 def _defaults() -> dict[str, Any]:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_STORE = "default"
 """The name of the store in the user's data folder."""
+SERVE_STORE = "serve"
+"""The name of the server's own store, beside the default one: what strangers ask is not among your own chats."""
 NO_STORE = "none"
 """The name that means: save nothing."""
+_OURS = (DEFAULT_STORE, SERVE_STORE)  # in the user's data folder, made when they are first written to
 _SQLITE, _SEGMENTS = "sqlite", "segments"
 _FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
 
@@ -34,6 +37,10 @@ def make_store(name: str, world: World) -> Any:
 
     if name == DEFAULT_STORE:
         return SqliteStore() if _default_is_sqlite() else SegmentStore()
+    if name == SERVE_STORE:
+        from glidepath.sessions.sqlite import default_file
+
+        return SqliteStore(default_file().with_name("serve.db"))
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresStore(name)
     if "://" in name:
@@ -59,8 +66,8 @@ def check_store(name: str, world: World, *, new: bool) -> None:
 
     With `new` it may not be there yet, if it can be made. A database elsewhere may come up later.
     """
-    path = None if name == DEFAULT_STORE else store_path(name, world)
-    if name != DEFAULT_STORE and path is None:
+    path = None if name in _OURS else store_path(name, world)
+    if name not in _OURS and path is None:
         return
     from glidepath.sessions.finding import find_sessions
 
@@ -84,7 +91,7 @@ def _must_be_makeable(path: Path) -> None:
 
 def store_path(name: str, world: World) -> Path | None:
     """The file or folder of a store that is named by its path; None for any other."""
-    if "://" in name or name in (NO_STORE, DEFAULT_STORE):
+    if "://" in name or name in (NO_STORE, *_OURS):
         return None
     return _place(name, world.folder)[1]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
-from glidepath.agent import Agent, Budget, Limits
-from glidepath.errors import ConfigurationError, install_line, told
+from glidepath._wire import replace
+from glidepath.agent import Agent, Limits
+from glidepath.errors import ConfigurationError, GlidepathError, install_line, told
 from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken
+from glidepath.setting import declared
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
     from mcp.types import CallToolResult
 
-__all__ = ["AgentAnswer", "agent_server"]
+__all__ = ["AgentAnswer", "Fly", "Progress", "agent_server"]
 
 FAREWELL = 5.0  # seconds that runs have to land when the server ends
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -43,10 +45,21 @@ class AgentAnswer(TypedDict):
     pending: list[dict[str, Any]]
 
 
-def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instructions: str | None = None) -> MCPServer:
+Fly: TypeAlias = Callable[[str, str, Limits, Any], Awaitable[RunResult]]
+"""Runs an agent: its name, the task, the limits that hold for this call, and the SDK's context of the call."""
+
+
+def agent_server(
+    agents: Mapping[str, Agent],
+    *,
+    name: str = "glidepath",
+    instructions: str | None = None,
+    fly: Fly | None = None,
+) -> MCPServer:
     """An MCP server of the SDK with one tool for each agent; raises `ConfigurationError` for one without limits.
 
-    A caller may lower an agent's limits for one call, and never raise them. Cancelling the call lands the run.
+    A caller may lower an agent's limits for one call, and never raise them. Cancelling the call lands the run. With
+    `fly`, somebody else runs the agents and looks after them.
     """
     for label, agent in agents.items():
         _check(label, agent)
@@ -60,7 +73,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
     @asynccontextmanager
     async def lifespan(_server: object) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
-            for agent in agents.values():
+            for agent in agents.values() if fly is None else ():
                 await stack.enter_async_context(agent)
             try:
                 yield {}
@@ -70,7 +83,7 @@ def agent_server(agents: Mapping[str, Agent], *, name: str = "glidepath", instru
 
     server = MCPServer(name, instructions=instructions, lifespan=lifespan)
     for label, agent in agents.items():
-        _add(server, _NAME.sub("_", label)[:64] or "agent", agent, running)
+        _add(server, label, agent, fly or _Alone(agents, running).fly)
     return server
 
 
@@ -84,7 +97,7 @@ def _check(label: str, agent: object) -> None:
         )
 
 
-def _add(server: MCPServer, name: str, agent: Agent, running: set[asyncio.Task[Any]]) -> None:
+def _add(server: MCPServer, label: str, agent: Agent, fly: Fly) -> None:
     from mcp.server.mcpserver import Context
     from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
@@ -97,12 +110,12 @@ def _add(server: MCPServer, name: str, agent: Agent, running: set[asyncio.Task[A
         timeout: float | None = None,  # noqa: ASYNC109 - what a caller sees
     ) -> Annotated[CallToolResult, AgentAnswer]:
         try:
-            budget = _lowered(max_turns, max_tokens, max_cost, timeout)
+            limits = _lowered(agent.config.limits, max_turns, max_tokens, max_cost, timeout)
         except ConfigurationError as error:
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
         try:
-            result = await _in_its_own_task(agent, task, budget, ctx, running)
-        except ConfigurationError as error:
+            result = await fly(label, task, limits, ctx)
+        except GlidepathError as error:
             return CallToolResult(content=[TextContent(type="text", text=told(error))], is_error=True)
         return CallToolResult(
             content=[TextContent(type="text", text=_text(result))],
@@ -119,6 +132,7 @@ def _add(server: MCPServer, name: str, agent: Agent, running: set[asyncio.Task[A
         "timeout": float | None,
         "return": Annotated[CallToolResult, AgentAnswer],
     }
+    name = _NAME.sub("_", label)[:64] or "agent"
     server.add_tool(
         run_agent, name=name, description=_description(agent), annotations=ToolAnnotations(open_world_hint=True)
     )
@@ -144,40 +158,52 @@ def _description(agent: Agent) -> str:
     )
 
 
-def _lowered(turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None) -> Budget | None:
-    """The caller's lower limits, as a budget around the run; higher ones change nothing."""
-    if turns is None and tokens is None and cost is None and timeout is None:
-        return None
+def _lowered(
+    now: Limits, turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None
+) -> Limits:
+    """The limits that hold for one call: the caller's where they are lower; higher ones change nothing."""
     asked = Limits(max_iterations=turns, max_tokens=tokens, max_cost=cost, timeout=timeout)
-    return Budget(asked)
+    settings = declared(Limits)
+    lower = {
+        name: value
+        for name in ("max_iterations", "max_tokens", "max_cost", "timeout")
+        if (value := getattr(asked, name)) is not None and settings[name].narrows(value, getattr(now, name))
+    }
+    return replace(now, **lower) if lower else now
 
 
-async def _in_its_own_task(
-    agent: Agent, task: str, budget: Budget | None, ctx: Any, running: set[asyncio.Task[Any]]
-) -> RunResult:
-    """Run in a plain task: the SDK's scopes cancel again and again, which no landing survives."""
-    token = CancelToken()
-    news: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=64)
-    flight = asyncio.get_running_loop().create_task(_flown(agent, task, budget, token, news), name="glidepath-served")
-    running.add(flight)
-    flight.add_done_callback(running.discard)
+class _Alone:
+    """Runs agents in this process, for a server that nobody else looks after."""
+
+    def __init__(self, agents: Mapping[str, Agent], running: set[asyncio.Task[Any]]) -> None:
+        self._agents = agents
+        self._running = running
+
+    async def fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult:
+        """Run in a plain task: the SDK's scopes cancel again and again, which no landing survives."""
+        agent = self._agents[label]
+        if limits != agent.config.limits:
+            agent = agent.replace(limits=limits)
+        token = CancelToken()
+        news: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=64)
+        flight = asyncio.get_running_loop().create_task(_flown(agent, task, token, news), name="glidepath-served")
+        self._running.add(flight)
+        flight.add_done_callback(self._running.discard)
+        try:
+            while (one := await news.get()) is not None:
+                turn, said = one
+                await ctx.report_progress(turn, limits.max_iterations, said)
+            await asyncio.wait([flight])
+        except asyncio.CancelledError:
+            token.cancel("the caller cancelled the call")
+            raise
+        return flight.result()
+
+
+async def _flown(agent: Agent, task: str, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]) -> RunResult:
+    watch = Progress(agent.config.limits)
     try:
-        while (one := await news.get()) is not None:
-            turn, said = one
-            await ctx.report_progress(turn, agent.config.limits.max_iterations, said)
-        await asyncio.wait([flight])
-    except asyncio.CancelledError:
-        token.cancel("the caller cancelled the call")
-        raise
-    return flight.result()
-
-
-async def _flown(
-    agent: Agent, task: str, budget: Budget | None, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]
-) -> RunResult:
-    watch = _Progress(agent.config.limits)
-    try:
-        async with agent.stream(task, cancel=token, parent=budget) as stream:
+        async with agent.stream(task, cancel=token, parent=None) as stream:
             async for event in stream:
                 said = watch.hear(event)
                 if said is not None and news.qsize() < news.maxsize - 1:  # the last place is for the end
@@ -187,7 +213,7 @@ async def _flown(
     return stream.result
 
 
-class _Progress:
+class Progress:
     """How far a run is, in one line: phase, turn, what it has used."""
 
     def __init__(self, limits: Limits) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from glidepath.agent import Agent
+    from glidepath.serve.locks import KeyRing
     from glidepath.spi.sessions import SessionStore
 
 __all__ = ["app"]
@@ -21,13 +22,15 @@ def app(
     *,
     store: SessionStore | None = None,
     token: str | Mapping[str, str] | None = None,
+    keys: KeyRing | None = None,
     **options: Any,
 ) -> Starlette:
     """An ASGI application that serves these agents; mount it in your own, or pass it to uvicorn.
 
-    `token` is one secret that may do everything, or a mapping of secrets to what they may do (`"view"`, `"control"`,
-    or `"control:NAME"`, whose name is journaled with every action). Without one, a random token is made:
-    `application.state.token`. The options are the fields of `glidepath.serve.application.ServeOptions`.
+    `token` is one secret that may do everything, or a mapping of secrets to roles: `"view"`, `"run"`, `"approve"` or
+    `"control"`, with a name that is journaled with every action and a tenant if you like (`"run:webchat@acme"`).
+    Without one, a random token is made: `application.state.token`. `keys` are the named keys, by default those that
+    `glidepath keys` keeps beside the store. The options are the fields of `glidepath.serve.application.ServeOptions`.
     """
     try:
         import starlette
@@ -36,4 +39,4 @@ def app(
     assert starlette  # noqa: S101 - only looked for
     from glidepath.serve.application import make_application
 
-    return make_application(agents, store=store, token=token, **options)
+    return make_application(agents, store=store, token=token, keys=keys, **options)

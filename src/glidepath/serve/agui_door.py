@@ -36,10 +36,11 @@ from glidepath.events import (
 )
 from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
 from glidepath.outcome import PROTOCOL_STOPS, RunResult
+from glidepath.serve.doors import visitor_of
 from glidepath.serve.event_streams import EventStream
-from glidepath.serve.gatekeeper import Visitor
 from glidepath.serve.hub import Hub
 from glidepath.serve.inline_image import inline_image
+from glidepath.serve.locks import Visitor
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import RunActions
 from glidepath.serve.run_feed import RunFeed
@@ -75,10 +76,9 @@ class AguiDoor:
         name = self._agent(request.path_params.get("agent"), given)
         if given.tools:
             raise Refused(400, "tools", "an agent brings its own tools: leave tools out")
-        if given.resume:
-            feed, after = await self._resumed(given, getattr(request.state, "visitor", Visitor("agui", "control")))
-        else:
-            feed, after = await self._started(name, given), 0
+        who = visitor_of(request)
+        who.must("decide" if given.resume else "start")  # the route takes either
+        feed, after = await self._resumed(given, who) if given.resume else (await self._started(name, given, who), 0)
         told = _Told(given.thread_id, given.run_id, feed)
 
         async def parts() -> AsyncIterator[bytes]:
@@ -101,15 +101,15 @@ class AguiDoor:
         self.hub.agent(asked)
         return asked
 
-    async def _started(self, name: str, given: RunAgentInput) -> RunFeed:
+    async def _started(self, name: str, given: RunAgentInput, who: Visitor) -> RunFeed:
         instructions, messages = _messages(given)
-        if self.hub.store is not None and await self._known(given.thread_id):
+        if self.hub.store is not None and await self._known(given.thread_id, who):
             messages = messages[-1:]  # what was said before is in the journal, in full
-        return await self.hub.start(name, messages, session=given.thread_id, instructions=instructions)
+        return await self.hub.start(name, messages, who=who, session=given.thread_id, instructions=instructions)
 
-    async def _known(self, session_id: str) -> bool:
+    async def _known(self, session_id: str, who: Visitor) -> bool:
         try:
-            await self.reader.find(session_id)
+            await self.reader.find(session_id, who)
         except Refused as refused:
             if refused.status == 404:  # noqa: PLR2004 - a thread that begins
                 return False
@@ -117,12 +117,12 @@ class AguiDoor:
         return True
 
     async def _resumed(self, given: RunAgentInput, who: Visitor) -> tuple[RunFeed, int]:
-        found = await self.reader.find(given.thread_id)
+        found = await self.reader.find(given.thread_id, who)
         if found.feed is None:
             raise Refused(409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide")
         feed, after = found.feed, found.feed.last
         decisions = {entry.interrupt_id: _decision(entry) for entry in given.resume or ()}
-        waiting = await self.actions.undecided(found.run_id)
+        waiting = await self.actions.undecided(found.run_id, who)
         if missing := waiting - set(decisions):
             raise Refused(
                 409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request as well"

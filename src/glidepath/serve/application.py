@@ -22,12 +22,25 @@ from glidepath._wire import Settings, WireError, asdict
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve.agui_door import AguiDoor
+from glidepath.serve.doors import locked, visitor_of
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
-from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, Gatekeeper, Visitor, allowed_hosts, checked_tokens
+from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, OPEN, UNLOCK, Gatekeeper, is_private
 from glidepath.serve.hub import Hub, refusal_of
 from glidepath.serve.kill_actions import KillActions
+from glidepath.serve.locks import (
+    OPERATOR,
+    RIGHTS,
+    Admission,
+    OneTimeCodes,
+    Visitor,
+    allowed_hosts,
+    checked_origins,
+    checked_tokens,
+    keys_for,
+)
+from glidepath.serve.mcp_door import McpDoor
 from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
@@ -44,6 +57,7 @@ from glidepath.serve.shapes import (
     SettleBody,
     StartBody,
     SteerBody,
+    UnlockBody,
 )
 from glidepath.serve.static_files import static_file
 from glidepath.serve.store_reader import StoreReader
@@ -61,16 +75,18 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
 
     `max_runs` run at once, more are refused with 429. `on_disconnect` is what happens to a run without a store when
     its last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
-    localhost that requests may use. `prefix` is the path under which a proxy shows the server. A body has at most
-    `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes, at the start, the runs that a dead server has
-    left behind. Events of runs that wrote none for `keep_events` days are forgotten at the start; the journals stay.
-    Without `metrics` runs are not measured for /metrics.
+    localhost that requests may use, `allow_origins` the origins whose pages may call. `prefix` is the path under which
+    a proxy shows the server. A body has at most `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes,
+    at the start, the runs that a dead server has left behind. Events of runs that wrote none for `keep_events` days are
+    forgotten at the start; the journals stay. Without `metrics` runs are not measured for /metrics. `mcp_name` is what
+    MCP clients call the server.
     """
 
     max_runs: int = 100
     on_disconnect: str = "land"
     disconnect_grace: float = 3.0
     allowed_hosts: Sequence[str] = ()
+    allow_origins: Sequence[str] = ()
     prefix: str = ""
     max_body: int = MAX_BODY
     body_seconds: float = BODY_SECONDS
@@ -78,6 +94,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
     keep_events: float = 30.0
     metrics: bool = True
     demo: bool = False
+    mcp_name: str = "glidepath"
 
     def __post_init__(self) -> None:
         if self.on_disconnect not in _DISCONNECTS:
@@ -117,7 +134,9 @@ def named_agents(agents: Any) -> dict[str, Agent[Any]]:
     return found
 
 
-def make_application(agents: Any, *, store: Any = None, token: Any = None, **options: Any) -> Starlette:
+def make_application(
+    agents: Any, *, store: Any = None, token: Any = None, keys: Any = None, **options: Any
+) -> Starlette:
     """The ASGI application; raises `ConfigurationError`."""
     chosen = ServeOptions(**options)
     named = named_agents(agents)
@@ -125,6 +144,7 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
         store = next((one.config.store for one in named.values() if one.config.store is not None), None)
     secret = token or secrets.token_urlsafe(32)
     tokens = checked_tokens(secret)
+    ring = keys_for(store) if keys is None else keys
     hub = Hub(
         named,
         store,
@@ -133,13 +153,23 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
         on_disconnect=chosen.on_disconnect,
         disconnect_grace=chosen.disconnect_grace,
         measured=chosen.metrics,
+        keys=ring,
     )
-    server = DeckServer(hub, chosen)
-    hosts = allowed_hosts(chosen.allowed_hosts)
+    best = next((one for one, visitor in tokens.items() if visitor.role == "control"), next(iter(tokens)))
+    codes = OneTimeCodes(best)
+    server = DeckServer(hub, chosen, codes)
+    admission = Admission(
+        tokens=tokens,
+        keys=ring,
+        hosts=allowed_hosts(chosen.allowed_hosts),
+        origins=checked_origins(chosen.allow_origins),
+        is_private=is_private,
+        open_paths=OPEN,
+        unlock=frozenset({UNLOCK}),
+    )
     gate = Middleware(
         Gatekeeper,
-        tokens=tokens,
-        hosts=hosts,
+        admission=admission,
         max_body=chosen.max_body,
         body_seconds=chosen.body_seconds,
         prefix=chosen.prefix,
@@ -149,13 +179,15 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await server.open()
         try:
-            yield
+            async with server.mcp.open():
+                yield
         finally:
             await hub.close()
             await hub.switches.close()
 
     application = Starlette(routes=server.routes(), middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan)
-    application.state.token = secret if isinstance(secret, str) else next(iter(tokens))
+    application.state.token = best
+    application.state.codes = codes
     application.state.hub = hub
     application.state.server = server
     return application
@@ -164,13 +196,15 @@ def make_application(agents: Any, *, store: Any = None, token: Any = None, **opt
 class DeckServer:
     """One handler for each path."""
 
-    def __init__(self, hub: Hub, options: ServeOptions) -> None:
+    def __init__(self, hub: Hub, options: ServeOptions, codes: OneTimeCodes) -> None:
         self.hub = hub
         self.options = options
         self.reader = StoreReader(hub)
         self.view = FleetView(hub, self.reader)
         self.actions = RunActions(hub, self.reader)
         self.kills = KillActions(self.actions)
+        self.mcp = McpDoor(hub, options.mcp_name)
+        self._codes = codes
 
     async def open(self) -> None:
         """Get ready; resume lost runs if asked to."""
@@ -186,7 +220,7 @@ class DeckServer:
     async def resume_lost(self) -> list[str]:
         """Resume every run that lost its process, as far as there is room and its agent is here."""
         resumed = []
-        cards, _ = await self.reader.cards(state="lost", limit=500)
+        cards, _ = await self.reader.cards(OPERATOR, state="lost", limit=500)
         for card in cards:
             if card.agent in self.hub.agents and self.hub.room > 0:
                 try:
@@ -235,22 +269,28 @@ class DeckServer:
             Route("/api/runs/{id:path}", _answered(self.run), methods=["GET"]),  # last: a child's id has slashes
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
-            *OpenAIDoor(self.hub, self.reader).routes(),
+            Route(UNLOCK, _posted(UnlockBody, self.unlock), methods=["POST"]),
+            *OpenAIDoor(self.hub, self.reader, self.actions).routes(),
             *AguiDoor(self.hub, self.reader, self.actions).routes(),
+            *self.mcp.routes(),
             Route("/", static_file, methods=["GET"]),
-            Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
-            Route("/{path:path}", static_file, methods=["GET"]),
         ]
-        return routes
+        nothing = Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+        return [*locked(routes), nothing, *locked([Route("/{path:path}", static_file, methods=["GET"])])]
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def info(self, request: Request) -> dict[str, Any]:
         """What this server is."""
+        who = visitor_of(request)
+        agents = [(name, agent) for name, agent in self.hub.agents.items() if self.hub.allowance.has_agent(who, name)]
         return {
             "version": VERSION,
-            "role": _visitor(request).role,
-            "agents": [_agent_info(name, agent) for name, agent in self.hub.agents.items()],
+            "role": who.role,
+            "name": who.name,
+            "tenant": who.tenant,
+            "rights": [right for right in RIGHTS if who.may(right)],
+            "agents": [_agent_info(name, agent) for name, agent in agents],
             "store": store_kind(self.hub.store),
             "demo": self.options.demo,
             "now": time.time(),
@@ -261,6 +301,7 @@ class DeckServer:
         """A page of cards."""
         query = request.query_params
         cards, cursor = await self.reader.cards(
+            visitor_of(request),
             state=query.get("state") or None,
             tag=query.get("tag") or None,
             text=query.get("q", ""),
@@ -272,25 +313,26 @@ class DeckServer:
 
     async def run(self, request: Request) -> Any:
         """All about one run."""
-        return await self.reader.detail(request.path_params["id"])
+        return await self.reader.detail(request.path_params["id"], visitor_of(request))
 
     async def messages(self, request: Request) -> dict[str, Any]:
         """A page of its transcript."""
         after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
-        return await self.reader.messages(request.path_params["id"], after, limit)
+        return await self.reader.messages(request.path_params["id"], visitor_of(request), after, limit)
 
     async def journal(self, request: Request) -> dict[str, Any]:
         """A page of its journal."""
         after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
-        return await self.reader.records(request.path_params["id"], after, limit)
+        return await self.reader.records(request.path_params["id"], visitor_of(request), after, limit)
 
     async def at(self, request: Request) -> dict[str, Any]:
         """Its state after a turn."""
-        return await self.reader.at(request.path_params["id"], _number(request, "turn", 0, 0, MOST))
+        turn = _number(request, "turn", 0, 0, MOST)
+        return await self.reader.at(request.path_params["id"], visitor_of(request), turn)
 
-    async def approvals(self, _: Request) -> dict[str, Any]:
+    async def approvals(self, request: Request) -> dict[str, Any]:
         """Calls that are waiting for a person."""
-        return {"approvals": await self.reader.approvals()}
+        return {"approvals": await self.reader.approvals(visitor_of(request))}
 
     async def budgets(self, _: Request) -> dict[str, Any]:
         """Every tree of budgets."""
@@ -305,9 +347,10 @@ class DeckServer:
         return await _caught(self._events, request)
 
     async def _events(self, request: Request) -> Any:
+        who = visitor_of(request)
         feed = self.hub.feeds.get(request.path_params["id"])
-        if feed is None or not feed.live:  # runs of this process are known without reading the store
-            feed = (await self.reader.find(request.path_params["id"])).feed
+        if feed is None or not feed.live or who.scope is not None:  # others are known without reading the store
+            feed = (await self.reader.find(request.path_params["id"], who)).feed
         if feed is None:
             raise Refused(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
@@ -323,15 +366,15 @@ class DeckServer:
             after = int(last)
         if not feed.live and not feed.finished and not feed.readers:  # it may be running in another process
             self.hub.look_after(self._told(feed))
-        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id))
+        return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id, who))
 
     async def _told(self, feed: RunFeed) -> None:
         await asyncio.sleep(0)  # until its reader is there
         await self.reader.keep_telling(feed)
 
-    async def feed(self, _: Request) -> Any:
+    async def feed(self, request: Request) -> Any:
         """The cards that change."""
-        return card_stream(self.hub, self.reader)
+        return card_stream(self.hub, self.reader, visitor_of(request))
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -342,9 +385,16 @@ class DeckServer:
         if len(body.prompt) > MAX_PROMPT:
             raise Refused(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
         feed = await self.hub.start(
-            body.agent, body.prompt, session=body.session, limits=body.limits, tags=body.tags, who=who.name
+            body.agent, body.prompt, session=body.session, limits=body.limits, tags=body.tags, who=who
         )
         return {"run_id": feed.run_id, "session_id": feed.head.session_id}
+
+    async def unlock(self, _: Request, body: UnlockBody, _who: Visitor) -> dict[str, str]:
+        """The token, for a one-time code that was not used yet."""
+        token = self._codes.redeem(body.code)
+        if token is None:
+            raise Refused(401, "bad_code", "this code was used before, or is wrong: open the page again from its file")
+        return {"token": token}
 
     async def kill(self, _: Request, body: KillBody, who: Visitor) -> Any:
         """Throw a switch."""
@@ -378,7 +428,7 @@ class DeckServer:
         """Ready to work: the store answers."""
         if self.hub.store is not None:
             try:
-                await self.reader.cards(limit=1)
+                await self.reader.cards(OPERATOR, limit=1)
             except Refused as refused:
                 raise Refused(503, "store_unavailable", str(refused), 1) from None
         return {"status": "ready"}
@@ -399,11 +449,6 @@ def _agent_info(name: str, agent: Agent[Any]) -> AgentInfo:
         tools=tuple(str(getattr(one, "name", one)) for one in config.tools),
         limits={key: value for key, value in limits.items() if value is not None},
     )
-
-
-def _visitor(request: Request) -> Visitor:
-    found: Any = getattr(request.state, "visitor", None)
-    return found if isinstance(found, Visitor) else Visitor("nobody", "view")
 
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
@@ -459,7 +504,7 @@ def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]
         check_reason(getattr(body, "reason", ""))
 
         async def act(request: Request) -> Any:
-            return await handler(request, body, _visitor(request))
+            return await handler(request, body, visitor_of(request))
 
         return _json(await _caught(act, request), status)
 

@@ -12,6 +12,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath.errors import ConfigurationError
+from glidepath.serve.locks import OPERATOR
 from glidepath.serve.refusals import Refused
 from glidepath.serve.static_files import STATIC
 from glidepath.serve.store_reader import StoreReader
@@ -28,18 +29,18 @@ MISSING = (
 
 async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:
     """All that the page would ask about a run; raises `Refused`."""
-    found = await reader.find(name)
-    detail = await reader.detail(name)
+    found = await reader.find(name, OPERATOR)
+    detail = await reader.detail(name, OPERATOR)
     feed = found.feed
     events: list[Any] = []
     while feed is not None and (lines := await feed.lines(len(events), _PAGE)):
         events += [_wire.Raw(line) for line in lines]
-    messages = await reader.messages(name, 0, 1_000_000)
-    records = await reader.records(name, 0, 1_000_000)
+    messages = await reader.messages(name, OPERATOR, 0, 1_000_000)
+    records = await reader.records(name, OPERATOR, 0, 1_000_000)
     turns = {}
     for turn in range(min(detail.turn, _MOST_TURNS) + 1) if records["total"] else ():
         try:
-            turns[str(turn)] = await reader.at(name, turn)
+            turns[str(turn)] = await reader.at(name, OPERATOR, turn)
         except Refused:
             break
     return {

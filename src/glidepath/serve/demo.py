@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Limits
 from glidepath.errors import ConfigurationError, told
+from glidepath.serve.locks import OPERATOR
 from glidepath.spi import ModelRequest
 from glidepath.teams import Member, Team, TeamExecutionPlan, TeamExecutionRequest, TeamStep
 from glidepath.testing import ScriptedModel, call, say
@@ -292,7 +293,7 @@ class DemoFleet:
                     continue  # one invoice at a time waits for a person
                 try:
                     task = TASKS.get(name, "Say hello to the person who looks at you.")
-                    await self._hub.start(name, task, tags=["demo"])
+                    await self._hub.start(name, task, tags=["demo"], who=OPERATOR)
                 except Exception as error:
                     _log.warning("the demo could not start %s: %s", name, told(error))
                 await asyncio.sleep(0.2)

@@ -39,6 +39,8 @@ class LogHead(Value, frozen=True, kw_only=True):
     session_id: str
     agent: str = ""
     parent: str | None = None
+    who: str | None = None
+    """The name of the token or key that started it."""
 
 
 class EventLog(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.serve.gatekeeper import Receive, Scope, Send
 from glidepath.serve.hub import Hub
+from glidepath.serve.locks import Visitor
 from glidepath.serve.run_feed import RunFeed, frame
 from glidepath.serve.shapes import RunCard, SwitchShape
 from glidepath.serve.store_reader import StoreReader
@@ -147,8 +148,8 @@ async def _news(feed: RunFeed, after: int) -> bool:
     return True
 
 
-def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
-    """The cards that change, at most four times a second, how many decisions are pending, and the kill switches."""
+def card_stream(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
+    """What changes among a visitor's runs, at most four times a second: cards, pending decisions, kill switches."""
 
     async def parts() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -157,8 +158,8 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
         looked = beat = loop.time()
         thrown: list[SwitchShape] | None = None
         yield BEAT
-        cards, _ = await reader.cards(limit=200)
-        on = await hub.switches.thrown()
+        cards, _ = await reader.cards(who, limit=200)
+        on = await hub.switches.thrown() if who.may("watch") else []
         while True:
             if on != thrown:
                 thrown = on
@@ -183,8 +184,8 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                 yield BEAT
             if loop.time() - looked >= LOOK_AROUND:
                 looked = loop.time()
-                cards, _ = await reader.cards(limit=200)
-                on = await hub.switches.thrown()
+                cards, _ = await reader.cards(who, limit=200)
+                on = await hub.switches.thrown() if who.may("watch") else []
                 if len(cards) < 200:  # noqa: PLR2004 - all of them: what is not there is gone
                     gone = [run_id for run_id in shown if run_id not in {card.run_id for card in cards}]
                     gone = [run_id for run_id in gone if shown[run_id].parent is None]
@@ -193,6 +194,6 @@ def card_stream(hub: Hub, reader: StoreReader) -> EventStream:
                     if gone:
                         yield told("cards", {"runs": [], "removed": gone})
             else:
-                cards = reader.cards_since(seen, shown)
+                cards = await reader.cards_since(who, seen, shown)
 
     return EventStream(parts)

@@ -351,7 +351,7 @@ class FlightCard:
             guard=self.guard,
             last=self.last,
             sequence=self.sequence,
-            **{"state": self.state, **known},
+            **{"state": self.state, "who": self.who, **known},
         )
 
     _heard: ClassVar[dict[type, Callable[..., None]]] = {

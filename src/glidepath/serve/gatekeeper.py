@@ -1,4 +1,4 @@
-"""Access control: host, origin, token, role, content type and size are checked before any route.
+"""The ASGI application around all routes: admission, then the content type and the size of a body.
 
 Every answer leaves with headers that keep a browser from doing anything but showing our own page.
 """
@@ -6,15 +6,12 @@ Every answer leaves with headers that keep a browser from doing anything but sho
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from glidepath import _wire
-from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
 from glidepath.serve.caller_trace import in_trace_of_caller
+from glidepath.serve.locks import Admission
 from glidepath.serve.refusals import Refused
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -26,10 +23,10 @@ MAX_BODY = 1_000_000
 MAX_HEAD = 32_768  # bytes of headers
 DRAINED = 20  # this many times the limit is read and dropped, to answer a client that sends too much
 BODY_SECONDS = 10.0  # in which a body must have arrived
-LEAST_TOKEN = 16  # characters
-ROLES = ("view", "control")
 OPEN = frozenset({"/healthz", "/readyz"})
 """Paths that need neither a token nor a known host: health checks for the operator."""
+UNLOCK = "/api/unlock"
+"""Where a one-time code is exchanged for the token."""
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
@@ -45,54 +42,7 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-frame-options", b"DENY"),
 )
 _READ = ("GET", "HEAD")
-
-
-class Visitor(Value, frozen=True):
-    """The caller: the name of the token, and what it may do."""
-
-    name: str
-    role: str
-
-
-def checked_tokens(token: Any) -> dict[str, Visitor]:
-    """Every secret with its visitor; raises `ConfigurationError` for one that is too easy to guess."""
-    given = {token: "control"} if isinstance(token, str) else token
-    if not isinstance(given, Mapping) or not given:
-        raise ConfigurationError(f"token must be a str, or a mapping of tokens to roles, not {type(token).__name__}")
-    found: dict[str, Visitor] = {}
-    for secret, role in given.items():
-        if not isinstance(secret, str) or len(secret) < LEAST_TOKEN or not secret.isascii() or not secret.isprintable():
-            raise ConfigurationError(f"a token must be at least {LEAST_TOKEN} printable ASCII characters long")
-        word, _, name = str(role).partition(":")
-        if word not in ROLES:
-            raise ConfigurationError(f"a token's role must be 'view' or 'control', not {role!r:.80}")
-        found[secret] = Visitor(name or word, word)
-    return found
-
-
-def is_loopback(host: str) -> bool:
-    """True for an address that only this machine can reach."""
-    if host.lower() in ("localhost", "ip6-localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def allowed_hosts(extra: Any = ()) -> frozenset[str]:
-    """The host names that a request may name, in lower case, without a port."""
-    if isinstance(extra, str):
-        extra = (extra,)
-    return frozenset({"localhost", "127.0.0.1", "[::1]", *[_host(str(one)) for one in extra]})
-
-
-def _host(value: str) -> str:
-    """The host of a Host header, without its port."""
-    value = value.strip().lower().rstrip(".")
-    if value.startswith("["):
-        return value.partition("]")[0] + "]"
-    return value.rpartition(":")[0] if value.count(":") == 1 else value
+_PRIVATE = ("/api/", "/v1/", "/agui", "/mcp")
 
 
 class Gatekeeper:
@@ -102,16 +52,14 @@ class Gatekeeper:
         self,
         app: App,
         *,
-        tokens: Mapping[str, Visitor],
-        hosts: frozenset[str],
+        admission: Admission,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
         prefix: str = "",
     ) -> None:
         self.app = app
         self._prefix = prefix
-        self._tokens = [(secret.encode(), visitor) for secret, visitor in tokens.items()]
-        self._hosts = hosts
+        self._admission = admission
         self._max_body = max_body
         self._body_seconds = body_seconds
 
@@ -125,12 +73,14 @@ class Gatekeeper:
             await self.app(scope, receive, send)
             return
         began = False
+        headers = _headers(scope)
+        shared = self._admission.shared_headers(headers)
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
-                message["headers"] = _protected(list(message.get("headers", ())))
+                message["headers"] = _protected([*message.get("headers", ()), *shared])
             await send(message)
 
         try:
@@ -141,64 +91,26 @@ class Gatekeeper:
             if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
                 path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
                 scope = {**scope, "path": path, "root_path": ""}
-            if path not in OPEN:
-                self._check(scope, path)
-                if bare:
-                    await redirect(f"{self._prefix}/", scope, sent)
-                    return
-                if scope["method"] not in _READ:
-                    receive = await self._body(scope, receive)
-                    with in_trace_of_caller(_headers(scope)):
-                        await self.app(scope, receive, sent)
-                    return
-            await self.app(scope, receive, sent)
+            admitted = await self._admission.admit(scope["method"], path, headers)
+            if admitted.visitor is not None:
+                scope.setdefault("state", {})["visitor"] = admitted.visitor
+            if admitted.preflight:
+                await send_empty(204, admitted.preflight, sent)
+            elif bare:
+                await redirect(f"{self._prefix}/", scope, sent)
+            elif scope["method"] in _READ or (scope["method"] == "DELETE" and not _has_body(headers)):
+                await self.app(scope, receive, sent)
+            else:
+                receive = await self._body(headers, receive)
+                with in_trace_of_caller(headers):
+                    await self.app(scope, receive, sent)
         except Refused as refused:
             if began:
                 raise
             await refuse(refused, sent)
 
-    # --- the checks -------------------------------------------------------------------------------------------
-
-    def _check(self, scope: Scope, path: str) -> None:
-        headers = _headers(scope)
-        hosts = headers.get("host", [])
-        if len(hosts) != 1 or _host(hosts[0]) not in self._hosts:
-            raise Refused(
-                421, "wrong_host", "this server does not answer to that host name; start it with --allowed-host NAME"
-            )
-        origin, site = headers.get("origin", [None])[-1], headers.get("sec-fetch-site", [None])[-1]
-        if origin is not None and not self._same_origin(origin, hosts[0]):
-            raise Refused(403, "wrong_origin", "requests from pages of other origins are refused")
-        navigates = scope["method"] in _READ and headers.get("sec-fetch-mode", [""])[-1] == "navigate"
-        if site not in (None, "same-origin", "none") and not (navigates and not is_private(path)):
-            raise Refused(403, "wrong_origin", "requests from pages of other sites are refused")
-        if not is_private(path):
-            if scope["method"] not in _READ:
-                raise Refused(405, "method_not_allowed", "this path can only be read")
-            return
-        visitor = self._visitor(headers)
-        if visitor.role != "control" and scope["method"] not in _READ:
-            raise Refused(403, "view_only", "this token is read-only; use a token with the role control")
-        scope.setdefault("state", {})["visitor"] = visitor
-
-    def _same_origin(self, origin: str, host: str) -> bool:
-        scheme, _, where = origin.partition("://")
-        return scheme in ("http", "https") and where.lower() == host.strip().lower()
-
-    def _visitor(self, headers: Mapping[str, list[str]]) -> Visitor:
-        said = headers.get("authorization", [])
-        scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
-        given, found = secret.strip().encode("latin-1", "replace"), None
-        for known, visitor in self._tokens:  # all of them, however early one fits
-            if hmac.compare_digest(known, given):
-                found = visitor
-        if scheme.lower() != "bearer" or found is None:
-            raise Refused(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
-        return found
-
-    async def _body(self, scope: Scope, receive: Receive) -> Receive:
+    async def _body(self, headers: Mapping[str, list[str]], receive: Receive) -> Receive:
         """Read the whole body, bounded in size and time, and hand it on as one message."""
-        headers = _headers(scope)
         kind = headers.get("content-type", [""])[-1].partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(415, "not_json", "send JSON: Content-Type: application/json")
@@ -242,7 +154,11 @@ class Gatekeeper:
 
 def is_private(path: str) -> bool:
     """True for what needs a token: everything but the page's own files."""
-    return path.startswith(("/api/", "/v1/", "/agui")) or path in ("/api", "/v1", "/metrics", "/openapi.json")
+    return path.startswith(_PRIVATE) or path in ("/api", "/v1", "/metrics", "/openapi.json")
+
+
+def _has_body(headers: Mapping[str, list[str]]) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", ["0"])[-1] != "0"
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:
@@ -263,8 +179,13 @@ async def redirect(path: str, scope: Scope, send: Send) -> None:
     """Send the browser to a path: the page's addresses are relative, and need the slash at its end."""
     query = scope.get("query_string", b"")
     location = path.encode() + (b"?" + query if query else b"")
-    headers = [(b"location", location), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 308, "headers": headers})
+    await send_empty(308, ((b"location", location),), send)
+
+
+async def send_empty(status: int, headers: tuple[tuple[bytes, bytes], ...], send: Send) -> None:
+    """Answer without a body."""
+    length = () if status == 204 else ((b"content-length", b"0"),)  # noqa: PLR2004 - which never has a length
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
     await send({"type": "http.response.body", "body": b""})
 
 

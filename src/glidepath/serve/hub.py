@@ -15,20 +15,22 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar
 
 from glidepath._wire import Record, replace
-from glidepath.agent import Agent, Limits
+from glidepath.agent import Agent, Budget, Limits
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision, RunStream
 from glidepath.serve.event_log import EventLog, LogHead
+from glidepath.serve.locks import OPERATOR, Allowance, KeyRing, MemoryKeys, Visitor
+from glidepath.serve.owners import Owners, check_tags, key_named
 from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.switchboard import Switchboard
 from glidepath.sessions.cards import checked_tags
-from glidepath.sessions.finding import annotate
 from glidepath.sessions.session import checked_id
+from glidepath.setting import declared
 from glidepath.spi import Plugin
 
 __all__ = ["ChildEvents", "Hub", "HubFlight"]
@@ -79,6 +81,7 @@ class HubFlight(Record, eq=False, kw_only=True):
     task: asyncio.Task[None] | None = None
     result: RunResult[Any] | None = None
     began: float = 0.0
+    who: str | None = None
 
 
 class Hub:
@@ -94,8 +97,14 @@ class Hub:
         on_disconnect: str = "land",
         disconnect_grace: float = 3.0,
         measured: bool = True,
+        keys: KeyRing | None = None,
     ) -> None:
         self.store = store
+        self.keys: KeyRing = MemoryKeys() if keys is None else keys
+        self.allowance = Allowance(store)
+        """What the holders of keys may start and spend."""
+        self.owners = Owners(store)
+        """Whose the sessions are."""
         self.log = log
         self.max_runs = max_runs
         self.lands_alone = on_disconnect == "land" and store is None
@@ -109,8 +118,6 @@ class Hub:
         watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
         self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
-        self.tags: dict[str, tuple[str, ...]] = {}
-        """Of sessions that no store keeps."""
         self.closing = False
         """The server is shutting down: nothing starts any more, and streams end."""
         self.switches = Switchboard(store)
@@ -192,29 +199,71 @@ class Hub:
         name: str,
         prompt: Any,
         *,
+        who: Visitor,
         session: str | None = None,
         limits: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
-        who: str | None = None,
         instructions: str = "",
     ) -> RunFeed:
-        """Start a run, return its feed once it has taken off; raises `Refused`. `instructions` follow the agent's."""
-        agent = await self.admit(name, session)
-        tags = None if tags is None else _checked(checked_tags, tags)
+        """Start a run in somebody's name, return its feed once it has taken off; raises `Refused`.
+
+        `instructions` follow the agent's. Limits can be raised only by who may steer.
+        """
+        agent = await self.admit(name, session, who)
+        if tags is not None:
+            tags = _checked(checked_tags, tags)
+            check_tags(who, tags)
         if session is not None:
             _checked(checked_id, session)
+            await self._check_owner(who, session)
         if limits is not None:
-            agent = agent.replace(limits=changed_limits(agent.config.limits, limits))
-        flight = self._flight(agent, name)
-        given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": None}
+            lower = changed_limits(agent.config.limits, limits)
+            if not who.may("steer"):
+                check_lowered(agent.config.limits, lower)
+            agent = agent.replace(limits=lower)
+        self.allowance.count_start(who)
+        flight = self._flight(agent, name, who.name)
+        budget = self.allowance.budget(who.key)
+        given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": budget}
         if instructions:
             given["system_prompt"] = "\n\n".join(part for part in (agent.config.system_prompt, instructions) if part)
         feed = await self._launch(flight, session, lambda: agent.stream(prompt, **given))
-        if who is not None:
-            feed.card.who = who
-        if tags:
-            await self._tag(feed.head.session_id, tags)
+        await self._claim(flight, feed, who, tags)
         return feed
+
+    async def _claim(self, flight: HubFlight, feed: RunFeed, who: Visitor, tags: Sequence[str] | None) -> None:
+        """Say in the store whose the run is, and in its journal who started it; what cannot be claimed is stopped."""
+        try:
+            await self.owners.mark(who, feed.head.session_id, tags or None)
+        except (ConfigurationError, StoreError) as error:
+            if who.marks:
+                flight.token.cancel("it could not be said whose run this is")
+            raise refusal_of(error) from None
+        run: Any = None if flight.stream is None else flight.stream.run
+        journal: Any = None if run is None else run.journal
+        if who.marks and journal is not None and not journal.mailbox.closed:
+            journal.mailbox.remark({"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)})
+
+    async def _check_owner(self, who: Visitor, session: str) -> None:
+        """Raise `Refused` when a session is somebody else's."""
+        if who.scope is None:
+            return
+        known = self.latest(session) is not None
+        if not known and self.store is not None:
+            try:
+                await self.store.load(session)
+                known = True
+            except StoreError as error:
+                if error.kind != "missing":
+                    raise refusal_of(error) from None
+        await self.owners.check_session(who, session, known=known)
+
+    async def _owner_budget(self, session: str) -> Budget | None:
+        """The wallet of the key that started a session: whoever resumes its run, that key pays."""
+        name = key_named(sorted(await self.owners.marks(session)))
+        if name is None:
+            return None
+        return self.allowance.budget(next((key for key in await self.keys.keys() if key.name == name), None))
 
     async def resume(
         self,
@@ -226,7 +275,8 @@ class Hub:
         run_id: str | None = None,
     ) -> RunFeed:
         """Continue the last run of a session; raises `Refused`."""
-        agent = await self.admit(name, session)
+        agent = await self.admit(name, session, OPERATOR)
+        budget = await self._owner_budget(session)
         target: Any = session
         if self.store is None:
             target = self._results.get(run_id or self._latest.get(session, ""))
@@ -236,7 +286,7 @@ class Hub:
         return await self._launch(
             flight,
             session,
-            lambda: agent.stream(resume=target, decisions=decisions, limits=limits, cancel=flight.token, parent=None),
+            lambda: agent.stream(resume=target, decisions=decisions, limits=limits, cancel=flight.token, parent=budget),
         )
 
     def agent(self, name: str) -> Agent[Any]:
@@ -247,9 +297,10 @@ class Hub:
             raise Refused(404, "unknown_agent", f"there is no agent {name!r:.80} on this server; there are {there}")
         return agent
 
-    async def admit(self, name: str, session: str | None) -> Agent[Any]:
-        """The agent of this name, when a run of it may start now; raises `Refused`."""
+    async def admit(self, name: str, session: str | None, who: Visitor) -> Agent[Any]:
+        """The agent of this name, when a run of it may start now for this visitor; raises `Refused`."""
         agent = self.agent(name)
+        self.allowance.check(who, name, model_names(agent))
         try:
             held = await self.switches.held(session)
         except StoreError as error:
@@ -269,9 +320,9 @@ class Hub:
             raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
         return agent
 
-    def _flight(self, agent: Agent[Any], name: str) -> HubFlight:
+    def _flight(self, agent: Agent[Any], name: str, who: str | None = None) -> HubFlight:
         started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
-        return HubFlight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time())
+        return HubFlight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time(), who=who)
 
     async def _launch(self, flight: HubFlight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
         """Run it in its own task, and wait until it has taken off."""
@@ -314,7 +365,7 @@ class Hub:
             raise ConfigurationError(f"the first event of a run was {type(event).__name__}")
         feed = self.feeds.get(event.run_id)
         if feed is None:
-            head = LogHead(run_id=event.run_id, session_id=event.session_id, agent=flight.name)
+            head = LogHead(run_id=event.run_id, session_id=event.session_id, agent=flight.name, who=flight.who)
             feed = RunFeed(head, self.log)
             if event.resumed:
                 await feed.recall()
@@ -366,12 +417,6 @@ class Hub:
         self.log.release(feed.run_id)
         self.changed(feed.run_id)
         feed.wake()
-
-    async def _tag(self, session_id: str, tags: Sequence[str]) -> None:
-        if self.store is None:
-            self.tags[session_id] = tuple(tags)
-        else:
-            await annotate(self.store, session_id, tags=tags)
 
     # --- children ---------------------------------------------------------------------------------------------
 
@@ -516,6 +561,20 @@ def changed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
         return replace(limits, **fixed)
     except (ConfigurationError, TypeError, ValueError) as error:
         raise Refused(400, "bad_limit", str(error)) from None
+
+
+def check_lowered(now: Limits, then: Limits) -> None:
+    """Raise `Refused` unless every limit allows as much as it does now, or less."""
+    for name, setting in declared(Limits).items():
+        most, asked = getattr(now, name), getattr(then, name)
+        if asked != most and not setting.narrows(asked, most):
+            raise Refused(403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}")
+
+
+def model_names(agent: Agent[Any]) -> tuple[str, ...]:
+    """The names of the models that an agent may call."""
+    every: list[Any] = [agent.config.model, *agent.config.fallback_models]
+    return tuple(one if isinstance(one, str) else str(getattr(one, "name", type(one).__name__)) for one in every)
 
 
 def refusal_of(error: Exception) -> Refused:

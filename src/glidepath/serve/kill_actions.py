@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from glidepath.errors import StoreError
-from glidepath.serve.gatekeeper import Visitor
+from glidepath.serve.locks import OPERATOR, Visitor
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_actions import control_of, elapsed_ms, found_flight, said
 from glidepath.serve.shapes import DoneAnswer, KillBody, ReasonBody
@@ -47,7 +47,7 @@ class KillActions:
             raise Refused(400, "no_id", "name the run to stop: pass its id")
         if body.active:
             return await self.actions.stop(body.id, ReasonBody(reason=body.reason), who)
-        found = await self.reader.find(body.id)
+        found = await self.reader.find(body.id, who)
         if self.hub.store is not None:
             await self.actions.stored(self.hub.store.flag(found.session_id, None))
         return self.actions.done(found, began, "the stop is withdrawn: the run can be resumed")
@@ -111,7 +111,7 @@ class KillActions:
             found = set(await unfinished(ledger, tenant))
         cursor: str | None = None
         while tenant is None and self.hub.store is not None:
-            cards, cursor = await self.reader.cards(state="running", cursor=cursor, limit=500)
+            cards, cursor = await self.reader.cards(OPERATOR, state="running", cursor=cursor, limit=500)
             found |= {card.session_id for card in cards}
             if cursor is None:
                 break

@@ -78,7 +78,7 @@ def config_for(application: Any, **options: Any) -> uvicorn.Config:
     )
 
 
-def listen(application: Any, bound: socket.socket) -> None:
-    """Serve on a bound socket until the process is asked to stop."""
-    server = DeckListener(config_for(application))
+def listen(application: Any, bound: socket.socket, *, tls_cert: str | None = None, tls_key: str | None = None) -> None:
+    """Serve on a bound socket until the process is asked to stop; with a certificate, over TLS."""
+    server = DeckListener(config_for(application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
     server.run(sockets=[bound])

@@ -20,12 +20,15 @@ from glidepath._wire import Value, WireError
 from glidepath.events import AttemptDiscarded, RunEnded, StreamChunk, StreamStarted, codec
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.run import CancelToken
+from glidepath.serve.doors import visitor_of
 from glidepath.serve.event_streams import EventStream, gone
-from glidepath.serve.hub import Hub
+from glidepath.serve.hub import Hub, model_names
+from glidepath.serve.locks import Visitor
 from glidepath.serve.openai_input import read_messages
 from glidepath.serve.refusals import Refused
+from glidepath.serve.run_actions import RunActions
 from glidepath.serve.run_feed import RunFeed
+from glidepath.serve.shapes import ReasonBody
 from glidepath.serve.store_reader import StoreReader
 from glidepath.serve.told_result import ending_of
 
@@ -62,9 +65,10 @@ class ChatBody(Value, frozen=True, kw_only=True):
 class OpenAIDoor:
     """One handler for each path."""
 
-    def __init__(self, hub: Hub, reader: StoreReader) -> None:
+    def __init__(self, hub: Hub, reader: StoreReader, actions: RunActions) -> None:
         self.hub = hub
         self.reader = reader
+        self.actions = actions
 
     def routes(self) -> list[Route]:
         """Every path."""
@@ -79,14 +83,17 @@ class OpenAIDoor:
 
     # --- models -----------------------------------------------------------------------------------------------
 
-    async def models(self, _: Request) -> Response:
-        """Every agent."""
-        return _json({"object": "list", "data": [_model(name) for name in self.hub.agents]})
+    async def models(self, request: Request) -> Response:
+        """Every agent that the caller may use."""
+        who = visitor_of(request)
+        names = [name for name in self.hub.agents if self.hub.allowance.has_agent(who, name)]
+        return _json({"object": "list", "data": [_model(name) for name in names]})
 
     async def model(self, request: Request) -> Response:
         """One agent."""
         name = request.path_params["id"]
-        self.hub.agent(name)
+        agent = self.hub.agent(name)
+        self.hub.allowance.check(visitor_of(request), name, model_names(agent))
         return _json(_model(name))
 
     # --- responses --------------------------------------------------------------------------------------------
@@ -99,16 +106,18 @@ class OpenAIDoor:
             raise Refused(400, "background", "background is not offered: use POST /api/runs, or stream")
         instructions, messages = read_messages(body.input)
         instructions = "\n\n".join(part for part in (body.instructions or "", instructions) if part)
-        session, earlier = await self._session(body)
+        session, earlier = await self._session(body, visitor_of(request))
         prompt = [*earlier, *messages]
         tags = _tags(body.metadata)
-        feed = await self.hub.start(body.model, prompt, session=session, tags=tags, instructions=instructions)
+        feed = await self.hub.start(
+            body.model, prompt, who=visitor_of(request), session=session, tags=tags, instructions=instructions
+        )
         told = _Response(body, feed)
         if body.stream:
             return self._streamed(feed, told.events(feed))
         return _json(told.response(await self._ended(feed, request)))
 
-    async def _session(self, body: ResponsesBody) -> tuple[str | None, Sequence[Message]]:
+    async def _session(self, body: ResponsesBody, who: Visitor) -> tuple[str | None, Sequence[Message]]:
         """The session to continue, and, without a store, what was said in it."""
         given: Any = body.conversation
         if isinstance(given, Mapping):
@@ -119,7 +128,7 @@ class OpenAIDoor:
             raise Refused(400, "bad_conversation", "conversation must be an id, or an object with an id")
         run_id = self.hub.latest(given) if given is not None else None
         if body.previous_response_id is not None:
-            found = await self.reader.find(body.previous_response_id.removeprefix(RESPONSE))
+            found = await self.reader.find(body.previous_response_id.removeprefix(RESPONSE), who)
             given, run_id = found.session_id, found.run_id
         if self.hub.store is not None or given is None:
             return given, ()
@@ -128,7 +137,7 @@ class OpenAIDoor:
 
     async def response(self, request: Request) -> Response:
         """The response of a run that was started before, as far as it has come."""
-        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE))
+        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), visitor_of(request))
         body = ResponsesBody(model="" if found.feed is None else found.feed.head.agent, input="")
         if found.feed is None:
             raise Refused(404, "unknown_response", "the events of this run were not kept; see /api/runs/{id}")
@@ -138,12 +147,11 @@ class OpenAIDoor:
 
     async def cancel(self, request: Request) -> Response:
         """Stop the run of a response."""
-        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE))
-        flight = self.hub.flights.get(found.run_id)
-        if flight is None or found.feed is None:
+        who = visitor_of(request)
+        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), who)
+        if self.hub.flights.get(found.run_id) is None or found.feed is None:
             raise Refused(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
-        token: CancelToken = flight.token
-        token.cancel("cancelled by an OpenAI client")
+        await self.actions.stop(found.run_id, ReasonBody(reason="cancelled by an OpenAI client"), who)
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
         return _json(told.response(await self._ended(found.feed, request)))
 
@@ -156,7 +164,13 @@ class OpenAIDoor:
         if body.n not in (None, 1):
             raise Refused(400, "bad_n", "n must be 1: an agent gives one answer")
         instructions, messages = read_messages(list(body.messages))
-        feed = await self.hub.start(body.model, messages, tags=_tags(body.metadata), instructions=instructions)
+        feed = await self.hub.start(
+            body.model,
+            messages,
+            who=visitor_of(request),
+            tags=_tags(body.metadata),
+            instructions=instructions,
+        )
         if body.stream:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
             return self._streamed(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))

@@ -23,6 +23,7 @@ from glidepath.serve.shapes import (
     ShownMessage,
     StartBody,
     SteerBody,
+    UnlockBody,
 )
 
 _KINDS = (
@@ -43,6 +44,7 @@ _KINDS = (
     ShownMessage,
     StartBody,
     SteerBody,
+    UnlockBody,
 )
 _TEXT, _WHOLE = {"type": "string"}, {"type": "integer", "minimum": 0}
 _ANY: dict[str, Any] = {}
@@ -140,6 +142,8 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
     paths["/api/feed"] = {"get": _stream("Cards that change, as server-sent events")}
     for verb, (body, summary) in _ACTS.items():
         paths[f"/api/runs/{{id}}/{verb}"] = {"post": _act(summary, body, _ref("DoneAnswer"), parameters=[_ID])}
+    unlock = _act("The token, for a one-time code", "UnlockBody", _object({"token": _TEXT}))
+    paths["/api/unlock"] = {"post": {**unlock, "security": []}}
     paths["/api/kill"] = {"post": _act("Throw a kill switch, or release it", "KillBody", _ref("DoneAnswer"))}
     for path in ("/healthz", "/readyz"):
         paths[path] = {"get": {**_read(f"{path[1:]}: a health check for the operator", "", {}, _ANY), "security": []}}
@@ -177,6 +181,9 @@ def _doors() -> dict[str, Any]:
         "/agui": {"post": _act("Start or resume a run, as AG-UI", "RunAgentInput", _TEXT)},
         "/agui/{agent}": {"post": _act("The same with an agent's name", "RunAgentInput", _TEXT, parameters=named)},
     }
+    rpc = _act("One message of the Model Context Protocol", None, _ANY)
+    ended = _read("End a session of the Model Context Protocol", "", {}, _ANY)
+    paths["/mcp"] = {"get": _stream("What an MCP server tells its client"), "post": rpc, "delete": ended}
     for path in ("/v1/responses", "/v1/chat/completions"):
         paths[path]["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
     for path in ("/agui", "/agui/{agent}"):

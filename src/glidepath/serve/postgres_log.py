@@ -13,7 +13,8 @@ T = TypeVar("T")
 _ADVISORY = 0x676C6976
 _TABLES = """
 CREATE TABLE IF NOT EXISTS glidepath_event_runs(
-  run text PRIMARY KEY, session text NOT NULL, agent text NOT NULL, parent text, written float8 NOT NULL);
+  run text PRIMARY KEY, session text NOT NULL, agent text NOT NULL, parent text, written float8 NOT NULL, who text);
+ALTER TABLE glidepath_event_runs ADD COLUMN IF NOT EXISTS who text;
 CREATE TABLE IF NOT EXISTS glidepath_events(
   run text NOT NULL REFERENCES glidepath_event_runs(run) ON DELETE CASCADE, number bigint NOT NULL,
   line bytea NOT NULL, PRIMARY KEY(run, number));
@@ -21,7 +22,8 @@ CREATE TABLE IF NOT EXISTS glidepath_events(
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 # Safe to do twice: the numbers are ours, and what is there stays.
 _APPEND = f"""
-WITH head AS (INSERT INTO glidepath_event_runs(run, session, agent, parent, written) VALUES($1, $2, $3, $4, {_NOW})
+WITH head AS (INSERT INTO glidepath_event_runs(run, session, agent, parent, written, who)
+  VALUES($1, $2, $3, $4, {_NOW}, $7)
   ON CONFLICT (run) DO UPDATE SET written = {_NOW} RETURNING run)
 INSERT INTO glidepath_events(run, number, line)
   SELECT head.run, $5 + place, line FROM head, unnest($6::bytea[]) WITH ORDINALITY AS given(line, place)
@@ -29,7 +31,7 @@ ON CONFLICT (run, number) DO NOTHING
 """  # noqa: S608 - constants of ours
 _READ = "SELECT line FROM glidepath_events WHERE run = $1 AND number > $2 ORDER BY number LIMIT $3"
 _COUNT = "SELECT coalesce(max(number), 0) FROM glidepath_events WHERE run = $1"
-_HEAD = "SELECT run, session, agent, parent FROM glidepath_event_runs WHERE run = $1"
+_HEAD = "SELECT run, session, agent, parent, who FROM glidepath_event_runs WHERE run = $1"
 _PRUNE = f"DELETE FROM glidepath_event_runs WHERE written < {_NOW} - $1"  # noqa: S608 - constants of ours
 
 
@@ -73,7 +75,7 @@ class PostgresLog:
             last = self._last[head.run_id] = await self.count(head.run_id)
         await self._do(
             lambda connection: connection.execute(
-                _APPEND, head.run_id, head.session_id, head.agent, head.parent, last, lines
+                _APPEND, head.run_id, head.session_id, head.agent, head.parent, last, lines, head.who
             )
         )
         self._last[head.run_id] = last + len(lines)
@@ -85,7 +87,9 @@ class PostgresLog:
         row = await self._do(lambda connection: connection.fetchrow(_HEAD, run_id))
         if row is None:
             return None
-        return LogHead(run_id=row["run"], session_id=row["session"], agent=row["agent"], parent=row["parent"])
+        return LogHead(
+            run_id=row["run"], session_id=row["session"], agent=row["agent"], parent=row["parent"], who=row["who"]
+        )
 
     async def count(self, run_id: str) -> int:
         """The number of its last event."""

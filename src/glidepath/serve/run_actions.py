@@ -17,8 +17,8 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
-from glidepath.serve.gatekeeper import Visitor
 from glidepath.serve.hub import Hub, HubFlight, changed_limits, refusal_of
+from glidepath.serve.locks import Visitor
 from glidepath.serve.refusals import Refused
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
@@ -56,7 +56,7 @@ class RunActions:
 
     async def land(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Ask the run to deliver what it has."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "landed")
         reason = said(body.reason, who, "asked to land")
         flight = self.hub.flights.get(found.run_id)
@@ -73,7 +73,7 @@ class RunActions:
 
     async def stop(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Stop the run without another model call."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "stopped")
         reason = said(body.reason, who, "stopped")
         flight = self.hub.flights.get(found.run_id)
@@ -102,7 +102,7 @@ class RunActions:
 
     async def steer(self, name: str, body: SteerBody, who: Visitor) -> DoneAnswer:
         """Tell the model something after the turn it is in."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self.reader.card(found.feed, found.entry)
         if card.state == "ended":
             raise Refused(409, "run_ended", "this run has ended: start another one in its session, or fork it")
@@ -129,11 +129,11 @@ class RunActions:
 
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
         """Decide about a call that waits; the run continues when all its calls are decided."""
-        began, session_id = time.perf_counter(), (await self.reader.find(name)).session_id
+        began, session_id = time.perf_counter(), (await self.reader.find(name, who)).session_id
         async with self._turns.setdefault(
             session_id, asyncio.Lock()
         ):  # two people may decide at once: one of them is second
-            return await self._decide(began, await self.reader.find(name), body, who)
+            return await self._decide(began, await self.reader.find(name, who), body, who)
 
     async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:
         card, result = await self._paused(found)
@@ -155,15 +155,15 @@ class RunActions:
             await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
             what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
             return self.done(found, began, what)
-        await self.hub.admit(card.agent, found.session_id)
+        await self.hub.admit(card.agent, found.session_id, who)
         await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
         self._decided.pop(found.run_id, None)
         return self.done(found, began, f"{_PAST[body.decision]}: the run continues")
 
-    async def undecided(self, name: str) -> frozenset[str]:
+    async def undecided(self, name: str, who: Visitor) -> frozenset[str]:
         """The calls of a paused run that nobody has decided about yet; raises `Refused`."""
-        found = await self.reader.find(name)
+        found = await self.reader.find(name, who)
         _, result = await self._paused(found)
         return frozenset(one.call.id for one in result.pending) - set(await self._decisions(found))
 
@@ -193,9 +193,9 @@ class RunActions:
 
     async def resume(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Continue a run that was lost, paused, stopped or limited."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._resumable(found)
-        await self.hub.admit(card.agent, found.session_id)
+        await self.hub.admit(card.agent, found.session_id, who)
         await self.remark(found, None, "resume", body.reason, who)
         await self.hub.resume(card.agent, found.session_id, run_id=found.run_id)
         return self.done(found, began, f"resumed in {elapsed_ms(began):.0f} ms")
@@ -210,7 +210,7 @@ class RunActions:
 
     async def limits(self, name: str, body: LimitsBody, who: Visitor) -> DoneAnswer:
         """Continue under other limits: a run in flight is stopped at once and taken up again."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self.reader.card(found.feed, found.entry)
         agent = self.hub.agents.get(card.agent)
         if agent is None:
@@ -228,7 +228,7 @@ class RunActions:
             )
         if flight is None:
             self._resumable(found)
-            await self.hub.admit(card.agent, found.session_id)
+            await self.hub.admit(card.agent, found.session_id, who)
             await self.remark(found, None, "limits", body.reason, who, limits=body.limits)
         else:
             await self.remark(found, flight, "limits", body.reason, who, limits=body.limits)
@@ -245,13 +245,13 @@ class RunActions:
 
     async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
         """A new session as this one was after a turn, and a run in it when there is something to ask."""
-        began, found = time.perf_counter(), await self.reader.find(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
         if self.store is None or found.entry is None:
             raise Refused(409, "no_store", "a fork needs the journal: start the server with --store")
         card = self.reader.card(found.feed, found.entry)
         if body.prompt is not None:
             _text("prompt", body.prompt)
-            await self.hub.admit(card.agent, None)
+            await self.hub.admit(card.agent, None, who)
         agent = self.hub.agents.get(card.agent)
         forked = await self.stored(
             fork(self.store, found.session_id, at=body.at)
@@ -261,17 +261,18 @@ class RunActions:
         await self.stored(
             note_control(self.store, forked.session_id, control_of("fork", body.reason, who, origin=found.session_id))
         )
+        await self.stored(self.hub.owners.inherit(forked.session_id, found.session_id))
         what = f"forked after turn {forked.at}"
         if body.prompt is not None:
-            feed = await self.hub.start(card.agent, body.prompt, session=forked.session_id)
+            feed = await self.hub.start(card.agent, body.prompt, session=forked.session_id, who=who)
             new = FoundRun(run_id=feed.run_id, session_id=forked.session_id, feed=feed)
             return self.done(new, began, f"{what}, and a run is in flight there")
-        return self.done(await self.reader.find(forked.session_id), began, what)
+        return self.done(await self.reader.find(forked.session_id, who), began, what)
 
     async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
         """What a person learned about a call with an unknown outcome; the model is told when the run continues."""
-        began, found = time.perf_counter(), await self.reader.find(name)
-        detail = await self.reader.detail(name)
+        began, found = time.perf_counter(), await self.reader.find(name, who)
+        detail = await self.reader.detail(name, who)
         call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
         if call is None:
             raise Refused(404, "unknown_call", f"no call {body.call_id!r:.80} with an unknown outcome is in this run")

@@ -71,6 +71,7 @@ class RunFeed:
         self.head = head
         self.log = log
         self.card = FlightCard(head.run_id, head.session_id, head.agent, head.parent)
+        self.card.who = head.who
         self.last = 0
         self.live = False
         self.over = False

@@ -66,6 +66,7 @@ class RunCard(Value, frozen=True, kw_only=True):
     parent: str | None = None
     forked_from: Mapping[str, Any] | None = None
     owner: str | None = None
+    who: str | None = None
     resumable: bool = False
     gauges: tuple[Gauge, ...] = ()
     guard: Mapping[str, Any] | None = None
@@ -143,6 +144,7 @@ class RunDetail(Value, frozen=True, kw_only=True):
     parent: str | None
     forked_from: Mapping[str, Any] | None
     owner: str | None
+    who: str | None
     resumable: bool
     gauges: tuple[Gauge, ...]
     guard: Mapping[str, Any] | None
@@ -220,6 +222,12 @@ class LimitsBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: dict[str, Any]
     resume: bool = True
     reason: str = ""
+
+
+class UnlockBody(Value, frozen=True, kw_only=True):
+    """A one-time code, to be exchanged for the token."""
+
+    code: str
 
 
 class SettleBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

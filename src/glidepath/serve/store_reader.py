@@ -16,6 +16,8 @@ from glidepath.plurals import how_many
 from glidepath.serve.event_log import LogHead
 from glidepath.serve.flight_card import origin_of, pending_items, state_of
 from glidepath.serve.hub import Hub, refusal_of
+from glidepath.serve.locks import Visitor
+from glidepath.serve.owners import key_named
 from glidepath.serve.refusals import Refused
 from glidepath.serve.retold import retold_feed
 from glidepath.serve.run_feed import RunFeed
@@ -60,6 +62,10 @@ class FoundRun(Record, kw_only=True):
     entry: Entry | None = None
 
 
+def _unknown(name: str) -> Refused:
+    return Refused(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
+
+
 class StoreReader:
     """Answers questions about runs."""
 
@@ -72,8 +78,19 @@ class StoreReader:
 
     # --- finding one ------------------------------------------------------------------------------------------
 
-    async def find(self, name: str) -> FoundRun:
-        """The run with this id, or the last one of the session with this id; raises `Refused`."""
+    async def find(self, name: str, who: Visitor) -> FoundRun:
+        """The run with this id, or the last one of the session with this id; raises `Refused`.
+
+        What a visitor does not reach is not there.
+        """
+        found = await self._find(name)
+        head = None if found.feed is None else found.feed.head.parent
+        child = head is not None or bool(found.entry is not None and found.entry.summary.get("parent"))
+        if not await self.hub.owners.reaches(who, found.session_id, child=child):
+            raise _unknown(name)
+        return found
+
+    async def _find(self, name: str) -> FoundRun:
         if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
             raise Refused(404, "unknown_run", "there is no such run: malformed id")
         feed = await self.hub.feed(name)
@@ -85,7 +102,7 @@ class StoreReader:
             return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed, entry=entry)
         entry = await self._entry(name) or await self._entry_of_run(name)
         if entry is None:
-            raise Refused(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
+            raise _unknown(name)
         run_id = str(entry.summary.get("run_id") or entry.session_id)
         feed = await self.hub.feed(run_id) or await self._retold(run_id, entry)
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
@@ -171,9 +188,10 @@ class StoreReader:
         now = time.time()
         if feed is None:
             return bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
-        known: dict[str, Any] = {"tags": self.hub.tags.get(feed.head.session_id, ())}
+        known: dict[str, Any] = {"tags": self.hub.owners.tags.get(feed.head.session_id, ())}
         if entry is not None:
             known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner, "forked_from": forked_from(entry)}
+            known["who"] = feed.card.who or key_named(entry.tags)
         if feed.live:
             known["state"] = "running"
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
@@ -184,6 +202,7 @@ class StoreReader:
 
     async def cards(
         self,
+        who: Visitor,
         *,
         state: str | None = None,
         tag: str | None = None,
@@ -196,18 +215,18 @@ class StoreReader:
         if state is not None and state not in _STATES:
             raise Refused(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
         if self.store is None:
-            return self._cards_in_memory(state, tag, text, agent, cursor, limit)
+            return self._cards_in_memory(who, state, tag, text, agent, cursor, limit)
         outcome = "paused" if state == "paused" else UNFINISHED if state in ("running", "lost", "queued") else None
         found: list[RunCard] = []
         try:
             query = SessionQuery(
-                tag=tag, text=text, agent=agent, outcome=outcome, cursor=cursor, limit=min(500, limit + 1)
+                tag=who.scope or tag, text=text, agent=agent, outcome=outcome, cursor=cursor, limit=min(500, limit + 1)
             )
             while True:
                 page = await find_sessions(self.store, query)
                 for place, entry in enumerate(page.sessions):
                     card = await self._card_of(entry)
-                    if state is None or card.state == state:
+                    if (state is None or card.state == state) and (tag is None or tag in entry.tags):
                         found.append(card)
                     if len(found) == limit:
                         more = place + 1 < len(page.sessions) or page.cursor is not None
@@ -222,12 +241,14 @@ class StoreReader:
                 return [], None
             raise refusal_of(error) from None
 
-    def cards_since(self, change: int, shown: Mapping[str, RunCard]) -> list[RunCard]:
-        """The cards of runs at hand that have changed after a change; what only the store knows is as it was shown."""
+    async def cards_since(self, who: Visitor, change: int, shown: Mapping[str, RunCard]) -> list[RunCard]:
+        """The cards of runs at hand that have changed since; what only the store knows is as it was shown."""
         found = []
-        for run_id, stamp in self.hub.stamps.items():
+        for run_id, stamp in list(self.hub.stamps.items()):
             feed = self.hub.feeds.get(run_id)
             if stamp > change and feed is not None and feed.head.parent is None:
+                if not await self.hub.owners.reaches(who, feed.head.session_id):
+                    continue
                 card, before = self.card(feed, None), shown.get(run_id)
                 if before is not None:
                     card = replace(card, title=before.title, tags=before.tags or card.tags, owner=before.owner)
@@ -240,7 +261,14 @@ class StoreReader:
         return self.card(await self.hub.feed(run_id) if isinstance(run_id, str) else None, entry)
 
     def _cards_in_memory(
-        self, state: str | None, tag: str | None, text: str, agent: str | None, cursor: str | None, limit: int
+        self,
+        who: Visitor,
+        state: str | None,
+        tag: str | None,
+        text: str,
+        agent: str | None,
+        cursor: str | None,
+        limit: int,
     ) -> tuple[list[RunCard], str | None]:
         cards = [self.card(feed, None) for feed in self.hub.feeds.values() if feed.head.parent is None]
         cards = [
@@ -248,6 +276,7 @@ class StoreReader:
             for card in cards
             if state in (None, card.state)
             and (tag is None or tag in card.tags)
+            and (who.scope is None or who.scope in card.tags)
             and agent in (None, card.agent)
             and text.casefold() in f"{card.task}\n{card.session_id}\n{card.run_id}".casefold()
         ]
@@ -279,9 +308,9 @@ class StoreReader:
             self._journals.popitem(last=False)
         return journal
 
-    async def detail(self, name: str) -> RunDetail:
+    async def detail(self, name: str, who: Visitor) -> RunDetail:
         """All about a run."""
-        found = await self.find(name)
+        found = await self.find(name, who)
         entry = found.entry if found.entry is None else await self._labelled(found.entry)
         card = self.card(found.feed, entry)
         result, folded = await self.result(found, card)
@@ -343,12 +372,13 @@ class StoreReader:
                     cards[card.run_id] = replace(card, parent=entry.session_id.rpartition("/")[0])
         return list(cards.values())
 
-    async def approvals(self) -> list[PendingItem]:
-        """Every call that waits for a person."""
+    async def approvals(self, who: Visitor) -> list[PendingItem]:
+        """Every call in a visitor's runs that waits for a person."""
         if self.store is None:
-            return [one for feed in self.hub.feeds.values() if not feed.live for one in feed.card.pending()]
+            waiting = [one for feed in self.hub.feeds.values() if not feed.live for one in feed.card.pending()]
+            return [one for one in waiting if await self.hub.owners.reaches(who, one.session_id, child=True)]
         found: list[PendingItem] = []
-        for entry in await self._paused():
+        for entry in await self._paused(who):
             feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
             if feed is not None and (feed.live or feed.card.result is not None):
                 found += [] if feed.live else feed.card.pending()
@@ -358,9 +388,9 @@ class StoreReader:
                 found += pending_items(journal.folded.result, str(entry.summary.get("agent") or ""), {})
         return found
 
-    async def _paused(self) -> list[Entry]:
+    async def _paused(self, who: Visitor) -> list[Entry]:
         try:
-            return [entry async for entry in each_session(self.store, outcome="paused", limit=500)]
+            return [entry async for entry in each_session(self.store, outcome="paused", tag=who.scope, limit=500)]
         except StoreError as error:
             if error.kind == "missing":
                 return []
@@ -368,9 +398,9 @@ class StoreReader:
 
     # --- transcripts ------------------------------------------------------------------------------------------
 
-    async def messages(self, name: str, after: int, limit: int) -> dict[str, Any]:
+    async def messages(self, name: str, who: Visitor, after: int, limit: int) -> dict[str, Any]:
         """A page of the transcript."""
-        found = await self.find(name)
+        found = await self.find(name, who)
         messages: list[Any]
         flight = self.hub.flights.get(found.run_id)
         if flight is not None and flight.stream is not None and flight.stream.run is not None:
@@ -384,9 +414,9 @@ class StoreReader:
         shown = shown_messages(messages, after, limit)
         return {"messages": shown, "total": len(messages)}
 
-    async def records(self, name: str, after: int, limit: int) -> dict[str, Any]:
+    async def records(self, name: str, who: Visitor, after: int, limit: int) -> dict[str, Any]:
         """A page of the journal's records."""
-        found = await self.find(name)
+        found = await self.find(name, who)
         journal = await self.journal(found.session_id)
         if journal is None:
             return {"records": [], "total": 0}
@@ -399,9 +429,9 @@ class StoreReader:
                 page.append({"sequence": record.sequence, "time": record.time, "kind": record.kind, "payload": payload})
         return {"records": page, "total": total}
 
-    async def at(self, name: str, turn: int) -> dict[str, Any]:
+    async def at(self, name: str, who: Visitor, turn: int) -> dict[str, Any]:
         """The state of a run after a turn, from its journal."""
-        found = await self.find(name)
+        found = await self.find(name, who)
         journal = await self.journal(found.session_id)
         if journal is None:
             raise Refused(409, "no_journal", "there is no journal to look back in: start the server with --store")

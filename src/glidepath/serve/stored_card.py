@@ -8,6 +8,7 @@ from typing import Any
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import AgentState, RunResult
 from glidepath.serve.flight_card import state_of
+from glidepath.serve.owners import key_named
 from glidepath.serve.shapes import BudgetNode, CauseShape, RunCard, UsageShape
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.owner import free
@@ -92,6 +93,7 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         parent=above if isinstance(above, str) else None,
         forked_from=forked_from(entry),
         owner=entry.owner,
+        who=key_named(entry.tags),
         resumable=state == "lost" or outcome in _RESUMABLE,
         last=_last_line(state, outcome),
     )

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent", action="append", default=[], metavar="[NAME=]MODULE:ATTR", help="an Agent to resume runs with"
     )
-    add_server_flags(parser)
+    add_server_flags(parser, own_store=False)
 
 
 def execute(options: argparse.Namespace, world: World) -> int:

@@ -1,0 +1,41 @@
+"""The locks of every door: who comes in, what a role may do, which keys there are and what they may spend.
+
+`Admission.admit` decides from the head of a request who calls. `RIGHTS` is the table of roles. `keys_for` finds the
+keys of a store, `make_key` makes one. `Allowance` checks agents, models and rate before a run and gives the wallet
+of a key. Nothing in this package knows a route.
+"""
+
+from __future__ import annotations
+
+from glidepath.serve.locks.addresses import allowed_hosts, check_bind, checked_origins, is_loopback
+from glidepath.serve.locks.admission import Admission, Admitted, checked_tokens
+from glidepath.serve.locks.allowance import Allowance
+from glidepath.serve.locks.codes import OneTimeCodes
+from glidepath.serve.locks.kept_keys import keys_for
+from glidepath.serve.locks.keys import AccessKey, KeyRing, MemoryKeys, make_key
+from glidepath.serve.locks.roles import RIGHTS, ROLES, Right, is_allowed
+from glidepath.serve.locks.visitor import OPERATOR, RESERVED, Visitor
+
+__all__ = [
+    "OPERATOR",
+    "RESERVED",
+    "RIGHTS",
+    "ROLES",
+    "AccessKey",
+    "Admission",
+    "Admitted",
+    "Allowance",
+    "KeyRing",
+    "MemoryKeys",
+    "OneTimeCodes",
+    "Right",
+    "Visitor",
+    "allowed_hosts",
+    "check_bind",
+    "checked_origins",
+    "checked_tokens",
+    "is_allowed",
+    "is_loopback",
+    "keys_for",
+    "make_key",
+]

@@ -1,0 +1,79 @@
+"""What the holder of a key may start, how fast, and what it may spend: for the doors, before a run begins."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from glidepath.agent import Budget, Limits
+from glidepath.serve.locks.keys import AccessKey
+from glidepath.serve.locks.visitor import Visitor
+from glidepath.serve.refusals import Refused
+from glidepath.spi.ports import offers
+from glidepath.spi.wallets import WalletStore
+
+__all__ = ["Allowance"]
+
+
+class Allowance:
+    """Looks after the keys of one server: agents, models and rate before a start, and the wallet of each key."""
+
+    def __init__(self, store: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._starts: dict[str, deque[float]] = {}
+        self._budgets: dict[str, Budget] = {}
+
+    def check(self, who: Visitor, agent: str, models: Sequence[str]) -> None:
+        """Raise `Refused` for an agent or a model that a key does not name."""
+        key = who.key
+        if key is None:
+            return
+        if not self.has_agent(who, agent):
+            raise Refused(404, "unknown_agent", f"key {key.name} has no agent {agent!r:.80}; it has {_named(key)}")
+        for model in models if key.models else ():
+            if not any(fnmatchcase(model, one) for one in key.models):
+                raise Refused(403, "model_not_allowed", f"key {key.name} does not allow the model {model!r:.80}")
+
+    def has_agent(self, who: Visitor, agent: str) -> bool:
+        """True when this caller knows of an agent."""
+        return who.key is None or not who.key.agents or agent in who.key.agents
+
+    def count_start(self, who: Visitor) -> None:
+        """Count a start; raises `Refused` when there were too many. Each process counts its own."""
+        key = who.key
+        if key is None or key.starts is None:
+            return
+        now, begun = self._clock(), self._starts.setdefault(key.name, deque())
+        while begun and begun[0] <= now - key.every:
+            begun.popleft()
+        if len(begun) >= key.starts:
+            wait = max(1, math.ceil(begun[0] + key.every - now))
+            raise Refused(429, "key_rate", f"key {key.name} may start {key.starts} runs in {key.every:g} seconds", wait)
+        begun.append(now)
+
+    def budget(self, key: AccessKey | None) -> Budget | None:
+        """The wallet of a key, which all processes on the store share; None when its spending is not limited."""
+        if key is None or key.wallet is None:
+            return None
+        if key.name not in self._budgets:
+            self._budgets[key.name] = wallet_of_key(key, self._store)
+        return self._budgets[key.name]
+
+
+def wallet_of_key(key: AccessKey, store: Any) -> Budget:
+    """The wallet of a key in a store; raises `Refused` when the store keeps none: then the limit would not hold."""
+    if not offers(store, WalletStore):
+        raise Refused(
+            503, "no_wallets", f"key {key.name} has a budget, and this store keeps no wallets: use SQLite or PostgreSQL"
+        )
+    limits = Limits(max_cost=key.max_cost, max_tokens=key.max_tokens)
+    return Budget(limits, name=key.wallet, store=store, per=key.per)
+
+
+def _named(key: AccessKey) -> str:
+    return ", ".join(key.agents)
