@@ -6,7 +6,7 @@ import { Arguments, pretty } from "./components/bits";
 import { gaugeName, line, short } from "./format";
 import { go, places } from "./router";
 import { perform } from "./store/actions";
-import { info, mayControl } from "./store/session";
+import { info, mayStart } from "./store/session";
 import type { Card, Detail, Json, JsonObject, Pending, UnknownEffect } from "./types";
 
 type Target = Pick<Card, "run_id" | "title" | "task" | "state" | "turn">;
@@ -257,7 +257,7 @@ export function settle(run: Target, effect: UnknownEffect, outcome: "done" | "no
 
 export function newRun(): void {
   const agents = info.peek()?.agents ?? [];
-  if (!mayControl.peek() || !agents.length) return;
+  if (!mayStart.peek() || !agents.length) return;
   ask({
     title: "Start a run", confirm: "Start", wide: true,
     fields: [

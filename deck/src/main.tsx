@@ -16,7 +16,7 @@ import { startTheme } from "./theme";
 import { adoptToken } from "./token";
 import { begin, Shell } from "./views/shell";
 
-adoptToken();
+const unlocked = adoptToken();
 const kept = embedded();
 if (kept && !location.hash.startsWith("#/runs/")) history.replaceState(null, "", places.run(kept.data.run.run_id));
 startTheme();
@@ -26,6 +26,6 @@ if (first.view === "run") expectRun(first.id);
 startKeys();
 startClock();
 render(<Shell />, document.getElementById("deck")!);
-void loadInfo().then((found) => {
+void unlocked.then(loadInfo).then((found) => {
   if (found) begin();
 });

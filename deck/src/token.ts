@@ -1,26 +1,43 @@
-// The token comes in the address's fragment, which no server ever sees, and leaves the address at once.
+// A one-time code or the token comes in the address's fragment, which no server ever sees, and leaves the address at once.
 
 const KEY = "glidepath.token";
 
-function fromFragment(fragment: string): { token: string | null; rest: string } {
+function fromFragment(fragment: string): { code: string | null; token: string | null; rest: string } {
   const body = fragment.replace(/^#/, "");
   const mark = body.indexOf("?");
   const path = mark >= 0 ? body.slice(0, mark) : body.includes("=") ? "" : body;
   const query = mark >= 0 ? body.slice(mark + 1) : body.includes("=") ? body : "";
   const fields = new URLSearchParams(query);
   const token = fields.get("token");
-  if (token === null) return { token: null, rest: body };
+  const code = fields.get("code");
+  if (token === null && code === null) return { code, token, rest: body };
   fields.delete("token");
+  fields.delete("code");
   const left = fields.toString();
-  return { token, rest: path + (left ? `?${left}` : "") };
+  return { code, token, rest: path + (left ? `?${left}` : "") };
 }
 
-/** Take the token out of the address, if there is one, and keep it for this tab only. */
-export function adoptToken(): void {
-  const { token, rest } = fromFragment(location.hash);
-  if (token === null) return;
-  keepToken(token);
+/** Take the secret out of the address, if there is one, and keep the token for this tab only. */
+export async function adoptToken(): Promise<void> {
+  const { code, token, rest } = fromFragment(location.hash);
+  if (token === null && code === null) return;
   history.replaceState(null, "", `${location.pathname}${location.search}#${rest || "/runs"}`);
+  if (token !== null) keepToken(token);
+  else if (code !== null) await redeem(code);
+}
+
+/** Exchange a one-time code for the token. One that was used before leaves what this tab has. */
+async function redeem(code: string): Promise<void> {
+  try {
+    const answer = await fetch("api/unlock", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ code }),
+    });
+    if (answer.ok) keepToken(((await answer.json()) as { token: string }).token);
+  } catch {
+    // The server is gone: the page says so when it asks for what it shows.
+  }
 }
 
 let held = "";

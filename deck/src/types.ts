@@ -23,7 +23,9 @@ export interface AgentInfo {
 
 export interface Info {
   version: string;
-  role: "view" | "control";
+  role: "view" | "run" | "approve" | "control";
+  /** What the role may do, by the names of the server's table; absent in exported files. */
+  rights?: string[];
   agents: AgentInfo[];
   store: string;
   demo: boolean;

@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { answerFor, answerQuestion, approve, deny, editAndApprove } from "../controls";
 import { ago, duration, moment } from "../format";
 import { places } from "../router";
-import { mayControl, now } from "../store/session";
+import { mayDecide, now } from "../store/session";
 import type { Pending } from "../types";
 import { Arguments, Icon, Tag } from "./bits";
 
@@ -12,7 +12,7 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
   const left = call.expires === null ? null : call.expires - now.value;
   const expired = left !== null && left <= 0;
   const question = call.kind === "question";
-  const able = mayControl.value && !expired;
+  const able = mayDecide.value && !expired;
   return (
     <article class={chosen ? "pending chosen" : "pending"} data-call={call.id} aria-label={`${call.tool} is waiting for a decision`}>
       <header class="pending-head">
@@ -38,7 +38,7 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
         )}
         <button type="button" class="button" disabled={!able} onClick={() => deny(call, after)}><Icon name="cross" />Deny</button>
         {!question && <button type="button" class="link" disabled={!able} onClick={() => answerFor(call, after)}>answer by hand</button>}
-        {!mayControl.value && <span class="muted small">Your token is view-only: it cannot decide.</span>}
+        {!mayDecide.value && <span class="muted small">Your token cannot decide: that takes the role approve or control.</span>}
       </div>
     </article>
   );

@@ -23,7 +23,10 @@ export const now = computed(() => (embedded() ? (embedded()?.data.exported ?? ti
 export const exactNow = (): number => Date.now() / 1000 + offset.peek();
 
 export const offline = computed(() => embedded() !== null);
-export const mayControl = computed(() => info.value?.role === "control" && !offline.value);
+const may = (right: string): boolean => info.value?.rights?.includes(right) === true && !offline.value;
+export const mayControl = computed(() => may("steer"));
+export const mayDecide = computed(() => may("decide"));
+export const mayStart = computed(() => may("start"));
 export const needsToken = computed(() => problem.value?.status === 401);
 
 export async function loadInfo(): Promise<boolean> {

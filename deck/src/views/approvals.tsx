@@ -9,7 +9,7 @@ import { answerQuestion, approve, deny, editAndApprove } from "../controls";
 import { useKeys } from "../keys";
 import { go, places } from "../router";
 import { approvals, approvalsKnown, approvalsProblem, refreshApprovals } from "../store/approvals";
-import { mayControl } from "../store/session";
+import { mayDecide } from "../store/session";
 import type { Pending } from "../types";
 
 const chosen = signal(0);
@@ -24,7 +24,7 @@ export function ApprovalsView(): VNode {
     chosen.value = Math.max(0, Math.min(calls.length - 1, at + by));
     document.querySelector(`[data-call="${CSS.escape(calls[chosen.peek()]?.id ?? "")}"]`)?.scrollIntoView({ block: "nearest" });
   };
-  const able = (): boolean => mayControl.peek() && here !== undefined;
+  const able = (): boolean => mayDecide.peek() && here !== undefined;
   const yes = (call: Pending): void => (call.kind === "question" ? answerQuestion : approve)(call, after);
   useKeys(() => [
     { key: "j", label: "next", group: "Approvals", run: () => move(1) },

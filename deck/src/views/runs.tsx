@@ -13,7 +13,7 @@ import { useKeys } from "../keys";
 import { go, places } from "../router";
 import { refreshApprovals } from "../store/approvals";
 import { card, filter, listProblem, loading, loadMore, marked, order, reload, selected, setFilter } from "../store/runs";
-import { info, mayControl, now } from "../store/session";
+import { info, mayControl, mayDecide, mayStart, now } from "../store/session";
 import { narrow } from "../theme";
 import type { Card } from "../types";
 
@@ -39,7 +39,7 @@ export function RunsView(): VNode {
     { key: "r", label: "resume", group: "List", when: () => mayControl.peek() && chosen()?.resumable === true, run: () => resumeRun(chosen()!) },
     { key: "c", label: "mark to compare", group: "List", run: () => chosen() && mark(chosen()!.run_id) },
     { key: "/", label: "search", group: "List", run: () => search.current?.focus() },
-    { key: "n", label: "start a run", group: "List", when: () => mayControl.peek(), run: newRun },
+    { key: "n", label: "start a run", group: "List", when: () => mayStart.peek(), run: newRun },
   ]);
   useEffect(() => {
     if (!order.peek().length) void reload();
@@ -68,7 +68,7 @@ export function RunsView(): VNode {
         {filter.value.tag && <button type="button" class="button small" onClick={() => setFilter({ tag: "" })}>tag: {filter.value.tag} <Icon name="cross" size={12} /></button>}
         <span class="spring" />
         {marked.value.length === 2 && <a class="button" href={places.compare(marked.value[0], marked.value[1])}><Icon name="compare" />Compare 2</a>}
-        {mayControl.value && (info.value?.agents.length ?? 0) > 0 && <button type="button" class="button primary" onClick={newRun}><Icon name="plus" />New run</button>}
+        {mayStart.value && (info.value?.agents.length ?? 0) > 0 && <button type="button" class="button primary" onClick={newRun}><Icon name="plus" />New run</button>}
       </div>
       {listProblem.value && <Failed message={listProblem.value.message} retry={() => void reload()} />}
       {!rows.length && loading.value && !listProblem.value && <Loading what="runs" />}
@@ -85,7 +85,7 @@ export function RunsView(): VNode {
 
 /** Decide about the first call that waits in this run; without one, show the inbox. */
 async function decideFirst(run: Card | undefined): Promise<void> {
-  const waiting = run?.pending_count && mayControl.peek() ? await api.detail(run.run_id).catch(() => null) : null;
+  const waiting = run?.pending_count && mayDecide.peek() ? await api.detail(run.run_id).catch(() => null) : null;
   const call = waiting?.pending[0];
   if (call) (call.kind === "question" ? answerQuestion : approve)(call, () => void refreshApprovals());
   else go(places.approvals());
@@ -108,7 +108,7 @@ function NoRuns(): VNode {
   if (filtered) {
     return <Empty title="No runs match this filter"><button type="button" class="button" onClick={() => setFilter({ state: "", q: "", tag: "", agent: "" })}>Show all runs</button></Empty>;
   }
-  return <Empty title="No runs yet">{mayControl.value ? <p>Press <kbd>n</kbd> to start one, or send <code>POST /api/runs</code>.</p> : <p>Runs appear here as soon as they start.</p>}</Empty>;
+  return <Empty title="No runs yet">{mayStart.value ? <p>Press <kbd>n</kbd> to start one, or send <code>POST /api/runs</code>.</p> : <p>Runs appear here as soon as they start.</p>}</Empty>;
 }
 
 function RunRow({ id, index }: { id: string; index: number }): VNode {

@@ -70,8 +70,9 @@ def serve(
     *,
     demo: bool = False,
     default_store: str = SERVE_STORE,
+    path: str = "",
 ) -> int:
-    """Serve these agents until the process is stopped."""
+    """Serve these agents until the process is stopped; `path` is the door that the operator asked for."""
     from glidepath.cli.extras import needed
 
     needed("starlette", "serve")
@@ -103,7 +104,7 @@ def serve(
         ) from None
     port = bound.getsockname()[1]
     address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
-    world.note(f"Serving at {address}; Ctrl-C stops.")
+    world.note(f"Serving {', '.join(agents) or 'no agents'} at {address}{path}; Ctrl-C stops.")
     page = _way_in(application, address, port, world)
     try:
         if page is not None and not options.no_browser:

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "submit": "submit a run to a fleet",
     "fleet": "show a fleet, and set what it may spend and how fast",
     "serve": "serve agents over HTTP, with the flight deck in the browser",
+    "keys": "add, list, revoke the keys that others call your server with",
     "acp": "connect an editor to an agent over the Agent Client Protocol",
     "deck": "open the flight deck on a store, on a demo fleet, or export a run",
     "demo": "see a limit land, a budget hold and a loop get noticed, no key needed",

@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags
+from glidepath.cli.commands.serve_command import add_server_flags
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from glidepath.mcp.pins import Lock
     from glidepath.mcp.supply import McpSupply
 
-_LAST_PORT = 65_535
 _EXAMPLES = """\
 examples:
   glidepath mcp list                         the servers that are configured, without starting them
@@ -52,11 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_config_flags(sub)
     serve = actions.add_parser("serve", help="offer agents as tools of an MCP server")
     serve.add_argument(
-        "--agent", action="append", required=True, metavar="MODULE:NAME", help="an Agent; may be repeated"
+        "--agent", action="append", required=True, metavar="[NAME=]MODULE:ATTR", help="an Agent; may be repeated"
     )
-    serve.add_argument("--http", action="store_true", help="serve over streamable HTTP instead of stdio")
-    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=8000, help="which port (default: 8000)")
+    serve.add_argument(
+        "--http",
+        action="store_true",
+        help="serve /mcp over HTTP instead of stdio, with the server, locks and flags of `glidepath serve`",
+    )
+    add_server_flags(serve, port=8000)
     serve.add_argument("--name", default="glidepath", help="the server's name (default: glidepath)")
 
 
@@ -86,29 +89,20 @@ def execute(options: argparse.Namespace, world: World) -> int:
 
 def _serve(options: argparse.Namespace, world: World) -> int:
     """Serve until the client goes away or the process is stopped."""
-    from glidepath.cli.deck_server import address_of, find_agent
-    from glidepath.errors import ConfigurationError
+    from glidepath.cli.deck_server import named_agents, serve
+    from glidepath.cli.secrets_given import checked_secrets
     from glidepath.mcp.serve_agents import agent_server
 
-    agents: dict[str, Any] = {}
-    for said in options.agent:
-        found = find_agent(said, world)
-        label = getattr(getattr(found, "config", None), "agent_name", "agent")
-        label = said.rpartition(":")[2] if label == "agent" else label
-        if label in agents:
-            raise ConfigurationError(f"--agent {said}: there is another agent named {label!r}; set agent_name")
-        agents[label] = found
-    if not 0 < options.port <= _LAST_PORT:
-        raise ConfigurationError(f"--port must be between 1 and {_LAST_PORT}, not {options.port}")
-    server = agent_server(agents, name=options.name)
-    names = ", ".join(agents)
+    if options.http:
+        checked_secrets(options, world)  # before any module of the user's is imported
+    agents = named_agents(options.agent, world)
+    server = agent_server(agents, name=options.name)  # which refuses agents without limits
+    if options.http:
+        options.no_browser = True
+        return serve(agents, options, world, path="mcp")
+    world.note(f"Serving {', '.join(agents)} on standard input and output.")
     try:
-        if options.http:
-            world.note(f"Serving {names} at {address_of(options.host, options.port)}/mcp; Ctrl-C stops.")
-            server.run("streamable-http", host=options.host, port=options.port)
-        else:
-            world.note(f"Serving {names} on standard input and output.")
-            server.run("stdio")
+        server.run("stdio")
     except KeyboardInterrupt:
         return 130
     return 0

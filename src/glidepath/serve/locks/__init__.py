@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from glidepath.serve.locks.addresses import allowed_hosts, check_bind, checked_origins, is_loopback
 from glidepath.serve.locks.admission import Admission, Admitted, checked_tokens
-from glidepath.serve.locks.allowance import Allowance
+from glidepath.serve.locks.allowance import Allowance, wallet_of_key
 from glidepath.serve.locks.codes import OneTimeCodes
 from glidepath.serve.locks.kept_keys import keys_for
 from glidepath.serve.locks.keys import AccessKey, KeyRing, MemoryKeys, make_key
@@ -38,4 +38,5 @@ __all__ = [
     "is_loopback",
     "keys_for",
     "make_key",
+    "wallet_of_key",
 ]

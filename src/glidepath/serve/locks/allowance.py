@@ -10,13 +10,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from glidepath.agent import Budget, Limits
+from glidepath.errors import ConfigurationError
 from glidepath.serve.locks.keys import AccessKey
 from glidepath.serve.locks.visitor import Visitor
 from glidepath.serve.refusals import Refused
 from glidepath.spi.ports import offers
 from glidepath.spi.wallets import WalletStore
 
-__all__ = ["Allowance"]
+__all__ = ["Allowance", "wallet_of_key"]
 
 
 class Allowance:
@@ -61,15 +62,18 @@ class Allowance:
         if key is None or key.wallet is None:
             return None
         if key.name not in self._budgets:
-            self._budgets[key.name] = wallet_of_key(key, self._store)
+            try:
+                self._budgets[key.name] = wallet_of_key(key, self._store)
+            except ConfigurationError as error:
+                raise Refused(409, "no_wallets", str(error)) from None
         return self._budgets[key.name]
 
 
 def wallet_of_key(key: AccessKey, store: Any) -> Budget:
-    """The wallet of a key in a store; raises `Refused` when the store keeps none: then the limit would not hold."""
+    """The wallet of a key in a store; raises `ConfigurationError` when the store keeps none: no limit would hold."""
     if not offers(store, WalletStore):
-        raise Refused(
-            503, "no_wallets", f"key {key.name} has a budget, and this store keeps no wallets: use SQLite or PostgreSQL"
+        raise ConfigurationError(
+            f"key {key.name} has a budget, and this store keeps no wallets: use SQLite or PostgreSQL"
         )
     limits = Limits(max_cost=key.max_cost, max_tokens=key.max_tokens)
     return Budget(limits, name=key.wallet, store=store, per=key.per)
