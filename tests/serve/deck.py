@@ -1,6 +1,7 @@
 """A server in this process, and the agents that its tests fly."""
 
 import asyncio
+import functools
 import json
 from contextlib import asynccontextmanager
 
@@ -64,6 +65,7 @@ async def serving(*agents, store=None, token=None, **options):
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HEADERS) as client:
             client.hub = application.state.hub
             client.server = application.state.server
+            client.codes = application.state.codes
             yield client
 
 
@@ -100,3 +102,13 @@ async def controls(client, run_id):
 
 def code(answer):
     return answer.status_code, answer.json()["error"]["code"]
+
+
+def flown(test):
+    """Run a coroutine function as a test, on a loop of its own, for a minute at most."""
+
+    @functools.wraps(test)
+    def whole(*given, **named):
+        asyncio.run(asyncio.wait_for(test(*given, **named), 60))
+
+    return whole
