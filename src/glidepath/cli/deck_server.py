@@ -109,12 +109,10 @@ def serve(
     try:
         if page is not None and not options.no_browser:
             _open_browser(page.path.as_uri())
-        listen(application, bound, tls_cert=options.tls_cert, tls_key=options.tls_key)
+        ended = None if page is None else page.remove
+        listen(application, bound, tls_cert=options.tls_cert, tls_key=options.tls_key, ended=ended)
     except KeyboardInterrupt:
         return STOPPED
-    finally:
-        if page is not None:
-            page.remove()
     return 0
 
 

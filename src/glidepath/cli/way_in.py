@@ -11,6 +11,8 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
+from glidepath.errors import ConfigurationError
+
 _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -32,12 +34,13 @@ class WayIn:
         """In the user's data folder, or where that cannot be written, in a new temporary one."""
         from glidepath.sessions.sqlite import default_file
 
-        name, folder = f"open-deck-{port}.html", default_file().parent
+        name = f"open-deck-{port}.html"
         try:
+            folder = default_file().parent
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(folder)
-        except OSError:
+        except (OSError, ConfigurationError):
             import tempfile
 
             folder = Path(tempfile.mkdtemp(prefix="glidepath-"))

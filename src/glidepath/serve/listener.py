@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -52,11 +53,15 @@ class PatientProtocol(H11Protocol):
 class DeckListener(uvicorn.Server):
     """Grounds the runs before it waits for connections to end, so that readers see how their runs ended."""
 
+    ended: Callable[[], None] | None = None
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the runs, then the server."""
         application: Any = self.config.app
         await application.state.hub.ground()
         await super().shutdown(sockets)
+        if self.ended is not None:  # here, because the signal that stops a server ends the process after this
+            self.ended()
 
 
 def config_for(application: Any, **options: Any) -> uvicorn.Config:
@@ -78,7 +83,15 @@ def config_for(application: Any, **options: Any) -> uvicorn.Config:
     )
 
 
-def listen(application: Any, bound: socket.socket, *, tls_cert: str | None = None, tls_key: str | None = None) -> None:
+def listen(
+    application: Any,
+    bound: socket.socket,
+    *,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
+    ended: Callable[[], None] | None = None,
+) -> None:
     """Serve on a bound socket until the process is asked to stop; with a certificate, over TLS."""
     server = DeckListener(config_for(application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
+    server.ended = ended
     server.run(sockets=[bound])
