@@ -41,6 +41,11 @@ def test_the_hook_reference_is_up_to_date():
     assert hook_reference_script().updated(page) == page, "run scripts/make_hook_reference.py"
 
 
+def test_the_tables_of_roles_are_up_to_date():
+    page = (DOCS / "server.md").read_text(encoding="utf-8")
+    assert script("make_roles_table").updated(page) == page, "run scripts/make_roles_table.py"
+
+
 def test_the_page_of_contracts_is_up_to_date():
     made = script("make_contracts").page()
     assert (DOCS / "contracts.md").read_text(encoding="utf-8") == made, "run scripts/make_contracts.py"

@@ -412,7 +412,7 @@ def test_a_key_starts_no_more_than_its_rate():
     asyncio.run(main())
 
 
-def test_what_a_key_spends_holds_across_servers_and_resumes(tmp_path):
+def test_what_a_key_spends_holds_across_servers(tmp_path):
     ring, secret = keyed(("web", "run"), web={"max_tokens": 6000})
 
     def spender():
@@ -437,6 +437,28 @@ def test_what_a_key_spends_holds_across_servers_and_resumes(tmp_path):
             await store.close()
         assert outcomes.count("done") == 3
         assert set(outcomes[3:]) == {"cut_off"}
+
+    asyncio.run(main())
+
+
+def test_whoever_resumes_the_run_of_a_key_the_key_pays(tmp_path):
+    ring, secret = keyed(("web", "run"), web={"max_tokens": 50_000})
+
+    async def main():
+        store = SqliteStore(tmp_path / "s.db")
+        asks = agent(call("pay", amount=1).with_id("c1"), say("done", usage=Usage(2000, 100)))
+        async with serving(asks, store=store, keys=ring) as client:
+            body = {"agent": "helper", "prompt": "x"}
+            run = (await client.post("/api/runs", json=body, headers=bearer(secret["web"]))).json()["run_id"]
+            await events(client, run)
+            (before,) = await store.wallets("key:web")
+            decided = await client.post(f"/api/runs/{run}/decide", json={"id": "c1", "decision": "approve"})
+            assert decided.status_code == 200, decided.text
+            await events(client, run)
+            assert (await client.get(f"/api/runs/{run}")).json()["outcome"] == "done"
+            (after,) = await store.wallets("key:web")
+            assert after.tokens >= before.tokens + 2100
+        await store.close()
 
     asyncio.run(main())
 

@@ -104,7 +104,7 @@ def serve(
         ) from None
     port = bound.getsockname()[1]
     address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
-    world.note(f"Serving {', '.join(agents) or 'no agents'} at {address}{path}; Ctrl-C stops.")
+    world.note(f"Serving at {address}{path}; Ctrl-C stops.")
     page = _way_in(application, address, port, world)
     try:
         if page is not None and not options.no_browser:
@@ -124,8 +124,12 @@ def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | 
         world.note(MISSING)
         return None
     codes = application.state.codes
-    page = WayIn.make(address, port)
-    page.write(codes.code)
+    try:
+        page = WayIn.make(address, port)
+        page.write(codes.code)
+    except OSError as error:
+        world.note(f"no file can be written that opens the deck ({error.strerror}): paste the token there")
+        return None
     codes.on_change = page.write
     world.note(f"To open the flight deck in a browser: {page.path.as_uri()}")
     if world.is_terminal(world.stderr):  # and not a log, which others may read

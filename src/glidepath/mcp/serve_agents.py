@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
     from mcp.types import CallToolResult
 
-__all__ = ["AgentAnswer", "Fly", "Progress", "agent_server"]
+__all__ = ["AgentAnswer", "CallProgress", "Fly", "agent_server"]
 
 FAREWELL = 5.0  # seconds that runs have to land when the server ends
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -201,7 +201,7 @@ class _Alone:
 
 
 async def _flown(agent: Agent, task: str, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]) -> RunResult:
-    watch = Progress(agent.config.limits)
+    watch = CallProgress(agent.config.limits)
     try:
         async with agent.stream(task, cancel=token, parent=None) as stream:
             async for event in stream:
@@ -213,7 +213,7 @@ async def _flown(agent: Agent, task: str, token: CancelToken, news: asyncio.Queu
     return stream.result
 
 
-class Progress:
+class CallProgress:
     """How far a run is, in one line: phase, turn, what it has used."""
 
     def __init__(self, limits: Limits) -> None:

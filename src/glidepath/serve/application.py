@@ -32,7 +32,8 @@ from glidepath.serve.kill_actions import KillActions
 from glidepath.serve.locks import (
     OPERATOR,
     RIGHTS,
-    Admission,
+    Doorkeeper,
+    KeyRing,
     OneTimeCodes,
     Visitor,
     allowed_hosts,
@@ -135,7 +136,7 @@ def named_agents(agents: Any) -> dict[str, Agent[Any]]:
 
 
 def make_application(
-    agents: Any, *, store: Any = None, token: Any = None, keys: Any = None, **options: Any
+    agents: Any, *, store: Any = None, token: Any = None, keys: KeyRing | None = None, **options: Any
 ) -> Starlette:
     """The ASGI application; raises `ConfigurationError`."""
     chosen = ServeOptions(**options)
@@ -158,7 +159,7 @@ def make_application(
     best = next((one for one, visitor in tokens.items() if visitor.role == "control"), next(iter(tokens)))
     codes = OneTimeCodes(best)
     server = DeckServer(hub, chosen, codes)
-    admission = Admission(
+    admission = Doorkeeper(
         tokens=tokens,
         keys=ring,
         hosts=allowed_hosts(chosen.allowed_hosts),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from glidepath import _wire
 from glidepath.serve.caller_trace import in_trace_of_caller
-from glidepath.serve.locks import Admission
+from glidepath.serve.locks import Doorkeeper
 from glidepath.serve.refusals import Refused
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -52,7 +52,7 @@ class Gatekeeper:
         self,
         app: App,
         *,
-        admission: Admission,
+        admission: Doorkeeper,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
         prefix: str = "",

@@ -73,7 +73,7 @@ class McpDoor:
 
     async def _fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult[Any]:
         """Run an agent as any door does, and tell the caller how far it is."""
-        from glidepath.mcp.serve_agents import Progress
+        from glidepath.mcp.serve_agents import CallProgress
 
         now = self.hub.agent(label).config.limits
         lower = {
@@ -83,7 +83,7 @@ class McpDoor:
         }
         request: Any = ctx.request_context.request
         feed = await self.hub.start(label, task, who=visitor_of(request), limits=lower or None)
-        watch, result = Progress(limits), None
+        watch, result = CallProgress(limits), None
         feed.readers += 1
         try:
             async for event in feed.follow():

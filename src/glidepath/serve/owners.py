@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.serve.locks import RESERVED, Visitor
 from glidepath.serve.refusals import Refused
@@ -13,7 +14,10 @@ from glidepath.sessions.cards import checked_tags
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.spi.session_catalog import SessionQuery
 
-__all__ = ["Owners", "key_named"]
+if TYPE_CHECKING:
+    from glidepath.spi.sessions import SessionStore
+
+__all__ = ["Owners", "check_tags", "key_named"]
 
 _KEPT = 10_000  # sessions whose owner is remembered
 
@@ -26,7 +30,7 @@ def key_named(tags: Sequence[str]) -> str | None:
 class Owners:
     """Marks the sessions that keys start, and tells who reaches which. A session without marks is the operator's."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: SessionStore | None) -> None:
         self._store = store
         self._known: OrderedDict[str, frozenset[str]] = OrderedDict()
         self.tags: dict[str, tuple[str, ...]] = {}
@@ -99,8 +103,6 @@ class Owners:
                         return entry.tags
                 if page.cursor is None:
                     return ()
-                from glidepath._wire import replace
-
                 query = replace(query, cursor=page.cursor)
         except StoreError as error:
             if error.kind == "missing":  # nothing was written into it yet

@@ -12,7 +12,7 @@ from glidepath.cli.arguments import whole_number
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
-    from glidepath.serve.locks import AccessKey
+    from glidepath.serve.locks import AccessKey, KeyRing
 
 _EXAMPLES = """\
 examples:
@@ -78,7 +78,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return on_store(store, lambda opened: work(options, ring, opened, world))
 
 
-async def _add(options: argparse.Namespace, ring: Any, store: Any, world: World) -> int:
+async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
     from glidepath.serve.locks import make_key, wallet_of_key
 
     starts, every = _rate(options.rate)
@@ -108,7 +108,7 @@ async def _add(options: argparse.Namespace, ring: Any, store: Any, world: World)
     return 0
 
 
-async def _list(options: argparse.Namespace, ring: Any, store: Any, world: World) -> int:
+async def _list(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
     from glidepath._wire import asdict, encode
 
     keys = await ring.keys()
@@ -123,7 +123,7 @@ async def _list(options: argparse.Namespace, ring: Any, store: Any, world: World
     return 0
 
 
-async def _revoke(options: argparse.Namespace, ring: Any, store: Any, world: World) -> int:
+async def _revoke(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
     key = await ring.revoke(options.name)
     if key.wallet is not None:
         from glidepath.errors import StoreError

@@ -1,6 +1,6 @@
 """The locks of every door: who comes in, what a role may do, which keys there are and what they may spend.
 
-`Admission.admit` decides from the head of a request who calls. `RIGHTS` is the table of roles. `keys_for` finds the
+`Doorkeeper.admit` decides from the head of a request who calls. `RIGHTS` is the table of roles. `keys_for` finds the
 keys of a store, `make_key` makes one. `Allowance` checks agents, models and rate before a run and gives the wallet
 of a key. Nothing in this package knows a route.
 """
@@ -8,7 +8,7 @@ of a key. Nothing in this package knows a route.
 from __future__ import annotations
 
 from glidepath.serve.locks.addresses import allowed_hosts, check_bind, checked_origins, is_loopback
-from glidepath.serve.locks.admission import Admission, Admitted, checked_tokens
+from glidepath.serve.locks.admission import Admitted, Doorkeeper, checked_tokens
 from glidepath.serve.locks.allowance import Allowance, wallet_of_key
 from glidepath.serve.locks.codes import OneTimeCodes
 from glidepath.serve.locks.kept_keys import keys_for
@@ -22,9 +22,9 @@ __all__ = [
     "RIGHTS",
     "ROLES",
     "AccessKey",
-    "Admission",
     "Admitted",
     "Allowance",
+    "Doorkeeper",
     "KeyRing",
     "MemoryKeys",
     "OneTimeCodes",

@@ -19,7 +19,7 @@ from glidepath.serve.locks.roles import ROLES
 from glidepath.serve.locks.visitor import Visitor
 from glidepath.serve.refusals import Refused
 
-__all__ = ["Admission", "Admitted", "checked_tokens"]
+__all__ = ["Admitted", "Doorkeeper", "checked_tokens"]
 
 LEAST_TOKEN = 16  # characters
 READ = ("GET", "HEAD")
@@ -36,7 +36,7 @@ class Admitted(Value, frozen=True, kw_only=True):
     preflight: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Admission:
+class Doorkeeper:
     """Decides who comes in. `is_private` says which paths need a secret; `open_paths` need nothing at all.
 
     A request to a path of `unlock` brings its own secret, and must come from our own page or from no page.

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from glidepath.agent import Budget, Limits
 from glidepath.errors import ConfigurationError
@@ -23,7 +22,7 @@ __all__ = ["Allowance", "wallet_of_key"]
 class Allowance:
     """Looks after the keys of one server: agents, models and rate before a start, and the wallet of each key."""
 
-    def __init__(self, store: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: object, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._starts: dict[str, deque[float]] = {}
@@ -69,7 +68,7 @@ class Allowance:
         return self._budgets[key.name]
 
 
-def wallet_of_key(key: AccessKey, store: Any) -> Budget:
+def wallet_of_key(key: AccessKey, store: object) -> Budget:
     """The wallet of a key in a store; raises `ConfigurationError` when the store keeps none: no limit would hold."""
     if not offers(store, WalletStore):
         raise ConfigurationError(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glidepath import _wire
 from glidepath._wire import WireError
 from glidepath.errors import StoreError
 from glidepath.serve.locks.keys import AccessKey, KeyRing, MemoryKeys, name_taken, revoked
+
+if TYPE_CHECKING:
+    from glidepath.sessions import PostgresStore
 
 __all__ = ["FileKeys", "PostgresKeys", "keys_for"]
 
@@ -73,7 +76,7 @@ class FileKeys:
         except OSError as error:
             raise _unusable(self.path, "read", error) from None
 
-    def _write(self, change: Any) -> AccessKey:
+    def _write(self, change: Callable[[dict[str, AccessKey]], AccessKey]) -> AccessKey:
         """Append the line that a change makes of the keys there are; two processes do this one after the other."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +85,7 @@ class FileKeys:
             try:
                 _lock(file)
                 before = os.pread(file, os.fstat(file).st_size, 0) if hasattr(os, "pread") else self.path.read_bytes()
-                key: AccessKey = change(_parsed(before))
+                key = change(_parsed(before))
                 torn = b"" if not before or before.endswith(b"\n") else b"\n"  # a crash in the middle of a line
                 os.write(file, torn + _wire.encode(key) + b"\n")
                 os.fsync(file)
@@ -118,7 +121,7 @@ def _unusable(path: Path, what: str, error: OSError) -> StoreError:
 class PostgresKeys:
     """A table beside the journals, for servers on any machine. What it says is believed for a second."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._looked = 0.0
         self._named: dict[str, AccessKey] = {}
@@ -155,7 +158,7 @@ class PostgresKeys:
         return key
 
 
-def keys_for(store: Any) -> KeyRing:
+def keys_for(store: object) -> KeyRing:
     """The keys that belong to a store; those of a store that is not kept live as long as the process."""
     from glidepath.sessions import PostgresStore
     from glidepath.sessions.event_files import events_folder

@@ -25,9 +25,7 @@ RIGHTS: dict[str, Right] = {
     "start": Right(does="start runs and continue sessions", roles=("run", "control")),
     "stop": Right(does="land or stop a run", roles=("run", "control")),
     "decide": Right(does="approve, deny, edit or answer a call that waits", roles=("approve", "control")),
-    "steer": Right(
-        does="steer, resume, fork and settle runs, set their tags, and raise their limits", roles=("control",)
-    ),
+    "steer": Right(does="steer, resume, fork and settle runs, and raise their limits", roles=("control",)),
     "watch": Right(
         does="read what concerns everybody: the fleet, all budgets, metrics",
         roles=("view", "approve", "control"),
