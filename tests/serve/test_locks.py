@@ -309,6 +309,30 @@ def test_a_key_cannot_enter_a_session_or_take_a_name_that_is_not_its_own():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["none", "memory"])
+def test_a_key_cannot_have_another_conversation_told_to_its_own_run(kind, tmp_path):
+    ring, secret = keyed(("web", "run"), ("app", "run"))
+
+    async def main():
+        seen = []
+        model = ScriptedModel(price=("1", "2")).forever(lambda request: (seen.append(request.messages), say("ok"))[1])
+        async with serving(agent().replace(model=model), store=STORES[kind](tmp_path), keys=ring) as client:
+            first = {"model": "helper", "input": "my salary is 4711", "conversation": "talk"}
+            mine = await client.post("/v1/responses", json=first, headers=bearer(secret["web"]))
+            assert mine.status_code == 200
+            session = mine.json()["conversation"]["id"]
+            again = {"model": "helper", "input": "what did I say?"}
+            for more in ({"conversation": session}, {"previous_response_id": mine.json()["id"]}):
+                body = {**again, **more}
+                stolen = await client.post("/v1/responses", json=body, headers=bearer(secret["app"]))
+                assert stolen.status_code in (404, 409), stolen.text
+                assert len(seen) == 1
+                assert (await client.post("/v1/responses", json=body, headers=bearer(secret["web"]))).status_code == 200
+                assert "4711" in str(seen.pop())
+
+    asyncio.run(main())
+
+
 def test_a_fork_belongs_to_the_key_of_its_origin():
     ring, secret = keyed(("web", "run"), ("app", "run"))
 
@@ -540,6 +564,40 @@ def test_a_file_keeps_hashes_for_its_owner_only_and_two_processes_agree(tmp_path
     assert secret.removeprefix("gpk_") not in text
     path.chmod(0o600)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_keys_in_postgresql_are_of_every_server_on_it():
+    from tests.engines.kit import fresh_database
+
+    from glidepath.sessions import PostgresStore
+
+    async def main():
+        address = fresh_database()
+        secret, key = make_key("web", "run", max_tokens=50_000)
+        async with serving(agent(), store=PostgresStore(address)) as client:
+            assert (await client.get("/api/info", headers=bearer(secret))).status_code == 401
+            ring = keys_for(PostgresStore(address))  # as another process has it
+            assert await ring.find(key.digest) is None
+            await ring.add(key)
+            with pytest.raises(ConfigurationError, match="names are not used twice"):
+                await ring.add(make_key("web", "view")[1])
+            client.hub.keys._looked = -10.0  # a second has passed
+            body = {"agent": "helper", "prompt": "x"}
+            started = await client.post("/api/runs", json=body, headers=bearer(secret))
+            assert started.status_code == 201, started.text
+            await events(client, started.json()["run_id"])
+            (card,) = (await client.get("/api/runs", headers=bearer(secret))).json()["runs"]
+            assert (card["who"], card["tags"]) == ("web", ["key:web"])
+            (wallet,) = await client.hub.store.wallets("key:web")
+            assert wallet.tokens > 0
+            await ring.revoke("web")
+            client.hub.keys._looked = -10.0
+            assert code(await client.get("/api/info", headers=bearer(secret))) == (401, "key_void")
+            await ring._store.close()
+        async with serving(agent(), store=PostgresStore(address)) as client:
+            assert (await client.get("/api/runs")).json()["runs"][0]["who"] == "web"
+
+    asyncio.run(main())
 
 
 def test_keys_live_beside_the_store(tmp_path):

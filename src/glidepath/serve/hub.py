@@ -215,7 +215,7 @@ class Hub:
             check_tags(who, tags)
         if session is not None:
             _checked(checked_id, session)
-            await self._check_owner(who, session)
+            await self.check_owner(who, session)
         if limits is not None:
             lower = changed_limits(agent.config.limits, limits)
             if not who.may("steer"):
@@ -244,8 +244,8 @@ class Hub:
         if who.marks and journal is not None and not journal.mailbox.closed:
             journal.mailbox.remark({"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)})
 
-    async def _check_owner(self, who: Visitor, session: str) -> None:
-        """Raise `Refused` when a session is somebody else's."""
+    async def check_owner(self, who: Visitor, session: str) -> None:
+        """Raise `Refused` when there is such a session, and it is somebody else's."""
         if who.scope is None:
             return
         known = self.latest(session) is not None

@@ -126,7 +126,10 @@ class OpenAIDoor:
             raise Refused(400, "two_sessions", "give conversation or previous_response_id, not both")
         if given is not None and not isinstance(given, str):
             raise Refused(400, "bad_conversation", "conversation must be an id, or an object with an id")
-        run_id = self.hub.latest(given) if given is not None else None
+        run_id = None
+        if given is not None:
+            run_id = self.hub.latest(given)
+            await self.hub.check_owner(who, given)  # without a store, what was said there goes into a new session
         if body.previous_response_id is not None:
             found = await self.reader.find(body.previous_response_id.removeprefix(RESPONSE), who)
             given, run_id = found.session_id, found.run_id

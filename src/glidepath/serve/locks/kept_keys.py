@@ -64,7 +64,7 @@ class FileKeys:
     def _read(self) -> None:
         try:
             found = self.path.stat()
-            if found.st_mode & 0o022 or found.st_uid not in (os.geteuid(), 0):
+            if os.name != "nt" and (found.st_mode & 0o022 or found.st_uid not in (os.geteuid(), 0)):
                 raise _unusable(self.path, "trusted: other users can write it", OSError(0, "run chmod 600"))
             stamp = (found.st_mtime_ns, found.st_size)
             if stamp != self._stamp:
