@@ -117,7 +117,7 @@ def serve(
 
 
 def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | None:
-    """A file that opens the deck, for whoever may read it: you. None when the page is not there."""
+    """A file that opens the deck, which only its owner can read. None when the page is not there."""
     from glidepath.serve.static_files import MISSING, STATIC
 
     if not (STATIC / "index.html").is_file():

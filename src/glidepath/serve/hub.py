@@ -205,7 +205,7 @@ class Hub:
         tags: Sequence[str] | None = None,
         instructions: str = "",
     ) -> RunFeed:
-        """Start a run in somebody's name, return its feed once it has taken off; raises `Refused`.
+        """Start a run in the caller's name, return its feed once it has taken off; raises `Refused`.
 
         `instructions` follow the agent's. Limits can be raised only by who may steer.
         """
@@ -237,7 +237,7 @@ class Hub:
             await self.owners.mark(who, feed.head.session_id, tags or None)
         except (ConfigurationError, StoreError) as error:
             if who.marks:
-                flight.token.cancel("it could not be said whose run this is")
+                flight.token.cancel("the owner of this run could not be stored")
             raise refusal_of(error) from None
         run: Any = None if flight.stream is None else flight.stream.run
         journal: Any = None if run is None else run.journal
@@ -259,7 +259,7 @@ class Hub:
         await self.owners.check_session(who, session, known=known)
 
     async def _owner_budget(self, session: str) -> Budget | None:
-        """The wallet of the key that started a session: whoever resumes its run, that key pays."""
+        """The wallet of the key that started a session: that key pays for its run, even if somebody else resumes it."""
         name = key_named(sorted(await self.owners.marks(session)))
         if name is None:
             return None

@@ -64,7 +64,7 @@ class Owners:
             raise Refused(409, "session_taken", f"session {session_id!r:.80} is not yours: choose another name")
 
     async def mark(self, who: Visitor, session_id: str, tags: Sequence[str] | None) -> None:
-        """Say whose a new session is, and keep the tags that its caller gave. Marks stay whoever writes tags."""
+        """Say whose a new session is, and keep the tags that its caller gave. Marks stay when tags are written."""
         if not who.marks and tags is None:
             return
         before = await self.marks(session_id)

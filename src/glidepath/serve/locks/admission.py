@@ -62,7 +62,7 @@ class Doorkeeper:
         self._unlock = unlock
 
     async def admit(self, method: str, path: str, headers: Mapping[str, list[str]]) -> Admitted:
-        """Let a request in, or raise `Refused`. Without a secret only the files of the page are to be had."""
+        """Let a request in, or raise `Refused`. Without a secret only the files of the page are served."""
         if path in self._open:
             return Admitted()
         host = self._check_host(headers)

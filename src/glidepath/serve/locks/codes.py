@@ -10,7 +10,7 @@ __all__ = ["OneTimeCodes"]
 
 
 class OneTimeCodes:
-    """One code is good at a time. Whoever brings it gets the token, and the next code takes its place."""
+    """One code is good at a time. The first caller who brings it gets the token, and the next code takes its place."""
 
     def __init__(self, token: str) -> None:
         self._token = token

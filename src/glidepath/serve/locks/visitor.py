@@ -53,4 +53,4 @@ class Visitor(Value, frozen=True):
 
 
 OPERATOR = Visitor("operator", "control")
-"""Whoever started the server: what the server does by itself is done in this name."""
+"""The person who started the server: what the server does by itself is done in this name."""
