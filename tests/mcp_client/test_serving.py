@@ -73,6 +73,19 @@ def test_an_agent_without_limits_is_not_served():
         agent_server({"helper": "agent"})
 
 
+def test_the_logging_of_the_process_is_left_alone():
+    import logging
+
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        agent_server({"helper": served([])})
+        assert (root.handlers, root.level) == ([], level)
+    finally:
+        root.handlers[:] = kept
+
+
 async def test_progress_is_phase_turn_and_budget():
     async with sdk_server(agent_server({"helper": served([call("look"), say("done")])})) as url:
         caller = agent_with([call("helper", task="go"), say("ok")], McpServer("other", url=url))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from glidepath._wire import replace
@@ -81,10 +82,22 @@ def agent_server(
                 if running:
                     await asyncio.wait(running, timeout=FAREWELL)
 
-    server = MCPServer(name, instructions=instructions, lifespan=lifespan)
+    with _own_logging():
+        server = MCPServer(name, instructions=instructions, lifespan=lifespan)
     for label, agent in agents.items():
         _add(server, label, agent, fly or _Alone(agents, running).fly)
     return server
+
+
+@contextmanager
+def _own_logging() -> Iterator[None]:
+    """Keep the SDK from setting up the logging of the whole process, which it does where nobody else has."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 def _check(label: str, agent: object) -> None:

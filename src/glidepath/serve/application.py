@@ -180,9 +180,9 @@ def make_application(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await server.open()
         try:
-            async with server.mcp.open():
-                yield
+            yield
         finally:
+            await server.mcp.close()
             await hub.close()
             await hub.switches.close()
 

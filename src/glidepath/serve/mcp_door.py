@@ -7,8 +7,6 @@ the caller's key. An agent without limits is not offered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,45 +29,51 @@ class McpDoor:
     def __init__(self, hub: Hub, name: str = "glidepath") -> None:
         self.hub = hub
         self._name = name
-        self._manager: Any = None
+        self._serving: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[Any]
+        self._ending: asyncio.Event
 
     def routes(self) -> list[Route]:
         """The one path."""
         return [Route("/mcp", self.handle, methods=["GET", "POST", "DELETE"])]
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """Take calls; without the SDK they are refused."""
-        try:
-            from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-        except ImportError:
-            yield
-            return
-        from glidepath.mcp.serve_agents import agent_server
+    async def close(self) -> None:
+        """End every session of the protocol."""
+        task, self._serving = self._serving, None
+        if task is not None:
+            self._ending.set()
+            await asyncio.wait([task])
 
-        offered = {name: agent for name, agent in self.hub.agents.items() if agent.config.limits.bounded}
-        server = agent_server(offered, name=self._name, fly=self._fly)
-        server.streamable_http_app()  # makes the manager; the paths of the application are ours
-        manager: StreamableHTTPSessionManager = server.session_manager
-        async with manager.run():
-            self._manager = manager
-            try:
-                yield
-            finally:
-                self._manager = None
+    async def _manage(self, ready: asyncio.Future[Any]) -> None:
+        """Serve the protocol until the end, in one task: what the SDK enters it leaves where it entered it."""
+        try:
+            from glidepath.mcp.serve_agents import agent_server
+
+            offered = {name: agent for name, agent in self.hub.agents.items() if agent.config.limits.bounded}
+            server = agent_server(offered, name=self._name, fly=self._fly)
+            server.streamable_http_app()  # makes the manager; the paths of the application are ours
+            async with server.session_manager.run():
+                ready.set_result(server.session_manager)
+                await self._ending.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
 
     async def handle(self, request: Request) -> Any:
         """Hand a request to the SDK, with the name of its caller: sessions are bound to it."""
-        if self._manager is None:
-            if find_spec("mcp") is None:
-                raise Refused(501, "not_installed", "the server lacks mcp, a part of the extra mcp")
-            raise Refused(409, "not_started", "this door opens with the application: run it with its lifespan")
+        if find_spec("mcp") is None:
+            raise Refused(501, "not_installed", "the server lacks mcp, a part of the extra mcp")
+        if self._serving is None:  # by the first who comes: the SDK takes its time to load
+            self._ending, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+            self._serving = asyncio.get_running_loop().create_task(self._manage(self._ready), name="glidepath-mcp")
+        manager = await asyncio.shield(self._ready)
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
         from mcp.server.auth.provider import AccessToken
 
         who = visitor_of(request)
         request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=f"{who.role}:{who.name}", scopes=[]))
-        return self._manager.handle_request
+        return manager.handle_request
 
     async def _fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult[Any]:
         """Run an agent as any door does, and tell the caller how far it is."""

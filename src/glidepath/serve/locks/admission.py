@@ -36,6 +36,9 @@ class Admitted(Value, frozen=True, kw_only=True):
     preflight: tuple[tuple[bytes, bytes], ...] = ()
 
 
+_NOBODY = Admitted()
+
+
 class Doorkeeper:
     """Decides who comes in. `is_private` says which paths need a secret; `open_paths` need nothing at all.
 
@@ -64,23 +67,25 @@ class Doorkeeper:
     async def admit(self, method: str, path: str, headers: Mapping[str, list[str]]) -> Admitted:
         """Let a request in, or raise `Refused`. Without a secret only the files of the page are served."""
         if path in self._open:
-            return Admitted()
+            return _NOBODY
         host = self._check_host(headers)
         private = self._is_private(path)
         elsewhere = self._check_origin(method, host, headers, private=private)
         if elsewhere and method == "OPTIONS" and "access-control-request-method" in headers:
             return Admitted(preflight=_preflight(headers))
         if path in self._unlock and not elsewhere:  # the request brings a one-time code instead
-            return Admitted()
+            return _NOBODY
         if private:
             return Admitted(visitor=await self._visitor(headers))
         if method not in READ:
             raise Refused(405, "method_not_allowed", "this path can only be read")
-        return Admitted()
+        return _NOBODY
 
     def shared_headers(self, headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], ...]:
         """What every answer needs so that a page of an allowed origin can read it, an error as well."""
-        origin = headers.get("origin", [None])[-1] if self._origins else None
+        if not self._origins:
+            return ()
+        origin = headers.get("origin", [None])[-1]
         if origin is None or origin not in self._origins:
             return ()
         named = (b"access-control-allow-origin", origin.encode())
