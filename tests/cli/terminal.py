@@ -12,6 +12,9 @@ from .shell_user import DRIVER, HERE, environment
 GOLDEN = HERE / "golden"
 SPINNER = re.compile("[\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f]")
 PATIENCE = 120.0
+DECIDING = ("[y/N]", "allow it?")
+READ = 0.9
+"""Seconds after which a question takes answers: nobody can have read it before."""
 
 
 class Terminal:
@@ -51,6 +54,8 @@ class Terminal:
         while True:
             shown = self.screen()
             if all(word in shown for word in words) and shown == before:
+                if any(word in shown for word in DECIDING):
+                    time.sleep(READ)
                 return shown
             before = shown
             assert time.monotonic() < deadline, f"{words} never came:\n{shown}"

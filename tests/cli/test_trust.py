@@ -312,7 +312,7 @@ def test_a_linked_file_counts_with_what_it_leads_to(tmp_path):
 
 def test_a_long_value_does_not_scroll_the_others_away(tmp_path):
     folder = folder_of(tmp_path, f'model = "a:b"\nsystem_prompt = "{"x" * 9000}"\ntools = ["shell"]\n')
-    _, _, err = person(folder, "n\n", "run", "hi")
+    _, _, err = person(folder, "\n" * 8 + "n\n", "run", "hi")
     assert err.index("- system_prompt: ") < err.index("- model: ") < err.index("- tools: ")
 
 

@@ -4,11 +4,12 @@ import os
 import pty
 import subprocess
 import sys
+import time
 
 import pytest
 
 from .shell_user import environment
-from .terminal import Terminal
+from .terminal import READ, Terminal
 
 pytestmark = pytest.mark.process
 QUESTION = "Trust this folder"
@@ -128,6 +129,8 @@ def test_a_yes_that_was_typed_before_the_question_does_not_count(tmp_path):
     seen = b""
     while b"[y/N] " not in seen:
         seen += os.read(master, 4096)
+    os.write(master, b"y\n")  # nobody can have read it yet
+    time.sleep(READ)
     os.write(master, b"n\n")
     out, _ = running.communicate(timeout=60)
     os.close(master)

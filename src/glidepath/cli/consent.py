@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from textwrap import fill
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
 from glidepath.cli.narrow import beyond, wish
@@ -14,7 +14,12 @@ from glidepath.cli.trust import is_trusted, record_of, remember
 from glidepath.cli.world import World, screen_size
 from glidepath.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from glidepath.cli.server_grants import Grant
+
 _WIDE, _INDENT, _LONG = 80, " " * 6, 1000
+_KEPT_FREE, _FEWEST = 2, 5
+_YES = ("y", "yes")
 
 
 def admit(
@@ -34,9 +39,9 @@ def admit(
     stream = somebody(world) if ask and not folder.unread else None
     if stream is None:
         world.note(_ignored(folder, missed))
-    elif agrees(folder, {key: values[key] for key in wanted}, stream, world):
-        keep(folder, world)
-        return True, []
+    elif (yes := agrees(folder, {key: values[key] for key in wanted}, stream, world)) is not None:
+        if keep(folder, world, yes) or not yes:
+            return True, []
     else:
         world.note(f"Not trusted: continuing without {_and(missed)} from {_name(folder)}.")
     return False, wanted
@@ -55,68 +60,114 @@ def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> st
     known = record_of(folder.path)
     if known is not None and known.digest != folder.digest:
         lines.append(f"You trusted it on {revealed(known.when)}; its files have changed since.")
+    others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
+    if others:
+        lines.append("Trust covers these files:")
+        lines += [f"  - {_file(folder, name)}" for name in others]
     if wanted:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
         wishes = [(key, *wish(key, value, folder.path)) for key, value in wanted.items()]
-        for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long scrolls away
-            lines += [_wrapped(f"  - {key}: {text}", width), folded(shown, width, _INDENT)]
-    lines += _servers_of(folder, width)
-    others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
-    if others:
-        lines.append("Trust also covers these files:")
-        lines += [f"  - {_file(folder, name)}" for name in others]
+        for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long comes first
+            lines.append(_wrapped(f"  - {key}: {text}", width))
+            lines += _servers(wanted[key], width) if key == "mcp" else [folded(shown, width, _INDENT)]
+    lines += _shared_servers(folder, width)
     return "\n".join(lines)
 
 
-def _servers_of(folder: Folder, width: int) -> list[str]:
-    """What `.mcp.json` would start or contact, in full."""
+def _servers(table: Any, width: int) -> list[str]:
+    """The servers of a configuration file; anything else in its table is shown before them."""
+    from glidepath.cli.server_grants import server_rows
+
+    if not isinstance(table, Mapping) or not isinstance(table.get("servers"), Mapping):
+        return [folded(quoted(table), width, _INDENT)]
+    rest = [folded(f"{revealed(key)}: {quoted(table[key])}", width, _INDENT) for key in table if key != "servers"]
+    return [*rest, *server_rows(table["servers"], width)]
+
+
+def _shared_servers(folder: Folder, width: int) -> list[str]:
+    """What `.mcp.json` would start or contact, with everything that it grants."""
+    from glidepath.cli.server_grants import server_rows, shared_servers
+
     data = folder.files.get(".mcp.json")
     if data is None:
         return []
-    import json
-
-    try:
-        said = json.loads(data)
-        servers = said.get("mcpServers", said.get("servers", {}))
-        pairs = [(name, one) for name, one in servers.items() if isinstance(one, dict)]
-    except (ValueError, AttributeError, RecursionError):
+    servers = shared_servers(data)
+    if servers is None:
         return ["Its .mcp.json cannot be read."]
-    lines = ["Its .mcp.json starts these programs, or contacts these addresses, whenever an agent runs here:"]
-    for name, one in pairs:
-        what = one.get("url") or [one.get("command"), *(one.get("args") or [])]
-        lines += [f"  - {revealed(str(name))}:", folded(quoted(what), width, _INDENT)]
-    return lines
+    text = "Its .mcp.json starts these programs, or contacts these addresses, whenever an agent runs here:"
+    return [_wrapped(text, width), *server_rows(servers, width)]
 
 
-def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> bool:
-    """Show what the folder wants and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt."""
-    width = screen_size(stream)[0]
-    stream.write(
-        f"\n{listing(folder, wanted, width)}\n"
-        "Answer yes only if you know where these files come from.\n"
-        "You will be asked again when one of them changes.\n"
+def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> tuple[str, ...] | None:
+    """Show what the folder wants, page by page, and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt.
+
+    None is a no. A yes comes with the rights of servers that were refused: each is asked about on its own.
+    """
+    width, height = screen_size(stream)
+    rows = [
+        "",
+        *listing(folder, wanted, width).split("\n"),
+        "Answer yes only if you know where these files come from.",
+        "You will be asked again when one of them changes.",
+    ]
+    room = max(height - _KEPT_FREE, _FEWEST)
+    shown = 0
+    while len(rows) - shown > room:
+        page, shown = rows[shown : shown + room], shown + room
+        stream.write("\n".join(page) + "\n")
+        said = _asked(f"{shown} of {len(rows)} rows. Enter shows more, n stops (not trusted):", stream, world)
+        if said is None or said in ("n", "no", "q"):
+            return None
+    stream.write("\n".join(rows[shown:]) + "\n")
+    what = f" ({_and(list(wanted))})" if wanted else ""
+    if _asked(_wrapped(f"Trust this folder{what}? [y/N]", width), stream, world, decides=True) not in _YES:
+        return None
+    return tuple(
+        grant.name
+        for grant in _grants(folder, wanted)
+        if _asked(_wrapped(grant.question, width), stream, world, decides=True) not in _YES
     )
+
+
+def _grants(folder: Folder, wanted: Mapping[str, Any]) -> list[Grant]:
+    """The rights of its servers that need a yes of their own, whichever file asks for them."""
+    from glidepath.cli.server_grants import grants_of, shared_servers
+
+    table = wanted.get("mcp")
+    own = table.get("servers") if isinstance(table, Mapping) else None
+    shared = shared_servers(folder.files.get(".mcp.json", b""))
+    found = [grant for servers in (own, shared) if isinstance(servers, Mapping) for grant in grants_of(servers)]
+    return list({grant.name: grant for grant in reversed(found)}.values())[::-1]
+
+
+def _asked(prompt: str, stream: TextIO, world: World, *, decides: bool = False) -> str | None:
+    """What a person typed after a prompt; None at the end of the input. One that `decides` waits until it can be read."""
     stream.flush()
     world.forget_typed()
-    what = f" ({_and(list(wanted))})" if wanted else ""
-    stream.write(_wrapped(f"Trust this folder{what}? [y/N]", width) + " ")
+    stream.write(f"{prompt} ")
     stream.flush()
     try:
+        if decides:
+            world.let_read()
         answer = _line(world)
     except KeyboardInterrupt:
         stream.write("\n")
         raise
     if not answer.endswith("\n"):
         stream.write("\n")
-    return answer.strip().lower() in ("y", "yes")
+    return answer.strip().lower() if answer else None
 
 
-def keep(folder: Folder, world: World) -> bool:
-    """Record the yes; when that fails it counts for this command only, and says so."""
+def keep(folder: Folder, world: World, without: Sequence[str] = ()) -> bool:
+    """Record the yes; when that fails it counts for this command only, and says so.
+
+    With rights that were refused it counts for nothing then: nobody would know what they are.
+    """
     try:
-        remember(folder)
+        remember(folder, without)
     except (OSError, ConfigurationError) as error:
-        world.note(f"Your answer cannot be kept, so you will be asked again: {error}")
+        rest = "so the folder is not trusted" if without else "so you will be asked again"
+        world.note(f"Your answer cannot be kept, {rest}: {error}")
         return False
     return True
 

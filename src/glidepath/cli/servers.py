@@ -57,9 +57,12 @@ def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[
         origin = settings.origin("mcp")
         folder = world.folder if settings.file is None else settings.file.parent
         _check(table, origin)
-        places.append((read_servers(table.get("servers", {}), world.environ, where=origin, folder=folder), origin))
+        own = read_servers(table.get("servers", {}), world.environ, where=origin, folder=folder)
+        found = settings.found and settings.file is not None and origin.startswith(settings.file.name)
+        places.append((_narrowed(own, _refusals(world)) if found else own, origin))
     if shared is not None:
-        places.append((read_server_file(world.folder / SHARED, world.environ, shared), SHARED))
+        said = read_server_file(world.folder / SHARED, world.environ, shared)
+        places.append((_narrowed(said, _refusals(world)), SHARED))
     return places
 
 
@@ -98,11 +101,30 @@ def _shared(settings: LoadedSettings, world: World, *, ask: bool) -> bytes | Non
                 f"pass --mcp-config {SHARED}"
             )
             return None
-        if not agrees(folder, {}, stream, world):
+        missed = {key: known.value for key, known in settings.ignored.items()}  # a yes would cover these, too
+        refused = agrees(folder, missed, stream, world)
+        if refused is None or (not keep(folder, world, refused) and refused):
             world.note_once(f"Not trusted: continuing without the servers of {SHARED}.")
             return None
-        keep(folder, world)
     return folder.files[SHARED]
+
+
+def _refusals(world: World) -> frozenset[str]:
+    """The rights of servers that the person refused when they trusted this folder."""
+    from glidepath.cli.trust import record_of
+
+    known = record_of(world.folder.resolve())
+    return frozenset() if known is None else frozenset(known.without)
+
+
+def _narrowed(servers: Sequence[McpServer], refused: frozenset[str]) -> list[McpServer]:
+    """The servers without what the person refused them."""
+    from glidepath.cli.server_grants import WITHOUT
+
+    return [
+        server.configured(**{key: off for key, off in WITHOUT.items() if f"{server.name}.{key}" in refused})
+        for server in servers
+    ]
 
 
 async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]:

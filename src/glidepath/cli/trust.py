@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ class TrustRecord(NamedTuple):
     folder: str
     digest: str
     when: str
+    without: tuple[str, ...] = ()
+    """Rights of servers that the person refused: `SERVER.trusted`, `SERVER.sampling`."""
 
 
 def trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
@@ -61,13 +63,13 @@ def records() -> list[TrustRecord]:
     return sorted(record for record in found if record.folder)
 
 
-def remember(folder: Folder) -> None:
-    """Record a person's yes for these bytes; raises OSError or `ConfigurationError` when it cannot be kept."""
+def remember(folder: Folder, without: Sequence[str] = ()) -> None:
+    """Record a person's yes for these bytes, and which rights of servers they refused; raises OSError or `ConfigurationError` when it cannot be kept."""
     place = _place_for(folder.path)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _ours(place):
         raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
-    record = TrustRecord(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"))
+    record = TrustRecord(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"), tuple(without))
     unfinished = place / f".{secrets.token_hex(8)}"
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -138,7 +140,7 @@ def _read(path: Path) -> TrustRecord | None:
             if not stat.S_ISREG(status.st_mode) or not _private(status):
                 return None
             said = json.loads(file.read(_MOST_BYTES))
-        record = TrustRecord(said["folder"], said["digest"], said["when"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        record = TrustRecord(said["folder"], said["digest"], said["when"], tuple(said.get("without", ())))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return record if all(isinstance(part, str) for part in record) else None
+    return record if all(isinstance(part, str) for part in (*record[:3], *record.without)) else None

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TextIO
 
 _USUAL_SIZE = (80, 24)
+UNREAD = 0.7
+"""Seconds after a question is drawn within which nobody can have read it: what is typed by then is no answer."""
 
 
 class ScreenClosed(Exception):  # noqa: N818 - what happened
@@ -105,6 +107,15 @@ class World:
             return  # not on this platform
         with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
+
+    def let_read(self) -> None:
+        """Wait until a person can have read the question that was just drawn, then drop what was typed meanwhile."""
+        try:
+            self.stdin.fileno()
+        except (OSError, ValueError, AttributeError):
+            return  # a program's stream: its lines are not typed
+        time.sleep(UNREAD)
+        self.forget_typed()
 
     def close_quietly(self) -> None:
         """Nobody reads our output any more: discard the buffer, so that flushing it at exit does not fail again."""

@@ -90,7 +90,7 @@ def _server(
     if isinstance(fields.get("cwd"), str):
         fields["cwd"] = str(folder / Path(fields["cwd"]).expanduser())
     try:
-        server = McpServer(name if strict else _named(name), **fields)
+        server = McpServer(name if strict else valid_name(name), **fields)
         if only is not None:
             server = server.only(*(only if isinstance(only, list | tuple) else [only]))
         return server.prefixed(prefix) if prefix else server
@@ -98,9 +98,17 @@ def _server(
         raise ConfigurationError(f"{where}: {str(error).removeprefix(f'MCP server {name!r}: ')}") from None
 
 
-def _named(name: str) -> str:
+def valid_name(name: str) -> str:
     """A server name from a foreign file, made valid."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:LONGEST_NAME] or "_"
+
+
+def variables_in(value: object) -> list[str]:
+    """The names of the environment variables whose values would replace `${VAR}` in this value, each once."""
+    if isinstance(value, str):
+        return list(dict.fromkeys(found.group(1) for found in _VARIABLE.finditer(value)))
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return list(dict.fromkeys(name for item in inner for name in variables_in(item)))
 
 
 def _sampling(said: object, where: str) -> Sampling | None:

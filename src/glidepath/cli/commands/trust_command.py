@@ -72,6 +72,7 @@ def _trust(path: Path, world: World, *, yes: bool) -> int:
     if is_trusted(folder):
         world.write(f"{listing(folder, wanted)}\nYou already trust this folder.\n")
         return 0
+    refused: tuple[str, ...] = ()
     if yes:
         world.write(f"{listing(folder, wanted)}\n")
     else:
@@ -79,12 +80,15 @@ def _trust(path: Path, world: World, *, yes: bool) -> int:
         if stream is None:
             world.note(listing(folder, wanted))
             raise ConfigurationError("trust needs a terminal to ask on; in a script, pass --yes")
-        if not agrees(folder, wanted, stream, world):
+        answer = agrees(folder, wanted, stream, world)
+        if answer is None:
             world.write("Not trusted.\n")
             return 1
-    if not keep(folder, world):
+        refused = answer
+    if not keep(folder, world, refused):
         return 1
-    world.write(f"Trusted: {here}\n")
+    without = f" (without {', '.join(refused)})" if refused else ""
+    world.write(f"Trusted: {here}{revealed(without)}\n")
     return 0
 
 
@@ -114,7 +118,8 @@ def _list(world: World) -> int:
     for record in found:
         path = Path(record.folder)
         state = "" if path.is_dir() and is_trusted(look(path)) else "  (changed)" if path.is_dir() else "  (gone)"
-        world.write(f"{revealed(record.when)}  {revealed(record.folder)}{state}\n")
+        without = f"  (without {', '.join(record.without)})" if record.without else ""
+        world.write(f"{revealed(record.when)}  {revealed(record.folder)}{revealed(without)}{state}\n")
     if not found:
         world.note("You trust no folder yet.")
     return 0
