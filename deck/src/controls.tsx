@@ -136,26 +136,19 @@ export function killSwitch(scope: "run" | "tenant" | "fleet", active: boolean, i
 // --- decisions --------------------------------------------------------------------------------------------------
 
 function decide(call: Pending, title: string, body: JsonObject, after?: After): Promise<string | null> {
-  return act(call, title, "decide", { id: call.id, ...body }, after);
+  return act(call, title, "decide", { id: call.id, digest: call.digest, ...body }, after);
 }
-
-const what = (call: Pending): preact.JSX.Element => (
-  <>
-    <p class="muted">{call.agent} asks to call <strong class="mono">{call.tool}</strong> with exactly these arguments:</p>
-    <Arguments value={call.arguments} />
-  </>
-);
 
 export function approve(call: Pending, after?: After): void {
   ask({
-    title: `Approve ${call.tool}`, confirm: "Approve", wide: true, lead: what(call), fields: [optionalReason],
+    title: `Approve ${call.tool_shown}`, confirm: "Approve", wide: true, call: call.shown, fields: [optionalReason],
     submit: (values) => decide(call, "Approve", { decision: "approve", reason: values["reason"] ?? "" }, after),
   });
 }
 
 export function deny(call: Pending, after?: After): void {
   ask({
-    title: `Deny ${call.tool}`, confirm: "Deny", tone: "danger", wide: true, lead: what(call),
+    title: `Deny ${call.tool_shown}`, confirm: "Deny", tone: "danger", wide: true, call: call.shown,
     fields: [{ ...REASON, hint: "The model reads it as the result of the call." }],
     submit: (values) => decide(call, "Deny", { decision: "deny", message: values["reason"] ?? "", reason: values["reason"] ?? "" }, after),
   });
@@ -163,7 +156,7 @@ export function deny(call: Pending, after?: After): void {
 
 export function editAndApprove(call: Pending, after?: After): void {
   ask({
-    title: `Edit and approve ${call.tool}`, confirm: "Approve as edited", wide: true,
+    title: `Edit and approve ${call.tool_shown}`, confirm: "Approve as edited", wide: true, call: call.shown,
     lead: <p class="muted">The call runs with what you write here; the journal keeps both.</p>,
     fields: [{ name: "arguments", label: "Arguments", kind: "json", required: true, value: pretty(call.arguments) }, optionalReason],
     submit: (values) => decide(call, "Approve as edited", { decision: "edit", arguments: JSON.parse(values["arguments"] ?? "{}") as Json, reason: values["reason"] ?? "" }, after),
@@ -187,7 +180,7 @@ function Changes({ before, after }: { before: JsonObject; after: string }): prea
 /** Give the result of a call by hand: nothing runs. */
 export function answerFor(call: Pending, after?: After): void {
   ask({
-    title: `Answer for ${call.tool}`, confirm: "Answer", wide: true, lead: what(call),
+    title: `Answer for ${call.tool_shown}`, confirm: "Answer", wide: true, call: call.shown,
     fields: [{ name: "message", label: "The result, in your words", kind: "area", required: true, hint: "Nothing runs. The model reads this as the result of the call." }, optionalReason],
     submit: (values) => decide(call, "Answer", { decision: "answer", message: values["message"] ?? "", reason: values["reason"] ?? "" }, after),
   });
@@ -196,8 +189,7 @@ export function answerFor(call: Pending, after?: After): void {
 export function answerQuestion(call: Pending, after?: After): void {
   const form = formFields(call.form ?? null);
   ask({
-    title: "Answer", confirm: "Answer", wide: true,
-    lead: <>{<p>{call.message || call.reason || call.tool}</p>}<Arguments value={call.arguments} /></>,
+    title: "Answer", confirm: "Answer", wide: true, call: call.shown,
     fields: form ? form.map(({ field }) => field) : [{ name: "message", label: "Your answer", kind: "area", required: true }],
     submit: (values) => {
       const body: JsonObject = { decision: "answer", reason: "answered on the deck" };

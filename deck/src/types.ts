@@ -76,6 +76,11 @@ export interface Pending {
   expires: number | null;
   message: string;
   form?: JsonObject | null;
+  tool_shown: string;
+  /** The question as every door shows it, made by the server: nothing in it is hidden. */
+  shown: string[];
+  /** Of the tool and the arguments; goes back with the decision. */
+  digest: string;
 }
 
 export interface UnknownEffect {

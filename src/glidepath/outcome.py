@@ -241,6 +241,16 @@ class PendingCall(Value, frozen=True, kw_only=True):
     inside: str = ""
     """The id of the call whose program makes it; empty for a call that the model made itself."""
 
+    @property
+    def digest(self) -> str:
+        """A digest of the tool's name and the arguments: what a person was shown. `approve(digest=...)` takes it."""
+        import hashlib
+        import json
+
+        shown = [self.call.name, dict(self.call.arguments)]
+        text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
 
 class Program(Value, frozen=True, kw_only=True):
     """A call in the middle of which its tool has asked for other calls, and waits for their results."""

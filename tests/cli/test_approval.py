@@ -19,7 +19,7 @@ from glidepath.messages import ToolCall
 from glidepath.outcome import PendingCall
 
 from .shell_user import environment
-from .terminal import Terminal
+from .terminal import READ, Terminal
 
 EVIL = (
     "\x1b\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u2028\u2029\x85\r\t\x0b\x0c\x00\x7f\u3164\u115f\u2800\ufe0f\U000e0041"
@@ -120,14 +120,18 @@ def test_a_call_on_one_line_names_all_its_arguments_and_says_what_it_leaves_out(
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 
-def consulted(one, answers, size=(80, 24)):
+def consulted(one, answers, size=(80, 24), always=None):
     said = []
 
-    async def ask(shown, prompt, keys=(), draft=""):
+    async def ask(shown, prompt, keys=(), draft="", *, decides=False):
         said.append((list(shown), prompt))
+        deciding.append(decides)
         return answers[len(said) - 1]
 
-    return asyncio.run(consult(one, size, ask)), said
+    deciding = []
+    decision = asyncio.run(consult(one, size, ask, always=always))
+    assert decision is None or decision.kind != "approve" or deciding[-1], "nothing else approves"
+    return decision, said
 
 
 LONG = asked(command="\n".join(f"echo {number}" for number in range(100)))
@@ -151,9 +155,10 @@ def test_yes_before_the_end_was_shown_approves_nothing():
 def test_whoever_skips_is_told_how_much_was_not_shown():
     decision, said = consulted(LONG, ["s", "y"])
     assert decision.kind == "approve"
-    (notice,), _ = said[1]
-    assert "80 of 102 rows" in notice
+    notice, *end = said[1][0]
+    assert "60 of 102 rows" in notice
     assert f"{len(LONG.pending.call.arguments['command'])} characters long" in notice
+    assert end == question(LONG, 79)[-20:], "nothing is allowed before the end was shown"
 
 
 def test_no_at_any_page_denies():
@@ -245,6 +250,8 @@ def test_the_tail_of_a_long_command_is_on_the_terminal_before_it_is_asked_about(
         places = [found.end() for found in re.finditer(r"n denies: |allow it\?", shown)]
         if len(places) > len(answered):
             answered.append(shown[: places[len(answered)]])
+            if answered[-1].endswith("allow it?"):
+                time.sleep(READ)
             write("y\n" if answered[-1].endswith("allow it?") else "\n")
 
     shown = fly(tmp_path, "long", watch, "do it")

@@ -22,8 +22,18 @@ def talk(tmp_path, name="chat", *argv):
     options = make_parser(["chat"]).parse_args(
         ["chat", "--model", f"python:flights:{name}", "--tools", "list,shell", *argv]
     )
-    world = World(environ={}, folder=tmp_path, now=lambda: 0.0)
+    world = World(environ={}, folder=tmp_path, now=lambda: 0.0, unread=0.0)
     return Talk(gather(options, world), world)
+
+
+async def allow_always(app, pilot):
+    """Answer a question with always, and confirm what that covers."""
+    first = app._asked
+    await pilot.press("a", "enter")
+    while app._asked in (None, first):
+        await pilot.pause(0.01)
+    assert "From now on, without asking: " in shown(app)
+    await pilot.press("y", "enter")
 
 
 def play(tmp_path, script, name="chat", *argv):
@@ -396,7 +406,7 @@ def test_a_long_call_is_paged_in_the_chat_and_y_before_its_end_allows_nothing(tm
     async def script(app, pilot):
         await say(app, pilot, "go", lambda app: app._asked is not None)
         for _ in range(20):
-            if "y yes" in shown(app):
+            if "y or a (always)" in shown(app):
                 break
             before = shown(app)
             assert "the last line" not in before

@@ -26,7 +26,7 @@ from glidepath.tools import tool
 from glidepath.workspace import Workspace, workspace_tools
 
 from .shell_user import glidepath
-from .test_chat import play, say, shown, talk, users
+from .test_chat import allow_always, play, say, shown, talk, users
 from .test_chat_people import SAVED, settle
 
 # --- questions ------------------------------------------------------------------------------------------------------
@@ -76,15 +76,15 @@ def test_keys_at_a_question(tmp_path):
     async def script(app, pilot):
         prompt, asking = app.query_one("#prompt"), lambda app: app._asked is not None and prompt.single
         await say(app, pilot, "change both", asking)
-        assert str(prompt.placeholder) == "Press y, n, a, e or r"
+        assert str(prompt.placeholder) == "y or a and Enter; or press n, e or r"
         await pilot.press("q")
-        await settle(pilot, lambda: "empty the line to press y" in str(app.query_one("#status").render()))
+        await settle(pilot, lambda: "empty the line to press n" in str(app.query_one("#status").render()))
         await pilot.press("backspace")
         await settle(pilot, lambda: "your decision" in str(app.query_one("#status").render()))
         await say(app, pilot, "/undo", lambda app: "still waits for your answer" in shown(app))
         assert "A turn is running: Esc interrupts it." in shown(app)
         assert app._asked is not None
-        await pilot.press("Y")
+        await pilot.press("Y", "enter")
         await settle(pilot, lambda: (tmp_path / "new.txt").exists() and asking(app))
         await pilot.press("N")
         await settle(pilot, lambda: not app.talk.busy)
@@ -99,7 +99,7 @@ def test_outside_the_chat_a_slash_command_is_not_a_reason_for_refusing():
     said = iter(["/undo", "y"])
     rows = []
 
-    async def ask(shown, *_):
+    async def ask(shown, *_, **__):
         rows.extend(shown)
         return next(said)
 
@@ -315,8 +315,8 @@ def test_a_question_is_laid_out_again_when_the_window_changes(tmp_path):
         await pilot.resize_terminal(100, 30)
         await settle(pilot, lambda: whole in shown(app) and asking())
         assert len(app.query(".ask")) == 1
-        assert "y yes, n no" in shown(app)
-        await pilot.press("y")
+        assert "y or a (always)" in shown(app)
+        await pilot.press("y", "enter")
         await settle(pilot, lambda: (tmp_path / "new.txt").exists() and asking())
         await pilot.press("escape")
         await settle(pilot, lambda: not app.talk.busy)
@@ -363,7 +363,7 @@ def test_always_holds_for_the_conversation_in_which_it_was_said(tmp_path):
         first = app._asked
         await pilot.press("n")
         await settle(pilot, lambda: app._asked not in (None, first) and prompt.single)
-        await pilot.press("a")
+        await allow_always(app, pilot)
         await settle(pilot, lambda: not app.talk.busy)
         assert notes.read_text() == "new line\n"
         await say(app, pilot, "/clear")

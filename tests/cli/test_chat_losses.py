@@ -99,9 +99,9 @@ def test_the_enter_after_an_answer_does_not_refuse_the_next_call(tmp_path):
             key = Key(name, name if len(name) == 1 else None)
             key.time = later + number / 10
             app.post_message(key)
-            await settle(pilot, lambda: app._asked not in (None, first) and prompt.single)
-        await settle(pilot, lambda: not prompt._rest._held)
-        await pilot.press("y")
+        await settle(pilot, lambda: app._asked not in (None, first) and prompt.single)
+        assert not prompt.text
+        await pilot.press("y", "enter")
         await settle(pilot, lambda: not app.talk.busy)
         assert "Refused" not in shown(app)
         assert (tmp_path / "notes.txt").read_text() == "new line\n"

@@ -16,7 +16,7 @@ from glidepath.workspace import Workspace
 
 from .shell_user import glidepath
 from .terminal import Terminal
-from .test_chat import play, say, shown, talk, users
+from .test_chat import allow_always, play, say, shown, talk, users
 
 SAVED = ("--store", "sqlite:kept.db")
 
@@ -324,10 +324,10 @@ def test_changes_are_shown_before_and_after_and_can_be_undone(tmp_path):
         assert "The agent wants to call write (in the workspace):" in shown(app)
         assert "  new.txt (new file, +2 -0)\n    + one\n    + two" in shown(app)
         assert not (tmp_path / "new.txt").exists()
-        await pilot.press("y")  # no Enter
+        await pilot.press("y", "enter")
         await settle(pilot, lambda: "- old line" in shown(app) and app._asked is not None)
         assert (tmp_path / "new.txt").read_text() == "one\ntwo\n"
-        await pilot.press("a")
+        await allow_always(app, pilot)
         await settle(pilot, lambda: not app.talk.busy)
         assert shown(app).count("    - old line\n    + new line") == 2  # before, and after
         await say(app, pilot, "more")  # always: nobody is asked again
@@ -545,10 +545,10 @@ def test_on_a_terminal_keys_lines_approval_and_the_way_back(tmp_path):
     with Terminal(80, tmp_path, *argv, height=30) as terminal:
         terminal.until("Ctrl-D", "ready")
         terminal.type("change", "M-Enter", "both", "Enter")
-        terminal.until("> change", "both", "in the workspace", "+ one", "your decision")
-        terminal.type("y")
-        terminal.until("- old line", "+ new line", "your decision")
-        terminal.type("y")
+        terminal.until("> change", "both", "in the workspace", "+ one", "your decision", "allow it?")
+        terminal.type("y", "Enter")
+        terminal.until("- old line", "+ new line", "your decision", "allow it?")
+        terminal.type("y", "Enter")
         terminal.until("Both are changed.", "ready")
         terminal.type("Up", "Down", "/un", "Tab", "Enter")
         terminal.until("notes.txt: put back", "ready")

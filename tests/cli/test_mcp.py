@@ -276,7 +276,7 @@ def test_a_form_is_filled_in_field_by_field():
     said = iter(["y", "", "Oslo", "three", "3", "maybe", "yes", "LARGE", ""])
     asked = []
 
-    async def ask(rows, prompt):
+    async def ask(rows, prompt, **_):
         asked.append("\n".join([*rows, prompt]))
         return next(said)
 
@@ -294,7 +294,7 @@ def test_a_form_can_be_refused():
 
     form = {"type": "object", "properties": {"city": {"type": "string"}}}
 
-    async def ask(_rows, _prompt):
+    async def ask(_rows, _prompt, **_):
         return "no"
 
     pending = PendingCall(call=ToolCall("1", "book", {}), reason="Where to?", form=form)

@@ -112,7 +112,7 @@ def test_chat(tmp_path, width):
         terminal.type("what is here?", "Enter")
         compare(f"chat-answer-{width}", settled(terminal.until("notes.txt", "bold move", "ready")))
         terminal.type("run it", "Enter")
-        compare(f"chat-approval-{width}", settled(terminal.until("y yes", "your decision")))
+        compare(f"chat-approval-{width}", settled(terminal.until("y or a (always)", "your decision")))
         terminal.type("y", "Enter")
         terminal.until("It says: from the shell", "ready")
         terminal.type("go on", "Enter")

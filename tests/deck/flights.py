@@ -15,6 +15,9 @@ from glidepath.serve.listener import listen
 from glidepath.sessions import PostgresStore, SegmentStore
 from glidepath.testing import ScriptedModel, call, calls, fail, say, thinking
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.spoofs import SPOOFS
+
 CONTROL = "control-token-0123456789"
 VIEW = "view-token-0123456789012"
 
@@ -143,7 +146,16 @@ def shaky(request):
     return say(ANSWER)
 
 
+def spoofing(request):
+    """Ask for the call whose number the task names."""
+    if turn_of(request):
+        return say("The order is placed.")
+    spoof = SPOOFS[int(task_of(request).split(":")[1])]
+    return call("place_order", vendor=spoof.value, amount=1)
+
+
 SCRIPTS: dict[str, Callable] = {
+    "spoof": spoofing,
     "work": working,
     "loop": looping,
     "order": ordering,

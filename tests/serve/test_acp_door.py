@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 class Editor:
     """Keeps what it is shown, and answers permission requests as it is told."""
 
-    def __init__(self, answer="allow"):
+    def __init__(self, answer="allow_once"):
         self.answer = answer
         self.seen = []
         self.asked = []
@@ -28,7 +28,8 @@ class Editor:
         self.asked.append(tool_call)
         if self.answer is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        outcome = schema.AllowedOutcome(outcome="selected", option_id=self.answer)
+        chosen = next(one.option_id for one in options if one.kind == self.answer)
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen)
         return schema.RequestPermissionResponse(outcome=outcome)
 
     def on_connect(self, conn):
@@ -70,7 +71,7 @@ def test_a_prompt_is_answered_with_tool_calls_usage_and_cost(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"), [("allow", "paid 5"), ("reject", "denied in the editor"), (None, "denied")]
+    ("answer", "said"), [("allow_once", "paid 5"), ("reject_once", "denied in the editor"), (None, "denied")]
 )
 def test_a_call_that_needs_a_decision_asks_the_editor(tmp_path, answer, said):
     editor = Editor(answer)
@@ -79,11 +80,11 @@ def test_a_call_that_needs_a_decision_asks_the_editor(tmp_path, answer, said):
         return await connection.prompt(session_id=session_id, prompt=[acp.text_block("pay")])
 
     result = talk(tmp_path, editor, "payer", conversation)
-    assert [one.raw_input for one in editor.asked] == [{"amount": 5}]
+    assert [one.content[0].content.text for one in editor.asked] == ["The agent wants to call pay:\n  amount: 5"]
     assert (result.stop_reason, said in editor.text()) == ("end_turn", True)
 
 
-def test_a_tool_that_is_always_allowed_is_asked_about_once(tmp_path):
+def test_a_call_that_is_always_allowed_is_confirmed_once_and_not_asked_about_again(tmp_path):
     editor = Editor("allow_always")
 
     async def conversation(connection, session_id, _):
@@ -91,7 +92,7 @@ def test_a_tool_that_is_always_allowed_is_asked_about_once(tmp_path):
             await connection.prompt(session_id=session_id, prompt=[acp.text_block("pay")])
 
     talk(tmp_path, editor, "payer", conversation)
-    assert len(editor.asked) == 1
+    assert len(editor.asked) == 2
 
 
 def test_a_limit_a_failure_and_a_cancel_have_their_words(tmp_path):

@@ -40,7 +40,9 @@ def test_the_protocols_own_client_is_interrupted_and_resumes(tmp_path, store):
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     first, second, third = seen["interrupted"], seen["resumed"], seen["again"]
-    assert [one["metadata"] for one in first["pending"]] == [{"tool": "pay", "arguments": {"amount": 5}}]
+    (waiting,) = first["pending"]
+    assert (waiting["metadata"]["tool"], waiting["metadata"]["arguments"]) == ("pay", {"amount": 5})
+    assert waiting["id"].endswith(f".{waiting['metadata']['digest']}"), "the answer brings back what was shown"
     assert first["kinds"][0] == "RUN_STARTED"
     assert first["kinds"][-1] == second["kinds"][-1] == "RUN_FINISHED"
     assert (second["pending"], second["result"]) == ([], "paid 3")

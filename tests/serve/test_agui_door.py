@@ -95,7 +95,8 @@ def test_a_paused_run_is_an_interrupt_and_resumes(tmp_path, stored, payload, tex
             events = await ask(client, given())
             assert events[-1].outcome.type == "interrupt"
             (interrupt,) = events[-1].outcome.interrupts
-            assert interrupt.metadata == {"tool": "pay", "arguments": {"amount": 5}}
+            assert interrupt.metadata.items() >= {"tool": "pay", "arguments": {"amount": 5}}.items()
+            assert interrupt.message == "The agent wants to call pay:\n  amount: 5"
             assert any(event.type is EventType.TOOL_CALL_START for event in events)
             entry = {"interruptId": interrupt.id, "status": "resolved", "payload": payload}
             events = await ask(client, {**given(), "messages": [], "runId": "run-2", "resume": [entry]})

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { ShownCall, useRead } from "./shown";
 
 export interface Field {
   name: string;
@@ -26,6 +27,8 @@ export interface Question {
   confirm: string;
   tone?: "plain" | "danger";
   wide?: boolean;
+  /** The rows of a call: the button works when their end was shown, and not before they can have been read. */
+  call?: string[];
   /** Shown below the fields, from what they hold now. */
   preview?: (values: Values) => ComponentChildren;
   /** Null closes the dialog; a sentence is shown and keeps it open. */
@@ -86,11 +89,14 @@ function initial(fields: Field[]): Values {
 }
 
 function Form({ question }: { question: Question }): VNode {
+  const [ripe, ended, atEnd] = useRead(question.title);
+  const held = question.call !== undefined && (!ripe || (question.tone !== "danger" && !ended));
   const [values, setValues] = useState<Values>(() => initial(question.fields));
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const submit = async (event?: Event): Promise<void> => {
     event?.preventDefault();
+    if (held) return;
     const missing = question.fields.find((field) => field.required && !values[field.name]?.trim());
     if (missing) return setError(`${missing.label} is needed.`);
     for (const field of question.fields.filter((each) => each.kind === "json")) {
@@ -108,6 +114,7 @@ function Form({ question }: { question: Question }): VNode {
     <form class="dialog-body" onSubmit={submit} noValidate onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void submit(event); }}>
       <h2 id="dialog-title">{question.title}</h2>
       {question.lead && <div class="dialog-lead">{question.lead}</div>}
+      {question.call && <ShownCall rows={question.call} onEnd={atEnd} />}
       {question.fields.map((field, place) => (
         <FieldRow key={field.name} field={field} first={place === 0} value={values[field.name] ?? ""} set={(value) => setValues((old) => ({ ...old, [field.name]: value }))} />
       ))}
@@ -115,7 +122,7 @@ function Form({ question }: { question: Question }): VNode {
       {error && <p class="dialog-error" role="alert">{error}</p>}
       <div class="dialog-actions">
         <button type="button" class="button" onClick={closeDialog}>Cancel</button>
-        <button type="submit" class={question.tone === "danger" ? "button danger" : "button primary"} disabled={busy}
+        <button type="submit" class={question.tone === "danger" ? "button danger" : "button primary"} disabled={busy || held}
           data-first={question.fields.length ? undefined : true}>{busy ? "Asking the server…" : question.confirm}</button>
       </div>
     </form>

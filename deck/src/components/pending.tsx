@@ -6,7 +6,8 @@ import { ago, duration, moment } from "../format";
 import { places } from "../router";
 import { mayDecide, now } from "../store/session";
 import type { Pending } from "../types";
-import { Arguments, Icon, Tag } from "./bits";
+import { Icon, Tag } from "./bits";
+import { ShownCall } from "./shown";
 
 export function PendingCard({ call, chosen = false, where = true, after }: { call: Pending; chosen?: boolean; where?: boolean; after?: () => void }): VNode {
   const left = call.expires === null ? null : call.expires - now.value;
@@ -14,19 +15,18 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
   const question = call.kind === "question";
   const able = mayDecide.value && !expired;
   return (
-    <article class={chosen ? "pending chosen" : "pending"} data-call={call.id} aria-label={`${call.tool} is waiting for a decision`}>
+    <article class={chosen ? "pending chosen" : "pending"} data-call={call.id} aria-label={`${call.tool_shown} is waiting for a decision`}>
       <header class="pending-head">
         <Tag tone="warn">{call.kind}</Tag>
-        <code class="tool-name">{call.tool}</code>
+        <code class="tool-name">{call.tool_shown}</code>
         <span class="muted">{call.agent}</span>
         {where && <a href={places.run(call.run_id)}>open the run</a>}
         <span class="spring" />
         <span class="muted num" title={moment(call.asked)}>asked {ago(now.value - call.asked)}</span>
         {left !== null && <Tag tone={expired ? "bad" : left < 60 ? "warn" : "plain"} title={moment(call.expires ?? 0)}>{expired ? "expired" : `expires in ${duration(Math.round(left))}`}</Tag>}
       </header>
-      {(call.message || call.reason) && <p class="pending-reason">{call.message || call.reason}</p>}
       {call.origin && <p class="pending-origin"><Icon name="alert" size={14} /> Influenced by untrusted content: {call.origin}</p>}
-      <Arguments value={call.arguments} />
+      <ShownCall rows={call.shown} />
       <div class="pending-actions">
         {question ? (
           <button type="button" class="button primary" disabled={!able} onClick={() => answerQuestion(call, after)}><Icon name="check" />Answer</button>

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Record, replace
 from glidepath.agent.kin import Family, family, with_accounts, with_spend
-from glidepath.agent.resuming import check_decisions, nothing_to_decide
+from glidepath.agent.resuming import check_decisions, is_about, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
@@ -324,9 +324,13 @@ def _reason(result: RunResult) -> str:
 
 def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
     """What a person decided from elsewhere about calls that still wait."""
-    waiting = {one.call.id for one in snapshot.pending if one.call.id not in begun}
+    waiting = {one.call.id: one for one in snapshot.pending if one.call.id not in begun}
     posted = {**posted_decisions(opening.notes), **folded.decisions}
-    return {call_id: decision for call_id, decision in posted.items() if call_id in waiting}
+    return {
+        call_id: decision
+        for call_id, decision in posted.items()
+        if call_id in waiting and (call_id in folded.redacted or is_about(decision, waiting[call_id]))
+    }
 
 
 def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, tools: Mapping[str, Any]) -> None:
@@ -345,7 +349,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
         return
     if result is not None:
         snapshot = snapshot_of(result)
-        checked = check_decisions(decisions, snapshot, folded.decisions)
+        checked = check_decisions(decisions, snapshot, folded.decisions, (), folded.redacted)
         opening.decided = {**_decided(folded, snapshot, opening), **checked}
         opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
     else:
@@ -354,7 +358,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
             scribe.ahead.append(("placed", known))
         snapshot = with_inner_results(folded, charged(snapshot, folded.reserved))
         begun = folded.intents.keys() | {*known}
-        checked = check_decisions(decisions, snapshot, folded.decisions, begun)
+        checked = check_decisions(decisions, snapshot, folded.decisions, begun, folded.redacted)
         opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
         opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
         # They were counted when they were queued; counted again they would use the limit up twice.

@@ -91,11 +91,13 @@ def check_decisions(
     snapshot: Snapshot | None,
     obeyed: Mapping[str, Decision] | None = None,
     begun: Container[str] = (),
+    redacted: Container[str] = (),
 ) -> Mapping[str, Decision]:
     """The decisions, each about a pending call; raises `ConfigurationError` otherwise. No `snapshot`: the run is done.
 
     `obeyed` are those in the journal and `begun` the calls that no longer wait: a decision that is passed again after
-    a death, or by a handler that is retried, is fine, and nothing comes of it.
+    a death, or by a handler that is retried, is fine, and nothing comes of it. `redacted` calls cannot run any more,
+    so that nobody can say whether they are what was shown.
     """
     if decisions is None:
         return {}
@@ -110,6 +112,11 @@ def check_decisions(
     for call_id, decision in decisions.items():
         if call_id in pending:
             found[call_id] = _checked(call_id, decision)
+            if call_id not in redacted and not is_about(decision, pending[call_id]):
+                raise ConfigurationError(
+                    f"decisions[{call_id!r:.100}]: this decision is about other arguments than those that wait; show "
+                    "the call again, and decide anew"
+                )
             _check_answer(call_id, decision, pending[call_id])
         elif not _was_obeyed(call_id, decision, obeyed or {}):
             done = "the run is done and " if snapshot is None else ""
@@ -118,12 +125,17 @@ def check_decisions(
     return found
 
 
+def is_about(decision: Decision, waiting: PendingCall) -> bool:
+    """False for a decision that carries the digest of another call than this one."""
+    return not decision.digest or decision.digest == waiting.digest
+
+
 def _was_obeyed(call_id: str, decision: object, obeyed: Mapping[str, Decision]) -> bool:
     """Whether the journal has this very decision; raises `ConfigurationError` when it has another one."""
     then = obeyed.get(call_id)
     if then is None:
         return False
-    if _checked(call_id, decision) != then:
+    if _checked(call_id, decision).verdict != then.verdict:
         raise ConfigurationError(
             f"decisions[{call_id!r:.100}]: this call was decided before ({then.kind}), and that was carried out; "
             "leave it out"

@@ -16,6 +16,7 @@ from glidepath.cli.signals import Caught
 from glidepath.cli.world import World, screen_size
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
+from glidepath.workspace.always import AlwaysAllowed
 
 NOBODY = "a form needs an answer, and there is nobody to give one"
 
@@ -29,7 +30,7 @@ async def decide(
     caught: Caught,
     *,
     changes: Changes | None = None,
-    always: set[str] | None = None,
+    always: AlwaysAllowed | None = None,
 ) -> dict[str, Any] | None:
     """A decision for every pending call; None if nobody can be asked, and the run stays paused."""
     if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
@@ -42,6 +43,7 @@ async def decide(
             name=pending.call.id,
             pending=pending,
             sandboxed=sandboxed(pending, known),
+            tools=known,
             change=None if changes is None else changes.planned(pending.call.name, pending.call.arguments, known),
         )
         for pending in result.pending
@@ -62,7 +64,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: set[str] | None = None
+    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: AlwaysAllowed | None = None
 ) -> dict[str, Decision] | None:
     """A decision for every call, by the policy or a person; None when the person left."""
     if policy == "all":
@@ -70,7 +72,9 @@ async def decisions_about(
     if policy == "deny":
         return {one.name: deny("calls that need approval are denied here") for one in asked}
 
-    async def ask(rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
+    async def ask(
+        rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "", *, decides: bool = False
+    ) -> str | None:
         color = not world.environ.get("NO_COLOR")
         if rows:
             world.note(
@@ -78,12 +82,12 @@ async def decisions_about(
             )
         if draft:
             world.note(draft)
-        return await _line(prompt, world, caught, keys)
+        return await _line(prompt, world, caught, keys, decides=decides)
 
     decisions = {}
-    known = set() if always is None else always
+    known = AlwaysAllowed() if always is None else always
     for one in asked:
-        if one.pending.call.name not in known:
+        if not known.covers(one.pending, one.tools):
             world.note("")
         decision = await consult(one, screen_size(world.stderr), ask, always=known)
         if decision is None:
@@ -95,11 +99,13 @@ async def decisions_about(
 _ANSI = {"green": "\x1b[32m", "red": "\x1b[31m", "dim": "\x1b[2m"}
 
 
-async def _line(prompt: str, world: World, caught: Caught, keys: Sequence[str] = ()) -> str | None:
+async def _line(
+    prompt: str, world: World, caught: Caught, keys: Sequence[str] = (), *, decides: bool = False
+) -> str | None:
     """One line typed after the prompt, or one of the keys; None at the end of input or when a signal came first."""
     fd = world.stdin.fileno()
     with single_keys(fd, wanted=bool(keys)) as single:
-        data = await _typed(prompt, world, caught)
+        data = await _typed(prompt, world, caught, decides=decides)
         if single and data and data.decode(errors="replace").lower() in keys:
             world.note(data.decode(errors="replace"))
             return data.decode().lower()
@@ -141,13 +147,23 @@ def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
         termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = False) -> bytes | None:
-    """The next input; None at its end or when a signal came first."""
+async def _typed(
+    prompt: str, world: World, caught: Caught, *, keep: bool = False, decides: bool = False
+) -> bytes | None:
+    """The next input; None at its end or when a signal came first.
+
+    Where it `decides`, what is typed before a person can have read the question is dropped.
+    """
     fd = world.stdin.fileno()
     if not keep:
         world.forget_typed()
     world.stderr.write(prompt)
     world.stderr.flush()
+    first = caught.number
+    caught.asking = True
+    if decides:
+        await asyncio.sleep(world.unread)
+        world.forget_typed()
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
 
@@ -157,8 +173,6 @@ async def _typed(prompt: str, world: World, caught: Caught, *, keep: bool = Fals
             answer.set_result(os.read(fd, 65_536))
 
     loop.add_reader(fd, ready)
-    first = caught.number
-    caught.asking = True
     try:
         while not answer.done() and caught.number == first and not caught.hurry.is_set():
             await asyncio.wait([answer], timeout=0.05)

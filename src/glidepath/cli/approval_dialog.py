@@ -5,30 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Sequence
 from textwrap import wrap
-from typing import Protocol
+from typing import Any, Protocol
 
 from glidepath._wire import Value
 from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
-from glidepath.cli.shown import argument_rows, revealed, size_of, width_of, wrapped
+from glidepath.cli.shown import revealed, size_of
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, approve, deny
+from glidepath.run.question import USUAL_REASON, question_rows
+from glidepath.workspace.always import AlwaysAllowed, scope_of
 
-ALLOW = "allow it? [y]es, [n]o, [a]lways for this tool, [e]dit, [r]efuse and say why: "
-KEYS = ("y", "n", "a", "e", "r")
-"""Answers that need no Enter."""
+ALLOW = "allow it? y or a (always) and Enter; [n]o, [e]dit, [r]efuse and say why: "
+ALWAYS = "always? y and Enter; anything else goes back: "
+KEYS = ("n", "e", "r")
+"""Answers that need no Enter. A yes does: the first letter of a word is no answer."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
 _FEWEST = 3
-_USUAL_REASONS = ("this tool needs a person's approval", ASKED)
+_USUAL_REASONS = (USUAL_REASON, ASKED)
 
 
 class AskPerson(Protocol):
     """Shows rows and a prompt, drops earlier typing, and returns one line; None when the person left.
 
-    A key in `keys` is an answer by itself. `draft` is put into the line, if that is possible.
+    A key in `keys` is an answer by itself. `draft` is put into the line, if that is possible. Where the answer
+    `decides`, nothing that is typed before a person can have read the question counts.
     """
 
     def __call__(
-        self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = ""
+        self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "", *, decides: bool = False
     ) -> Awaitable[str | None]:
         """Ask."""
 
@@ -46,18 +50,20 @@ class ApprovalAsked(Value, frozen=True, kw_only=True):
     sandboxed: bool = False
     change: Change | NoChange | None = None
     """What it would change in a file of the workspace; None for a tool that does more than that."""
+    tools: tuple[Any, ...] = ()
+    """The agent's tools: what *always* covers depends on what the tool does."""
 
 
 async def consult(
-    one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: set[str] | None = None
+    one: ApprovalAsked, size: tuple[int, int], ask: AskPerson, allow: str = ALLOW, always: AlwaysAllowed | None = None
 ) -> Decision | None:
     """Show a whole call, page by page, then ask about it; None when the person left.
 
-    A person may skip the rest, and sees how much that is. Only an answer to the last question allows the call. A tool
-    in `always` is allowed without asking.
+    A person may skip to the end, and sees how much was left out. Only an answer to the last question allows the call.
+    A call that `always` covers is allowed without asking.
     """
     columns, lines = size
-    if always is not None and one.pending.form is None and one.pending.call.name in always:
+    if always is not None and always.covers(one.pending, one.tools):
         return approve()
     if one.pending.form is not None:
         from glidepath.cli.forms import fill_in
@@ -65,42 +71,61 @@ async def consult(
         return await fill_in(one.pending, columns - 1, ask)
     rows = question(one, columns - 1)
     room = max(lines - _KEPT_FREE, _FEWEST)
-    characters = f"the arguments are {size_of(one.pending.call.arguments):,} characters long"
     shown = 0
     while len(rows) - shown > room:
         page, shown = rows[shown : shown + room], shown + room
         said = await ask(
-            page, f"{shown} of {len(rows)} rows. Enter shows more, s skips the rest, n denies: ", ("Enter", "s", "n")
+            page, f"{shown} of {len(rows)} rows. Enter shows more, s skips to the end, n denies: ", ("Enter", "s", "n")
         )
         word = None if said is None else said.strip().lower()
         if word is None:
             return None
         if word in ("n", "no"):
             return deny()
-        if word in ("s", "skip"):
-            rest = f"({len(rows) - shown} of {len(rows)} rows were not shown; {characters})"
-            return await _decision([rest], one, ask, allow, always)
-    return await _decision(rows[shown:], one, ask, allow, always)
+        if word in ("s", "skip") and len(rows) - shown > room:
+            end = len(rows) - room + 2
+            size_told = f"the arguments are {size_of(one.pending.call.arguments):,} characters long"
+            rest = wrap(f"({end - shown} of {len(rows)} rows were not shown; {size_told})", columns - 1)
+            # Nobody allows for good what they have not seen: there is no always.
+            return await _decide([*rest, *rows[end:]], one, ask, allow, None)
+    return await _decide(rows[shown:], one, ask, allow, always)
 
 
-async def _decision(
-    rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None
+async def _decide(
+    rows: Sequence[str], one: ApprovalAsked, ask: AskPerson, allow: str, always: AlwaysAllowed | None
 ) -> Decision | None:
-    said = await ask(rows, allow, KEYS)
+    said = await ask(rows, allow, KEYS, decides=True)
     word = "" if said is None else said.strip()
-    if word.lower() in ("a", "always") and always is not None:
-        always.add(one.pending.call.name)
-        word = "yes"
-    if word.lower() in ("e", "edit"):
+    lower = word.lower()
+    if lower in ("a", "always"):
+        return await _allow_always(one, ask, allow, always)
+    if lower in ("e", "edit"):
         return await _edited(one, ask, allow, always)
-    if word.lower() == "r":
+    if lower == "r":
         why = await ask([], "why not: ")
         return None if why is None else deny(why.strip())
     if word.startswith("/"):
-        return await _decision([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
-    if word.lower() in ("y", "yes"):
+        return await _decide([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
+    if lower in ("y", "yes"):
         return approve()
-    return None if said is None else deny("" if word.lower() in ("", "n", "no", "a", "always") else word)
+    return None if said is None else deny("" if lower in ("", "n", "no") else word)
+
+
+async def _allow_always(
+    one: ApprovalAsked, ask: AskPerson, allow: str, always: AlwaysAllowed | None
+) -> Decision | None:
+    """Show what *always* would cover, and take a second answer; anything but a yes goes back to the question."""
+    scope = None if always is None else scope_of(one.pending, one.tools)
+    if always is None or scope is None:
+        why = ["Only this call can be allowed: it has operators, or runs another program, or was not shown in full."]
+        return await _decide(why, one, ask, allow, always)
+    said = await ask([f"From now on, without asking: {revealed(scope.told)}"], ALWAYS, decides=True)
+    if said is None:
+        return None
+    if said.strip().lower() not in ("y", "yes"):
+        return await _decide(["Not allowed for good."], one, ask, allow, always)
+    always.add(scope)
+    return approve()
 
 
 def refusal(decision: Decision) -> str:
@@ -109,7 +134,7 @@ def refusal(decision: Decision) -> str:
     return f"Refused. The model is told why: {words}" if words else "Refused."
 
 
-async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[str] | None) -> Decision | None:
+async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: AlwaysAllowed | None) -> Decision | None:
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
     note = "The arguments, as JSON. Edit them and press Enter to run the call; an empty line goes back."
     draft = json.dumps(dict(one.pending.call.arguments), ensure_ascii=False)
@@ -118,7 +143,7 @@ async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: set[st
         if said is None:
             return None
         if not said.strip():
-            return await _decision(["Not changed."], one, ask, allow, always)
+            return await _decide(["Not changed."], one, ask, allow, always)
         try:
             given = json.loads(said)
         except ValueError as error:
@@ -134,19 +159,9 @@ def question(one: ApprovalAsked, width: int) -> list[str]:
     """The question about a call, in rows: who wants it, whether there is a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 
-    call, reason = one.pending.call, one.pending.reason
     where = SANDBOXED if one.sandboxed else "no sandbox: it runs as you"
     where = "in the workspace" if one.change is not None else where
-    who, name = revealed(one.who), revealed(call.name)
-    head = f"{who} wants to call {name} ({where}):"
-    rows = [head]
-    if width_of(head) > width:
-        rows = [f"{who} wants to call {name}", *wrap(f"({where}):", width)]
-    if width_of(rows[0]) > width:
-        rows = ["Somebody named", *wrapped(one.who, width), "wants to call", *wrapped(call.name, width), *rows[1:]]
-    if reason and reason not in (*_USUAL_REASONS, SANDBOXED) and not reason.startswith(NO_SANDBOX):
-        rows += ["Why you are asked:", *wrapped(reason, width), "The arguments:"]
-    if isinstance(one.change, Change):
-        return rows + difference(one.change, width)
-    fate = [] if one.change is None or not one.change.why else [f"  {one.change.why}"]
-    return rows + argument_rows(call.arguments, width) + fate
+    usual = [*_USUAL_REASONS, SANDBOXED, *([one.pending.reason] if one.pending.reason.startswith(NO_SANDBOX) else [])]
+    rows = difference(one.change, width) if isinstance(one.change, Change) else None
+    fate = [] if not isinstance(one.change, NoChange) or not one.change.why else [f"  {one.change.why}"]
+    return question_rows(one.pending, width, who=one.who, where=where, usual=usual, arguments=rows) + fate

@@ -141,7 +141,10 @@ def _grants(folder: Folder, wanted: Mapping[str, Any]) -> list[Grant]:
 
 
 def _asked(prompt: str, stream: TextIO, world: World, *, decides: bool = False) -> str | None:
-    """What a person typed after a prompt; None at the end of the input. One that `decides` waits until it can be read."""
+    """What a person typed after a prompt; None at the end of the input.
+
+    Where the answer `decides`, what is typed before the question can have been read does not count.
+    """
     stream.flush()
     world.forget_typed()
     stream.write(f"{prompt} ")

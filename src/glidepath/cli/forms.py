@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.shown import revealed, wrapped
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, answer, approve, deny
 
-Ask = Callable[[Sequence[str], str], Awaitable[str | None]]
+if TYPE_CHECKING:
+    from glidepath.cli.approval_dialog import AskPerson
+
 _YES, _NO = ("y", "yes", "true"), ("n", "no", "false")
 
 
-async def fill_in(pending: PendingCall, width: int, ask: Ask) -> Decision | None:
+async def fill_in(pending: PendingCall, width: int, ask: AskPerson) -> Decision | None:
     """A person's answer to a form, or their refusal; None when they left."""
     rows = list(wrapped(pending.reason, width))
     form = pending.form or {}
     properties = form.get("properties")
     fields = properties if isinstance(properties, Mapping) else {}
     if not fields:
-        said = await ask(rows, "continue? [y]es, [n]o, or say why not: ")
+        said = await ask(rows, "continue? y and Enter, or say why not: ", decides=True)
         if said is None:
             return None
         word = said.strip()
         return approve() if word.lower() in _YES else deny("" if word.lower() in ("", *_NO) else word)
-    first = await ask([*rows, "The server decides what happens with your answer."], "answer it? [y]es, [n]o: ")
+    rows.append("The server decides what happens with your answer.")
+    first = await ask(rows, "answer it? [y]es, [n]o: ", decides=True)
     if first is None:
         return None
     if first.strip().lower() not in _YES:
@@ -45,7 +48,7 @@ async def fill_in(pending: PendingCall, width: int, ask: Ask) -> Decision | None
 _LEFT_OUT = object()
 
 
-async def _field(name: str, shape: Mapping[str, Any], ask: Ask, width: int, *, needed: bool) -> Any:
+async def _field(name: str, shape: Mapping[str, Any], ask: AskPerson, width: int, *, needed: bool) -> Any:
     """One answer, asked for until it can be read; None when the person left."""
     note: list[str] = []
     while True:

@@ -64,7 +64,10 @@ def records() -> list[TrustRecord]:
 
 
 def remember(folder: Folder, without: Sequence[str] = ()) -> None:
-    """Record a person's yes for these bytes, and which rights of servers they refused; raises OSError or `ConfigurationError` when it cannot be kept."""
+    """Record a person's yes for these bytes, and which rights of servers they refused.
+
+    Raises OSError or `ConfigurationError` when it cannot be kept.
+    """
     place = _place_for(folder.path)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _ours(place):

@@ -32,6 +32,7 @@ class World:
         stderr: TextIO | None = None,
         folder: Path | None = None,
         now: Callable[[], float] = time.monotonic,
+        unread: float = UNREAD,
     ) -> None:
         self.arguments = tuple(arguments)
         self.environ: Mapping[str, str] = {} if environ is None else environ
@@ -40,6 +41,7 @@ class World:
         self.stderr = sys.stderr if stderr is None else stderr
         self.folder = folder or Path.cwd()
         self.now = now
+        self.unread = unread
         self._noted: set[str] = set()
         self.notes: list[str] | None = None
         """While this is a list, notes are collected in it, for a program that has the whole screen to show."""
@@ -114,7 +116,7 @@ class World:
             self.stdin.fileno()
         except (OSError, ValueError, AttributeError):
             return  # a program's stream: its lines are not typed
-        time.sleep(UNREAD)
+        time.sleep(self.unread)
         self.forget_typed()
 
     def close_quietly(self) -> None:

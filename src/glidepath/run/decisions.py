@@ -21,6 +21,13 @@ class Decision(Value, frozen=True, kw_only=True):
     kind: Literal["approve", "deny", "answer", "unknown", "repeat", "ask"]
     text: str = ""
     arguments: Mapping[str, Any] | None = None
+    digest: str = ""
+    """`PendingCall.digest` of the call that the person was shown; empty when nobody said. Another call is refused."""
+
+    @property
+    def verdict(self) -> tuple[str, str, Mapping[str, Any] | None]:
+        """What was decided, without the digest of what was shown."""
+        return self.kind, self.text, self.arguments
 
     @property
     def in_doubt(self) -> bool:
@@ -28,13 +35,18 @@ class Decision(Value, frozen=True, kw_only=True):
         return self.kind in ("unknown", "repeat")
 
 
-def approve(arguments: Mapping[str, Any] | None = None) -> Decision:
-    """Let the call run, as it was shown or with these arguments instead."""
+def approve(arguments: Mapping[str, Any] | None = None, *, digest: str = "") -> Decision:
+    """Let the call run, as it was shown or with these arguments instead.
+
+    `digest` is the `PendingCall.digest` of what the person was shown: the decision is refused for any other call.
+    """
+    if not isinstance(digest, str):
+        raise ConfigurationError(f"approve(digest) takes the digest of a PendingCall, not {digest!r:.100}")
     if arguments is None:
-        return Decision(kind="approve")
+        return Decision(kind="approve", digest=digest)
     if not isinstance(arguments, Mapping):
         raise ConfigurationError(f"approve(arguments) takes a mapping of arguments, not {arguments!r:.100}")
-    return Decision(kind="approve", arguments=_plain("approve", arguments))
+    return Decision(kind="approve", arguments=_plain("approve", arguments), digest=digest)
 
 
 def _plain(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

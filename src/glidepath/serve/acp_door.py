@@ -6,7 +6,8 @@ cost are reported after every prompt. How a run ended is in the answer's `_meta.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,19 +21,17 @@ from glidepath.events import Event, StreamChunk, ToolEnded, ToolStarted
 from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock, ToolResultMessage, UserMessage
 from glidepath.outcome import PROTOCOL_STOPS, LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision, approve, deny
+from glidepath.run.question import question_rows
+from glidepath.run.revealing import revealed
 from glidepath.serve.inline_image import inline_image
 from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.session import Session, checked_id
 from glidepath.spi.session_catalog import SessionQuery
 from glidepath.tools.quote_frames import QuoteFrame
+from glidepath.workspace.always import AlwaysAllowed, scope_of
 
 _FAILED = -32000
-_OPTIONS = [
-    schema.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
-    schema.PermissionOption(option_id="allow_always", name="Always allow this tool", kind="allow_always"),
-    schema.PermissionOption(option_id="reject", name="Deny", kind="reject_once"),
-]
 
 
 class EditorAgent:
@@ -45,7 +44,7 @@ class EditorAgent:
         self._sessions: dict[str, Session | str] = {}
         self._folders: dict[str, str] = {}
         self._flying: dict[str, CancelToken] = {}
-        self._always: dict[str, set[str]] = {}
+        self._always: dict[str, AlwaysAllowed] = {}
 
     def on_connect(self, conn: Any) -> None:
         """Remember the client."""
@@ -172,19 +171,46 @@ class EditorAgent:
         return stream.result
 
     async def _decided(self, session_id: str, pending: PendingCall) -> Decision:
-        call = pending.call
-        if call.name in self._always.get(session_id, ()):
-            return approve()
+        """What the person says in their editor. The request has the whole call as text, and each option a nonce."""
+        always = self._always.setdefault(session_id, AlwaysAllowed())
+        tools = self._agent.config.tools
+        if always.covers(pending, tools):
+            return approve(digest=pending.digest)
+        scope = scope_of(pending, tools)
+        rows = question_rows(pending, who=self._agent.config.agent_name)
+        options = {"allow_once": "Allow this call", "reject_once": "Deny"}
+        if scope is not None:
+            options["allow_always"] = "Always allow this (you are shown what it covers)"
+        chosen = await self._permitted(session_id, pending, rows, options)
+        if chosen == "allow_always" and scope is not None:
+            rows = [f"From now on, without asking: {revealed(scope.told)}"]
+            options = {"allow_always": "Yes, always", "allow_once": "Only this call", "reject_once": "Deny"}
+            chosen = await self._permitted(session_id, pending, rows, options)
+            if chosen == "allow_always":
+                always.add(scope)
+        return approve(digest=pending.digest) if chosen else deny("denied in the editor")
+
+    async def _permitted(
+        self, session_id: str, pending: PendingCall, rows: Sequence[str], options: Mapping[str, str]
+    ) -> str | None:
+        """The kind of the option that was chosen, if it allows the call and answers this very request."""
+        nonce = f"{secrets.token_hex(8)}.{pending.digest}"
         update = schema.ToolCallUpdate(
-            tool_call_id=call.id, title=call.name, status="pending", raw_input=dict(call.arguments)
+            tool_call_id=pending.call.id,
+            title=revealed(pending.call.name),
+            status="pending",
+            content=[acp.tool_content(acp.text_block("\n".join(rows)))],
+            field_meta={"glidepath": {"digest": pending.digest}},
         )
-        asked = await self._editor.request_permission(session_id=session_id, tool_call=update, options=_OPTIONS)
-        outcome = asked.outcome
-        if outcome.outcome != "selected" or outcome.option_id not in ("allow", "allow_always"):
-            return deny("denied in the editor")
-        if outcome.option_id == "allow_always":
-            self._always.setdefault(session_id, set()).add(call.name)
-        return approve()
+        given: Any = [
+            schema.PermissionOption(option_id=f"{kind}.{nonce}", name=name, kind=kind)  # type: ignore[arg-type]
+            for kind, name in options.items()
+        ]
+        asked = await self._editor.request_permission(session_id=session_id, tool_call=update, options=given)
+        if asked.outcome.outcome != "selected":
+            return None
+        kind, _, rest = asked.outcome.option_id.partition(".")
+        return kind if rest == nonce and kind in ("allow_once", "allow_always") and kind in options else None
 
     async def _answered(self, session_id: str, result: RunResult[Any]) -> schema.PromptResponse:
         usage = result.usage

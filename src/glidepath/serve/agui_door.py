@@ -7,6 +7,8 @@ metadata.
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,8 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
-from glidepath.outcome import PROTOCOL_STOPS, RunResult
+from glidepath.outcome import PROTOCOL_STOPS, PendingCall, RunResult
+from glidepath.run.question import question_rows
 from glidepath.serve.doors import visitor_of
 from glidepath.serve.event_streams import EventStream
 from glidepath.serve.hub import Hub
@@ -121,8 +124,8 @@ class AguiDoor:
         if found.feed is None:
             raise Refused(409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide")
         feed, after = found.feed, found.feed.last
-        decisions = {entry.interrupt_id: _decision(entry) for entry in given.resume or ()}
         waiting = await self.actions.undecided(found.run_id, who)
+        decisions = {one.id: one for one in (_decision(entry, feed, waiting) for entry in given.resume or ())}
         if missing := waiting - set(decisions):
             raise Refused(
                 409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request as well"
@@ -235,6 +238,11 @@ class _Told:
         self.count += 1
         return f"{kind}_{self.run_id}_{self.feed.run_id}_{self.count}"
 
+    def _interrupt(self, pending: PendingCall) -> str:
+        """The id of an interrupt: the call, a nonce of this very question, and the digest of what is shown with it."""
+        nonce = self.feed.nonces[pending.call.id] = secrets.token_hex(8)
+        return f"{pending.call.id}#{nonce}.{pending.digest}"
+
     def _finished(self, result: RunResult[Any]) -> BaseEvent:
         import ag_ui.core as agui
 
@@ -249,12 +257,12 @@ class _Told:
         elif outcome == "interrupt":
             interrupts = [
                 agui.Interrupt(
-                    id=one.call.id,
+                    id=self._interrupt(one),
                     reason="approval" if one.form is None else "input",
-                    message=one.reason or f"{one.call.name} needs a decision",
+                    message="\n".join(question_rows(one)),
                     tool_call_id=one.call.id,
                     response_schema=dict(one.form) if one.form is not None else _APPROVAL,
-                    metadata={"tool": one.call.name, "arguments": dict(one.call.arguments)},
+                    metadata={"tool": one.call.name, "arguments": dict(one.call.arguments), "digest": one.digest},
                 )
                 for one in result.pending
             ]
@@ -319,26 +327,33 @@ def _first(error: ValueError) -> str:
     return f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
 
 
-def _decision(entry: Any) -> DecideBody:
-    """What a front end answered; raises `Refused`."""
-    payload = entry.payload
+_QUESTION = re.compile(r"(?P<call>.*)#(?P<nonce>[0-9a-f]{16})\.(?P<digest>[0-9a-f]{32})", re.DOTALL)
+"""The id of an interrupt. It comes back with the answer, whatever front end it is."""
+
+
+def _decision(entry: Any, feed: RunFeed, waiting: frozenset[str]) -> DecideBody:
+    """What a front end answered; raises `Refused`. A yes counts for the question it answers, and for no other."""
+    payload, question = entry.payload, _QUESTION.fullmatch(entry.interrupt_id)
+    call_id, digest = (entry.interrupt_id, "") if question is None else (question["call"], question["digest"])
     if entry.status == "cancelled":
-        return DecideBody(id=entry.interrupt_id, decision="deny", message="cancelled by the person", reason="AG-UI")
+        return DecideBody(id=call_id, decision="deny", message="cancelled by the person", reason="AG-UI")
     if isinstance(payload, str):
-        return DecideBody(id=entry.interrupt_id, decision="answer", message=payload, reason="AG-UI")
+        return DecideBody(id=call_id, decision="answer", message=payload, reason="AG-UI")
     if not isinstance(payload, Mapping):
         raise Refused(
             400, "bad_resume", 'resume: payload must be {"approved": true or false}, a text, or the form filled in'
         )
     if "approved" not in payload:
-        return DecideBody(id=entry.interrupt_id, decision="answer", arguments=dict(payload), reason="AG-UI")
-    if payload["approved"] is True:
-        arguments = payload.get("arguments")
-        kind: Any = "approve" if arguments is None else "edit"
-        return DecideBody(id=entry.interrupt_id, decision=kind, arguments=arguments, reason="AG-UI")
-    return DecideBody(
-        id=entry.interrupt_id, decision="deny", message=str(payload.get("reason") or "denied"), reason="AG-UI"
-    )
+        return DecideBody(id=call_id, decision="answer", arguments=dict(payload), reason="AG-UI")
+    if payload["approved"] is not True:
+        return DecideBody(id=call_id, decision="deny", message=str(payload.get("reason") or "denied"), reason="AG-UI")
+    is_open = question is not None and feed.nonces.get(call_id, question["nonce"]) == question["nonce"]
+    if call_id in waiting and not is_open:
+        wrong = f"resume: {entry.interrupt_id!r:.80} is not the question that is open; use the last interrupt's id"
+        raise Refused(409, "other_question", wrong)
+    arguments = payload.get("arguments")
+    kind: Any = "approve" if arguments is None else "edit"
+    return DecideBody(id=call_id, decision=kind, arguments=arguments, reason="AG-UI", digest=digest)
 
 
 def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:

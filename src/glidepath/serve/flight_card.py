@@ -32,6 +32,8 @@ from glidepath.events import (
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, dollars
 from glidepath.plurals import how_many
+from glidepath.run.question import question_rows
+from glidepath.run.revealing import revealed
 from glidepath.serve.shapes import CauseShape, Gauge, PendingItem, RunCard, UsageShape
 
 __all__ = ["FlightCard", "call_line", "origin_of", "pending_items", "state_of"]
@@ -86,8 +88,11 @@ def pending_items(result: RunResult, agent: str, asked: Mapping[str, float]) -> 
             arguments=one.call.arguments,
             reason=one.reason,
             asked=asked.get(one.call.id, 0.0),
-            message=one.reason or call_line(one.call.name, one.call.arguments),
+            message=revealed(one.reason or call_line(one.call.name, one.call.arguments)),
             form=one.form,
+            tool_shown=revealed(one.call.name),
+            shown=tuple(question_rows(one, who=agent)),
+            digest=one.digest,
         )
         for one in result.pending
     )

@@ -144,6 +144,10 @@ class RunActions:
         if body.id in known:
             raise Refused(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
+        if body.digest and body.digest != waiting[body.id].digest:
+            raise Refused(
+                409, "other_call", f"call {body.id!r:.80} has other arguments than those that were shown: look again"
+            )
         try:
             check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
         except ConfigurationError as error:
@@ -356,11 +360,11 @@ def said(reason: str, who: Visitor, default: str) -> str:
 def _decision(body: DecideBody) -> Decision:
     try:
         if body.decision == "approve":
-            return approve()
+            return approve(digest=body.digest)
         if body.decision == "edit":
             if body.arguments is None:
                 raise Refused(400, "no_arguments", "edit needs the arguments to run with")
-            return approve(body.arguments)
+            return approve(body.arguments, digest=body.digest)
         if body.decision == "deny":
             return deny(body.message or body.reason)
         return answer(body.arguments if body.arguments is not None else _text("message", body.message or ""))

@@ -80,6 +80,8 @@ class RunFeed:
         self.readers = 0
         self.meter: Any = None
         """The meter of the run, while it runs."""
+        self.nonces: dict[str, str] = {}
+        """By call id: the nonce of the question about it that a front end was last sent."""
         self.stale = False
         """The log has events of this run that were not folded yet."""
         self._ring: deque[bytes] = deque(maxlen=RING)

@@ -75,7 +75,11 @@ class RunCard(Value, frozen=True, kw_only=True):
 
 
 class PendingItem(Value, frozen=True, kw_only=True):
-    """A call that waits for a person, with its exact arguments."""
+    """A call that waits for a person, with its exact arguments.
+
+    `shown` is what a person must be shown, row by row, and `tool_shown` the name: all of it, with nothing hidden.
+    `digest` is of the tool and the arguments; a decision that carries another one is refused.
+    """
 
     id: str
     kind: str
@@ -90,6 +94,9 @@ class PendingItem(Value, frozen=True, kw_only=True):
     expires: float | None = None
     message: str = ""
     form: Mapping[str, Any] | None = None
+    tool_shown: str = ""
+    shown: tuple[str, ...] = ()
+    digest: str = ""
 
 
 class BudgetNode(Value, frozen=True, kw_only=True):
@@ -199,13 +206,17 @@ class SteerBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DecideBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Decide about a call that waits; `edit` approves it with other `arguments`."""
+    """Decide about a call that waits; `edit` approves it with other `arguments`.
+
+    `digest` is that of the call as it was shown; without it nobody checks that it is the one that waits.
+    """
 
     id: str
     decision: Literal["approve", "deny", "edit", "answer"]
     arguments: dict[str, Any] | None = None
     message: str | None = None
     reason: str = ""
+    digest: str = ""
 
 
 class ForkBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

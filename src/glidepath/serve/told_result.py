@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.outcome import RunResult
+from glidepath.run.question import question_rows
 
 
 def ending_of(result: RunResult[Any]) -> dict[str, Any]:
@@ -19,7 +20,14 @@ def ending_of(result: RunResult[Any]) -> dict[str, Any]:
         "usage": {"input": usage.input, "output": usage.output, "total": usage.total},
         "cost": None if result.cost is None else str(result.cost),
         "pending": [
-            {"id": one.call.id, "tool": one.call.name, "arguments": dict(one.call.arguments), "reason": one.reason}
+            {
+                "id": one.call.id,
+                "tool": one.call.name,
+                "arguments": dict(one.call.arguments),
+                "reason": one.reason,
+                "shown": question_rows(one),
+                "digest": one.digest,
+            }
             for one in result.pending
         ],
     }

@@ -71,6 +71,16 @@ def runs_in_sandbox(tool: Tool) -> bool:
     return getattr(tool.fn, _SANDBOXED, False) is True
 
 
+def runs_commands(tool: Tool) -> bool:
+    """True for a shell of a workspace."""
+    return hasattr(tool.fn, _SANDBOXED)
+
+
+def touches_one_file(tool: Tool) -> bool:
+    """True for the `read`, `write` and `edit` of a workspace."""
+    return tool.name in ("read", "write", "edit") and tool.__module__ == file_tools.__name__
+
+
 def _grep(workspace: Workspace) -> Tool:
     from glidepath.tools.processes import Reference, run_in_process
 

@@ -33,6 +33,7 @@ from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded
 from glidepath.outcome import PendingCall
 from glidepath.plurals import how_many
 from glidepath.run import Decision
+from glidepath.workspace.always import AlwaysAllowed
 
 _TICK = 0.25
 _LANDING = 3.0
@@ -42,7 +43,7 @@ _WIDE = 60
 _LIVE, _KEPT = 40, 6  # widgets that are laid out at most, and messages among them at least
 _DRAWN = 1.0  # seconds after which a question is presumed to be on the screen
 _BOX_COLUMNS, _BOX_LINES = 6, 7  # the frame around a question, and the lines below it
-_ALLOW = "y yes, n no, a always allow this tool, e edit, r refuse and say why"
+_ALLOW = "allow it? y or a (always) and Enter; n no, e edit, r refuse and say why"
 _STYLE = """
 Screen { layout: vertical; }
 #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
@@ -79,7 +80,7 @@ class ChatApp(App[int]):
         self._between_turns = between_turns
         self._begin_with = resume
         self._hint = ""
-        self._always: dict[str, set[str]] = {}  # by conversation
+        self._always: dict[str, AlwaysAllowed] = {}  # by conversation
         self._command_run: asyncio.Task[None] | None = None
         self._reply: ChatReply | None = None
         self._cards: dict[str, tuple[LogEntry, str]] = {}
@@ -435,6 +436,7 @@ class ChatApp(App[int]):
                 name=call.id,
                 pending=waiting,
                 sandboxed=sandboxed(waiting, tools),
+                tools=tuple(tools),
                 change=self.talk.changes.planned(call.name, call.arguments, tools),
             )
             if not self.is_running:
@@ -448,7 +450,7 @@ class ChatApp(App[int]):
 
     async def _consulted(self, one: ApprovalAsked) -> Decision | None:
         """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
-        always = self._always.setdefault(self.talk.session.id, set())
+        always = self._always.setdefault(self.talk.session.id, AlwaysAllowed())
         while True:
             columns, lines = max(self.size.width - _BOX_COLUMNS, 8), self.size.height - _BOX_LINES
             with contextlib.suppress(ResizedError):
@@ -466,7 +468,9 @@ class ChatApp(App[int]):
         if self._asked is not None and open_question and not self._prompt.text and self.size != self._asked_in:
             self._asked.set_exception(ResizedError())
 
-    async def _answer(self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "") -> str | None:
+    async def _answer(
+        self, rows: Sequence[str], prompt: str, keys: Sequence[str] = (), draft: str = "", *, decides: bool = False
+    ) -> str | None:
         """Show this in a box, and wait for a line typed after it appeared; None after Esc."""
         self._asked_in = self.size
         box = LogEntry(diff_text([*rows, *([""] if rows else []), prompt.rstrip()]), classes="ask", markup=False)
@@ -478,9 +482,9 @@ class ChatApp(App[int]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(on_screen.wait(), _DRAWN)
         line = self._prompt
-        typed = line.forget_typed()
+        typed = line.forget_typed(self.talk.unread if decides else 0.0)
         line.value = draft
-        line.expect(keys)
+        line.expect(keys, "y or a" if decides else "")
         self._asked_at = line.since
         asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked = asked

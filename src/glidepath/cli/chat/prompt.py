@@ -89,16 +89,20 @@ class Prompt(TextArea):
         """Put a message that was sent too early back into the line, before what is being typed."""
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
-    def expect(self, keys: Sequence[str]) -> None:
-        """Take these keys as answers from now on, while the line is empty; none of them when no question is open."""
+    def expect(self, keys: Sequence[str], typed: str = "") -> None:
+        """Take these keys as answers from now on, while the line is empty; none of them when no question is open.
+
+        `typed` names the answers that need Enter.
+        """
         self.single = keys
         self._choice = ", ".join(keys[:-1]) + f" or {keys[-1]}" if keys else ""
-        self.placeholder = f"Press {self._choice}" if keys else self._usual
+        first = f"{typed} and Enter; or press" if typed else "Press"
+        self.placeholder = f"{first} {self._choice}" if keys else self._usual
         self.hint("")
 
-    def forget_typed(self) -> str:
-        """Empty the line and drop every key that was pressed before now; returns what was there."""
-        self.since = Message().time
+    def forget_typed(self, more: float = 0.0) -> str:
+        """Empty the line and drop every key that was pressed before now, and for `more` seconds; what was there."""
+        self.since = Message().time + more
         self.search.leave()
         draft, self.value = self.said, ""
         return draft

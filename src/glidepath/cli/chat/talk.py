@@ -73,6 +73,7 @@ class Talk:
     def __init__(self, settings: LoadedSettings, world: World) -> None:
         self._settings = settings
         self._world = world
+        self.unread = world.unread
         self.folder = workspace_folder(settings, world)
         self.workspace = Workspace(self.folder, allow_protected=settings.get("allow_protected") or ())
         asks = settings.get("edits") or ("ask" if settings["approve"] == "ask" else "apply")

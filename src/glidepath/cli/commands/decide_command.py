@@ -59,7 +59,7 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
     folded = (await read_journal(store, session)).folded
     notes = await store.notes(session, folded.taken) if offers(store, Inbox) else ()
     earlier = {**posted_decisions(notes), **folded.decisions}.get(call)
-    if earlier is not None and earlier != decision:
+    if earlier is not None and earlier.verdict != decision.verdict:
         raise ConfigurationError(
             f"{revealed(call)} is already decided: {earlier.kind}. The first decision counts, once the run is resumed"
         )

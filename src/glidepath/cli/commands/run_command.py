@@ -273,9 +273,10 @@ async def _fly_on(
     from glidepath.cli.approval import decide
     from glidepath.cli.stores import wallet_of
     from glidepath.outcome import LoopOutcome
+    from glidepath.workspace.always import AlwaysAllowed
 
     since: tuple[Any, ...] = ()
-    always: set[str] = set()
+    always = AlwaysAllowed()
     while True:
         result, ran = await _consume(stream, screen, token)
         since += result.changes if ran else ()

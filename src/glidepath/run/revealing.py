@@ -1,0 +1,187 @@
+"""Show untrusted text safely: complete, with nothing hidden and nothing that could pass for something else.
+
+Every door uses this one rule: the terminal, the flight deck, AG-UI and ACP. Characters that cannot be seen, that would
+steer a screen, or that look like other letters are shown as `<U+001B>`. Text is shown behind a
+gutter: `|` begins a line of the text, `>` continues a line that is too long for the screen. So no text, whatever it
+holds, can look like another argument or like a question of ours, and two different texts never look the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from unicodedata import category, combining, east_asian_width, normalize
+from unicodedata import name as name_of
+
+from glidepath.plurals import how_many
+
+_FIRST, _NEXT = "    | ", "    > "
+_NARROWEST = 20
+_MARKS = 2  # accents on one letter; more of them would hide the line above
+_BLANK = frozenset(  # printable, but invisible
+    [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)]
+)
+_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
+"""Scripts with letters that pass for Latin ones."""
+_ALIKE = frozenset(  # letters of these scripts that nobody can tell from a Latin one
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u051b\u051d\u04bb\u04cf\u04af"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0408\u050c\u04c0"
+    "\u03bf\u03bd\u03c1\u03b9\u03c5\u03b1\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
+    "\u03a5\u03a7\u0578\u057d\u0585\u0570\u0563"
+)
+_SIGNS_ALIKE = frozenset(  # dashes, slashes, colons, dots and quotes that pass for ASCII ones
+    "\u2010\u2011\u2012\u2043\u2212\u2044\u2215\u29f8\u2236\ua789\u0589\u05c3\u2024\u02bc\u02b9\u01c3\u01c0\u2223"
+)
+
+
+def width_of(text: str) -> int:
+    """The columns of a text: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def revealed(text: str, keep: str = "") -> str:
+    """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`.
+
+    Signs in `keep` are kept.
+    """
+    if text.isascii() and text.isprintable() and "<U+" not in text:
+        return text
+    alike = frozenset() if text.isascii() else _lookalikes(text)
+    shown: list[str] = []
+    marks = _MARKS  # a text must not begin with an accent, which would change what is before it
+    for place, sign in enumerate(text):
+        marks = marks + 1 if category(sign)[0] == "M" else 0
+        hidden = not sign.isprintable() or ord(sign) in _BLANK or 0xE0100 <= ord(sign) <= 0xE01EF  # noqa: PLR2004
+        forged = sign == "<" and text.startswith("<U+", place)
+        odd = (hidden or forged or marks > _MARKS or place in alike) and sign not in keep
+        shown.append(f"<U+{ord(sign):04X}>" if odd else sign)
+    return "".join(shown)
+
+
+def _lookalikes(text: str) -> frozenset[int]:
+    """Where a text has a character that passes for another one.
+
+    Letters of other scripts in a word with Latin letters, words that consist only of letters that look Latin where
+    nothing else in the line is written in that script, and signs that are ASCII in another form.
+    """
+    found: set[int] = set()
+    start = 0
+    for line in text.split("\n"):
+        if not line.isascii():
+            found.update(start + place for place in _in_line(line))
+        start += len(line) + 1
+    return frozenset(found)
+
+
+def _in_line(line: str) -> Iterator[int]:
+    foreign = {place for place, sign in enumerate(line) if not sign.isascii() and _script(sign)}
+    plain = {_script(line[place]) for place in foreign if line[place] not in _ALIKE}
+    start = 0
+    for word in line.split(" "):
+        places = [place for place in range(start, start + len(word)) if place in foreign]
+        latin = any(sign.isascii() and sign.isalpha() for sign in word)
+        for place in places:
+            if latin or (all(line[one] in _ALIKE for one in places) and _script(line[place]) not in plain):
+                yield place
+        start += len(word) + 1
+    yield from (place for place, sign in enumerate(line) if not sign.isascii() and _is_another_form(sign))
+
+
+def _script(sign: str) -> str:
+    """The script of a letter that may pass for a Latin one; empty for every other character."""
+    first = name_of(sign, "").partition(" ")[0] if sign.isalpha() else ""
+    return first if first in _SCRIPTS else ""
+
+
+def _is_another_form(sign: str) -> bool:
+    """True for a wide, bold, or otherwise dressed-up form of one ASCII character; a raised digit is not one."""
+    if sign in _SIGNS_ALIKE:
+        return True
+    plain = normalize("NFKC", sign)
+    return len(plain) == 1 and plain.isascii() and plain != " " and category(sign) != "No"
+
+
+def argument_rows(arguments: Mapping[str, Any], width: int) -> list[str]:
+    """Every argument with its name and its whole value, in rows of at most `width` columns."""
+    rows: list[str] = []
+    for name, value in arguments.items():
+        rows += _argument(str(name), value, max(width, _NARROWEST))
+    return rows or ["  (no arguments)"]
+
+
+def size_of(arguments: Mapping[str, Any]) -> int:
+    """How many characters the values have."""
+    return sum(len(value if isinstance(value, str) else _json(value)) for value in arguments.values())
+
+
+def _argument(name: str, value: object, width: int) -> Iterator[str]:
+    label = revealed(name)
+    if label != name or width_of(label) > width // 2:
+        yield "  an argument named"
+        yield from wrapped(name, width)
+        label = "  with the value"
+    else:
+        label = f"  {label}"
+    text = value if isinstance(value, str) else _json(value)
+    inline = f'{label}: "{text}"' if isinstance(value, str) else f"{label}: {text}"
+    plain = revealed(text) == text and not (isinstance(value, str) and ('"' in text or "\\" in text))
+    if plain and width_of(inline) <= width:
+        yield inline
+        return
+    if not isinstance(value, str):
+        text = _json(value, indent=2)
+    kind = "text" if isinstance(value, str) else "JSON"
+    lines = text.count("\n") + 1
+    size = f"{kind}, {how_many(len(text), 'character', f'{len(text):,}')}" + (f", {lines:,} lines" if lines > 1 else "")
+    head = f"{label} ({size}):"
+    yield head if width_of(head) <= width else f"{label}:"
+    yield from wrapped(text, width)
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """A text behind its gutter, every line of it begun again, in rows of at most `width` columns."""
+    room = max(width - len(_FIRST), 8)
+    for line in text.split("\n"):
+        gutter = _FIRST
+        for row in _rows(revealed(line), room):
+            yield gutter + row
+            gutter = _NEXT
+
+
+def folded(text: str, width: int, indent: str) -> str:
+    """One line that is safe to show, in rows of at most `width` columns behind an indent."""
+    return "\n".join(indent + row for row in _rows(text, max(width - len(indent), 8)))
+
+
+def _rows(text: str, room: int) -> Iterator[str]:
+    while True:
+        cut = room if text.isascii() else _fits(text, room)
+        yield text[:cut]
+        text = text[cut:]
+        if not text:
+            break
+
+
+def _fits(text: str, room: int) -> int:
+    """How many characters of the text fit into this many columns; a letter keeps its accents."""
+    used = 0
+    for place, sign in enumerate(text):
+        wide = width_of(sign)
+        if used + wide > room:
+            return place
+        used += wide
+    return len(text)
+
+
+def call_line(name: str, arguments: Mapping[str, Any], most: int = 0) -> str:
+    """A call on one line, all arguments named; cut after `most` characters (0: never), and then it says its length."""
+    said = ", ".join(f"{revealed(str(key))}={revealed(_json(value))}" for key, value in arguments.items())
+    line = f"{revealed(name)}({said})"
+    return line if not most or len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
+
+
+def _json(value: object, *, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
