@@ -217,3 +217,37 @@ def test_hosts_that_were_wanted_and_refused_are_known():
     code = "import urllib.request as r; r.urlopen('http://other.example/')"
     words = [os.path.realpath(sys.executable), "-I", "-S", "-c", code]
     assert inside(Sandbox(network=["allowed.example"]), words)[1] == ("other.example:80",)
+
+
+@pytest.mark.process
+def test_landlock_keeps_rights_owners_times_and_attributes_of_files_as_they_are(tmp_path):
+    """Landlock itself does not look at them, so that a key could be opened to everybody without being read."""
+    (tmp_path / "data").mkdir()
+    key = tmp_path / "id_rsa"
+    key.write_text("secret")
+    key.chmod(0o600)
+    os.utime(key, (1, 1))
+    tries = {
+        "read": "open(p).read()", "chmod": "os.chmod(p, 0o777)", "chown": "os.chown(p, 1, 1)",
+        "utime": "os.utime(p, (0, 0))", "setxattr": "os.setxattr(p, 'user.x', b'1')", "lchown": "os.lchown(p, 1, 1)",
+        "fchmod": "os.fchmod(os.open(sys.executable, os.O_RDONLY), 0o777)",
+        "removexattr": "os.removexattr(p, 'user.x')",
+    }  # fmt: skip
+    code = f"import os, sys\np = {str(key)!r}\n" + "\n".join(
+        f"try:\n    {what}\n    print('{name} WORKED')\nexcept OSError as error:\n    print('{name}', error.errno)"
+        for name, what in tries.items()
+    )
+    sandbox = Sandbox(read=[str(tmp_path / "data")], network="none", by=["landlock"])
+    with sandbox.enter([sys.executable, "-I", "-S", "-c", code], cwd=str(tmp_path / "data")) as boxed:
+        done = subprocess.run(
+            boxed.words,
+            env=boxed.env,
+            cwd=boxed.cwd,
+            pass_fds=boxed.pass_fds,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(tries), done
+    assert "WORKED" not in done.stdout
+    assert (key.stat().st_mode & 0o777, key.stat().st_mtime) == (0o600, 1)

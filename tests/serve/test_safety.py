@@ -313,3 +313,16 @@ def test_another_address_without_a_token_refuses_to_start(tmp_path):
     )
     assert main(["serve", "--agent", "json:loads", "--host", "0.0.0.0", "--no-browser"], world) == 2
     assert "--token" in said.getvalue()
+
+
+@pytest.mark.parametrize("name", ["s\x1b]0;PWN\x07", "s\u202eabc", "s\u200b", "s\nt", "s\x9b"])
+def test_a_session_id_that_could_steer_a_terminal_is_refused(name):
+    async def main():
+        async with serving(agent()) as client:
+            body = {"agent": "helper", "prompt": "x", "session": name}
+            refused = await client.post("/api/runs", json=body)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_session")
+            fine = await client.post("/api/runs", json={**body, "session": "S\u00e3o Paulo"})
+            assert fine.status_code == 201
+
+    asyncio.run(main())

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,23 @@ class Fitted:
                 supply.detach(run)
 
 
+def _with_source(source: str, tool: Tool) -> str:
+    return f"{source}_{tool.name}"[:_LONGEST]
+
+
+def _with_mark(source: str, tool: Tool) -> str:
+    """A name that no other tool can have, the same in every run."""
+    from hashlib import sha256
+
+    mark = sha256(f"{source}\0{tool.name}".encode()).hexdigest()[:8]
+    return f"{_with_source(source, tool)[: _LONGEST - 9]}_{mark}"
+
+
+_LONGEST = 128
+_WAYS = (_with_source, _with_mark)
+"""How a tool whose name is taken is called, one after the other."""
+
+
 class Equipment:
     """The open sources of one agent in one loop, and who uses them."""
 
@@ -88,12 +106,12 @@ class Equipment:
                 supply.kept = self.keepers > 0
         found = await self._gathered(cancel, seconds)
         fitted = Fitted([(self._names[origin], supply) for origin, supply in self._supplies.items()])
-        taken = set(self._taken)
+        chosen: list[tuple[str, Tool]] = []
         for source in self._sources:
             tools, why = found[source.origin]
             if why is None:
                 try:
-                    self._take(fitted, source, tools, taken)
+                    chosen += [(source.name, tool) for tool in source.choose(tools)]
                     continue
                 except SourceError as error:
                     why = words(error)
@@ -102,6 +120,7 @@ class Equipment:
                 fitted.failed = (source.name, why)
             else:
                 _log.warning("The run continues without the tools of %r: %s", source.name, why)
+        fitted.tools += self._named_apart(chosen)
         return fitted
 
     async def _gathered(
@@ -135,21 +154,36 @@ class Equipment:
             for origin, task in tasks.items()
         }
 
-    def _take(self, fitted: Fitted, source: ToolSource, tools: Sequence[Tool], names: set[str]) -> None:
-        for tool in source.choose(tools):
-            if tool.name in names:
-                tool = self._other_name(tool, f"{source.name}_{tool.name}")  # noqa: PLW2901 - the same tool
-            if tool.name in names:
-                _log.warning("Two tools are named %r: the one of %r is left out", tool.name, source.name)
-                continue
-            names.add(tool.name)
-            fitted.tools.append(tool)
+    def _named_apart(self, chosen: Sequence[tuple[str, Tool]]) -> list[Tool]:
+        """The tools, each under a name of its own, whichever source comes first; none is left out.
+
+        A name that two sources have, or that a tool of the agent has, gets the source's name in front in each of them:
+        no source can get another one's name by coming first, or by having it from the start.
+        """
+        whose = list({id(tool): (source, tool) for source, tool in chosen}.values())  # a source may be named twice
+        names = [tool.name for _, tool in whose]
+        ways = [0] * len(whose)
+        while True:
+            often = Counter(names)
+            clashing = [place for place, name in enumerate(names) if often[name] > 1 or name in self._taken]
+            moved = [place for place in clashing if ways[place] < len(_WAYS)]
+            first = min((ways[place] for place in moved), default=0)
+            if not moved:
+                break
+            for place in moved:
+                if ways[place] == first:  # one that has the name by its own choice gives way first
+                    names[place] = _WAYS[first](*whose[place])
+                    ways[place] += 1
+        return [
+            tool if tool.name == name else self._other_name(tool, name)
+            for (_, tool), name in zip(whose, names, strict=True)
+        ]
 
     def _other_name(self, tool: Tool, name: str) -> Tool:
         """The same object for every run, so that its breaker lasts."""
         known = self._renamed.get((id(tool), name))
         if known is None or known[0] is not tool:
-            known = self._renamed[id(tool), name] = (tool, tool.renamed(name[:128]))
+            known = self._renamed[id(tool), name] = (tool, tool.renamed(name))
         return known[1]
 
     async def close(self) -> tuple[AbandonedWork, ...]:

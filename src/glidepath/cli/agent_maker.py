@@ -213,7 +213,10 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
     if built_in:
         allowed = settings.get("allow_protected") or ()
         workspace = Workspace(
-            workspace_folder(settings, world), allow_protected=allowed, protect=_own_files(settings, world)
+            workspace_folder(settings, world),
+            allow_protected=allowed,
+            protect=_own_files(settings, world),
+            secrets=settings.get("secret_files"),
         )
         approve, home = settings["approve"] != "all", settings.get("shell_home")
         tools = workspace_tools(

@@ -78,7 +78,8 @@ async def decisions_about(
         color = not world.environ.get("NO_COLOR")
         if rows:
             world.note(
-                "\n".join(f"{_ANSI[kind]}{row}\x1b[0m" if color and kind else row for row, kind in colored(rows))
+                "\n".join(f"{_ANSI[kind]}{row}\x1b[0m" if color and kind else row for row, kind in colored(rows)),
+                styled=True,
             )
         if draft:
             world.note(draft)

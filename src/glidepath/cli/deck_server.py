@@ -228,10 +228,12 @@ def export(options: argparse.Namespace, world: World) -> int:
             await log.close()
             await store.close()
 
+    from glidepath.cli.private_files import write_private
+
     page = exported_page(asyncio.run(read()))
     path = world.folder / Path(options.file).expanduser()
     try:
-        path.write_text(page, encoding="utf-8")
+        write_private(path, page.encode())
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     world.note(f"Written: {path} ({len(page) // 1000} kB). It holds the whole transcript: share it with care.")

@@ -19,6 +19,7 @@ _WISHES = {
     "mcp": "these programs are started, or these addresses contacted, and their tools given to the model",
     "workspace": "the tools work here: outside this folder, or in a part of it that tools must not write",
     "shell_home": "shell commands get this folder as HOME",
+    "secret_files": "only these files are asked about before they are read, and no others",
     "allow_protected": "the tools may write these protected files",
     "texts": "the model is told this instead of the runtime's own words",
     "sandbox": "shell commands run without a sandbox",

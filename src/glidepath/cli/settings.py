@@ -26,6 +26,7 @@ _TOOLS = (
     _own("workspace", "text", "the folder the tools work in (default: the current one)", "--workspace", metavar="DIR", found=INSIDE),
     _own("sandbox", "choice", "the shell tool's sandbox: auto uses it if installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
     _own("shell_home", "text?", "HOME for shell commands, read-only in the sandbox (default: an empty folder)", "--shell-home", metavar="DIR"),
+    _own("secret_files", "names", "files that a person is asked about before they are read, instead of .env, keys and the like", "--secret-files", metavar="NAMES"),
     _own("allow_protected", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
     _own("redact", "text?", "a function that rewrites messages before they are stored: python:module:function", "--redact", metavar="NAME"),
     _own("approve", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),

@@ -71,6 +71,12 @@ class World:
         except OSError as error:
             raise ScreenClosed(f"the output cannot be written: {error.strerror or error}") from None
 
+    def write_id(self, name: str) -> None:
+        """Print an id on a line of its own: as it is for a program, and so that it cannot steer a terminal."""
+        from glidepath.run.revealing import mask_controls
+
+        self.write(f"{mask_controls(name) if self.is_terminal(self.stdout) else name}\n")
+
     def complain(self, text: str) -> None:
         """Print an error on the error stream."""
         from glidepath.cli.shown import revealed
@@ -79,8 +85,14 @@ class World:
             self.stderr.write(f"glidepath: error: {revealed(text, keep=chr(10) + chr(9))}\n")
             self.stderr.flush()
 
-    def note(self, text: str) -> None:
-        """Print a note on the error stream, out of the way of pipes."""
+    def note(self, text: str, *, styled: bool = False) -> None:
+        """Print a note on the error stream, out of the way of pipes.
+
+        Whatever it quotes cannot steer the terminal, unless it is `styled` by us.
+        """
+        from glidepath.run.revealing import mask_controls
+
+        text = text if styled else mask_controls(text)
         if self.notes is not None:
             self.notes.append(text)
             return

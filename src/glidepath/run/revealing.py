@@ -61,6 +61,13 @@ def revealed(text: str, keep: str = "") -> str:
     return "".join(shown)
 
 
+def mask_controls(text: str) -> str:
+    """The text with only what could steer a screen, or cannot be seen, as `<U+001B>`; line breaks and tabs are kept."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else f"<U+{ord(sign):04X}>" for sign in text)
+
+
 def _lookalikes(text: str) -> frozenset[int]:
     """Where a text has a character that passes for another one.
 

@@ -204,6 +204,8 @@ class Boxed:
         home = os.path.realpath(self._folder.name)
         job["env"] = {**_environment(sandbox, home), "TMPDIR": home, **job["env"]}
         job["cwd"] = cwd or home
+        network = "none" if sandbox.network == "none" else "inet"
+        job["filter"] = (syscall_filter(job["machine"], network, rights=False) or b"").hex()
         job["landlock"] = {
             "abi": landlock_abi(),
             "read": [

@@ -36,6 +36,20 @@ _ARM = {
     "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
     "userfaultfd": 282, "kexec_file_load": 294, **_NEW,
 }  # fmt: skip
+_RIGHTS_NEW = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
+_RIGHTS = {
+    "x86_64": {
+        "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "utime": 132, "setxattr": 188,
+        "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "utimes": 235,
+        "fchownat": 260, "futimesat": 261, "fchmodat": 268, "utimensat": 280, **_RIGHTS_NEW,
+    },
+    "aarch64": {
+        "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
+        "fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88, **_RIGHTS_NEW,
+    },
+}  # fmt: skip
+"""Calls that change a file's rights, owner, times or attributes. Landlock does not look at them, so that where it is
+all there is, a file that may only be read, or not even that, could be opened to everybody."""
 KNOWN_MACHINES = {"x86_64": (0xC000003E, _X86, 0x4000_0000), "aarch64": (0xC00000B7, _ARM, None)}
 """By `platform.machine()`: the audit word, the numbers, and where another set of numbers begins (x32)."""
 
@@ -52,8 +66,11 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _Step = tuple[int, int, int, int]
 
 
-def syscall_filter(machine: str, network: Network) -> bytes | None:
-    """The program for a machine; None when there is none. `network`: whether there may be internet sockets at all."""
+def syscall_filter(machine: str, network: Network, *, rights: bool = True) -> bytes | None:
+    """The program for a machine; None when there is none. `network`: whether there may be internet sockets at all.
+
+    `rights`: whether rights, owners, times and attributes of files may be changed.
+    """
     known = KNOWN_MACHINES.get(machine)
     if known is None:
         return None
@@ -67,6 +84,8 @@ def syscall_filter(machine: str, network: Network) -> bytes | None:
     for name in table:
         if name not in _SPECIAL:
             steps += [(_EQUAL, 0, 1, table[name]), refuse]
+    for number in () if rights else _RIGHTS[machine].values():
+        steps += [(_EQUAL, 0, 1, number), refuse]
     steps += _for(table["socket"], [*_sockets(network), refuse])
     pair: list[_Step] = [(_LOAD, 0, 0, _FIRST), (_EQUAL, 1, 0, _UNIX), refuse, (_LOAD, 0, 0, _SECOND)]
     pair.append((_AND, 0, 0, _TYPE_BITS))

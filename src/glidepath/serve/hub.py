@@ -21,6 +21,7 @@ from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Decision, RunStream
+from glidepath.run.revealing import mask_controls
 from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.locks import OPERATOR, Allowance, KeyRing, MemoryKeys, Visitor
 from glidepath.serve.owners import Owners, check_tags, key_named
@@ -215,6 +216,8 @@ class Hub:
             check_tags(who, tags)
         if session is not None:
             _checked(checked_id, session)
+            if mask_controls(session) != session or "\n" in session or "\t" in session:
+                raise Refused(400, "bad_session", f"session {session!r:.80} has characters that cannot be seen")
             await self.check_owner(who, session)
         if limits is not None:
             lower = changed_limits(agent.config.limits, limits)

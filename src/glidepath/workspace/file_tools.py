@@ -16,8 +16,9 @@ from typing import Annotated, BinaryIO
 from glidepath._wire import Meta
 from glidepath.errors import ToolError
 from glidepath.plurals import how_many
-from glidepath.tools import ToolContext
+from glidepath.tools import NeedsInput, ToolContext
 from glidepath.workspace.root import Workspace
+from glidepath.workspace.secret_files import SecretFileError
 
 MOST_READ = 256_000
 """Maximum bytes of one read."""
@@ -34,6 +35,7 @@ MOST_HITS = 200
 _MOST_SEARCHED = 5_000_000
 _MOST_LINE = 300
 _DEPTH = 40
+_FEW = 5
 _PROBE = 8192
 _PIECE = 1 << 18
 PATIENCE = 20.0
@@ -69,7 +71,8 @@ def read_file(
     lines = min(500 if lines is None else lines, MOST_LINES)
     if first_line < 1 or lines < 1:
         raise ToolError("first_line and lines count from 1")
-    with workspace.file(path) as found, os.fdopen(os.dup(found), "rb") as file:
+    asked = context is not None and context.continuation is not None  # and a person said yes
+    with _ask_about_secrets(workspace.file(path, secrets=asked)) as found, os.fdopen(os.dup(found), "rb") as file:
         size = os.fstat(found).st_size
         _refuse_binary(path, file.read(_PROBE), size)
         file.seek(0)
@@ -88,6 +91,20 @@ def read_file(
     last = first_line + len(kept) - 1
     where = f"continue with first_line={last + 1}" if kept[-1].endswith(b"\n") else "line too long to show in full"
     return text + f"\n[lines {first_line} to {last}, {size} bytes in all: {where}]"
+
+
+@contextlib.contextmanager
+def _ask_about_secrets(opening: contextlib.AbstractContextManager[int]) -> Iterator[int]:
+    """Open a file; a person is asked about one that may hold secrets."""
+    try:
+        found = opening.__enter__()
+    except SecretFileError as error:
+        why = f"{str(error).partition(' may hold')[0]} may hold secrets: what is read goes to the model's provider"
+        raise NeedsInput(why, form={"type": "object", "properties": {}}) from None
+    try:
+        yield found
+    finally:
+        opening.__exit__(None, None, None)
 
 
 def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: SearchPatience) -> None:
@@ -202,7 +219,9 @@ def walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bool]]:
                 os.close(below)
 
 
-def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bool) -> str:
+def search(
+    root: str, pattern: str, path: str, glob: str | None, ignore_case: bool, secrets: list[str] | None = None
+) -> str:
     """`file:line: text` for every line that matches, at most 200 of them.
 
     It runs in its own process: a bad pattern can take forever and hold the GIL.
@@ -211,17 +230,26 @@ def search(root: str, pattern: str, path: str, glob: str | None, ignore_case: bo
         wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
         raise ToolError(f"the pattern is not a regular expression: {error}") from None
-    workspace = Workspace(root)
+    workspace = Workspace(root, secrets=secrets)
     hits: list[str] = []
+    passed: list[str] = []
     for name in _files(workspace, path):
         if glob and not fnmatch.fnmatch(name, glob) and not fnmatch.fnmatch(name.rpartition("/")[2], glob):
             continue
-        for number, line in _lines(workspace, name):
+        for number, line in _lines(workspace, name, passed):
             if wanted.search(line):
                 if len(hits) == MOST_HITS:
-                    return "\n".join([*hits, f"[more than {MOST_HITS} lines match: narrow the pattern or the path]"])
+                    hits.append(f"[more than {MOST_HITS} lines match: narrow the pattern or the path]")
+                    return "\n".join([*hits, *_told_of(passed)])
                 hits.append(f"{name}:{number}: {line.strip()[:_MOST_LINE]}")
-    return "\n".join(hits) or "(nothing matches)"
+    return "\n".join([*(hits or ["(nothing matches)"]), *_told_of(passed)])
+
+
+def _told_of(passed: list[str]) -> list[str]:
+    if not passed:
+        return []
+    more = f" and {len(passed) - _FEW} more" if len(passed) > _FEW else ""
+    return [f"[not searched, because they may hold secrets: {', '.join(passed[:_FEW])}{more}; read asks a person]"]
 
 
 def _files(workspace: Workspace, path: str) -> Iterator[str]:
@@ -235,12 +263,15 @@ def _files(workspace: Workspace, path: str) -> Iterator[str]:
             yield path
 
 
-def _lines(workspace: Workspace, name: str) -> list[tuple[int, str]]:
+def _lines(workspace: Workspace, name: str, passed: list[str]) -> list[tuple[int, str]]:
     try:
-        with workspace.file(name) as found, os.fdopen(os.dup(found), "rb") as file:
+        with workspace.file(name, secrets=False) as found, os.fdopen(os.dup(found), "rb") as file:
             if os.fstat(found).st_size > _MOST_SEARCHED:
                 return []
             data = file.read(_MOST_SEARCHED)
+    except SecretFileError:
+        passed.append(name)
+        return []
     except ToolError:
         return []
     if b"\0" in data[:_PROBE]:

@@ -25,11 +25,17 @@ _NAMES = {
         glidepath.toml glidepath.json glidepath.lock glidepath.mcp.lock .glidepath .config/glidepath
         .local/share/glidepath .mcp.json AGENTS.md
     """,
-    "other agents run the commands that are named there": ".claude .codex .cursor .gemini .aider.conf.yml",
+    "other agents obey it, and run the commands that are named there": """
+        .claude .claude.json CLAUDE.md CLAUDE.local.md .codex .cursor .cursorrules .gemini GEMINI.md .aider.conf.yml
+        .windsurf .windsurfrules .goosehints .goose .github/copilot-instructions.md .github/instructions
+        .github/prompts .github/agents opencode.json opencode.jsonc .opencode .roo .roorules .roomodes .kiro .continue
+        .continuerules .clinerules .cline .amp .amazonq .augment .augment-guidelines .junie .qwen QWEN.md CRUSH.md
+        .crush .crush.json crush.json AGENT.md AGENTS.override.md .rules .openhands .trae .zencoder .warp WARP.md
+    """,
     "a shell runs it when it starts": """
         .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
         .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .bash_completion .inputrc .envrc mise.toml .mise.toml
-        .config/mise .rvmrc .config/fish .tmux.conf .screenrc
+        .config/mise .tool-versions .rvmrc .config/fish .tmux.conf .screenrc
     """,
     "it runs, or lets somebody in, at the next login": """
         .ssh .gnupg .rhosts .shosts .pam_environment .xprofile .xinitrc .xsession .config/autostart .config/systemd

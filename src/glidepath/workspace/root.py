@@ -19,6 +19,7 @@ from pathlib import Path
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
 from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
+from glidepath.workspace.secret_files import SecretFileError, SecretFiles
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -32,7 +33,8 @@ class Workspace:
 
     Nothing writes its protected files (`.git`, glidepath's own configuration, start files of shells, tasks of editors)
     unless `allow_protected` names them by their path, or names a folder above them. `protect` adds files of yours: a
-    configuration, a store.
+    configuration, a store. A person is asked before a file in `secrets` is read: names and patterns such as `.env` and
+    `*.pem`, by default `glidepath.workspace.secret_files.SECRET_FILES`.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Workspace:
         *,
         allow_protected: Iterable[str] = (),
         protect: Iterable[str | os.PathLike[str]] = (),
+        secrets: Iterable[str] | None = None,
     ) -> None:
         try:
             self.root = Path(root).resolve(strict=True)
@@ -48,15 +51,19 @@ class Workspace:
             raise ConfigurationError(f"workspace {root!r:.100} cannot be used: {error}") from None
         if not self.root.is_dir():
             raise ConfigurationError(f"workspace {str(root)!r} is not a folder")
+        self.secrets = SecretFiles() if secrets is None else SecretFiles(secrets)
         inside, closed = _own_places(self.root, [*(os.fspath(one) for one in protect), *_data_folders()])
         self.protection = Protection(allow_protected, above=self.root.parts[1:], own=inside, closed=closed)
 
     # --- opening --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def file(self, path: str) -> Iterator[int]:
-        """An open descriptor of a regular file, for reading; raises `ToolError` for everything else."""
-        with self._opened(path, _FILE) as found:
+    def file(self, path: str, *, secrets: bool = True) -> Iterator[int]:
+        """An open descriptor of a regular file, for reading; raises `ToolError` for everything else.
+
+        Without `secrets`, `SecretFileError` for a file that a person is to be asked about.
+        """
+        with self._opened(path, _FILE, secrets=secrets) as found:
             kind = os.fstat(found).st_mode
             if stat.S_ISDIR(kind):
                 raise ToolError(f"{path} is a folder: use list")
@@ -71,8 +78,8 @@ class Workspace:
             yield found
 
     @contextmanager
-    def _opened(self, path: str, flags: int) -> Iterator[int]:
-        with self._parent(path) as (folder, name):
+    def _opened(self, path: str, flags: int, *, secrets: bool = True) -> Iterator[int]:
+        with self._parent(path, secrets=secrets) as (folder, name):
             try:
                 found = os.open(name or ".", flags, dir_fd=folder)
             except OSError as error:
@@ -109,7 +116,9 @@ class Workspace:
         return path.split("/")
 
     @contextmanager
-    def _parent(self, path: str, *, make: bool = False, writing: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(
+        self, path: str, *, make: bool = False, writing: bool = False, secrets: bool = True
+    ) -> Iterator[tuple[int, str]]:
         """The open folder that holds the last step of a path, and the last step's name: never a link, `..` or `.`.
 
         The name is empty for the root itself.
@@ -151,6 +160,8 @@ class Workspace:
                     names.append(step)
             if writing and name:
                 self._refuse_target(folders, names, name)
+            if not secrets and self.secrets.has([*names, name]):
+                raise SecretFileError(f"{'/'.join([*names, name])!r:.200} may hold secrets, and nobody was asked")
             yield folders[-1], name
         finally:
             for folder in folders:

@@ -58,7 +58,8 @@ def workspace_tools(
             made.append(_grep(workspace))
         elif name in _FILE_TOOLS:
             function, options = _FILE_TOOLS[name]
-            made.append(tool(partial(function, workspace), name=name, **options))
+            found = tool(partial(function, workspace), name=name, **options)
+            made.append(found.asking_back() if name == "read" else found)
         else:
             meant = closest(str(name), TOOL_NAMES)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
@@ -95,7 +96,9 @@ def _grep(workspace: Workspace) -> Tool:
     ) -> str:
         """Find the lines that match a pattern in a file, or in all files below a folder."""
         values = {"pattern": pattern, "path": path, "glob": glob, "ignore_case": ignore_case}
-        return str(await run({"root": str(workspace.root), **values}, context))
+        return str(
+            await run({"root": str(workspace.root), "secrets": list(workspace.secrets.patterns), **values}, context)
+        )
 
     return tool(grep, timeout=_GREP_SECONDS, **_LOOKS)
 

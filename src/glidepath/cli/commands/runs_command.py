@@ -208,12 +208,13 @@ async def _stop(options: argparse.Namespace, store: SessionStore, world: World) 
 
 async def export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
     """Write a session and its children."""
+    from glidepath.cli.private_files import write_private
     from glidepath.sessions.archive import export_journal
 
     data = await export_journal(store, options.session)
     if options.out:
         try:
-            (world.folder / options.out).write_bytes(data)
+            write_private(world.folder / options.out, data)
         except OSError as error:
             raise ConfigurationError(f"--out: {options.out} cannot be written: {error.strerror}") from None
     else:

@@ -132,7 +132,7 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
         world.note(f"waiting for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
     if options.rewind:
         world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
-    world.write(f"{made.session_id}\n")
+    world.write_id(made.session_id)
     return 0
 
 
@@ -174,7 +174,7 @@ async def _expire(options: argparse.Namespace, store: SessionStore, world: World
     if options.dry_run:
         found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:
-            world.write(f"{entry.session_id}\n")
+            world.write_id(entry.session_id)
         world.note(f"{how_many(len(found), 'session')} would be deleted, with their children")
         return 0
     say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)

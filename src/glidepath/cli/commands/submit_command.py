@@ -48,7 +48,7 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
         given = {"tenant": options.tenant, "session": options.session, "wallet": options.wallet}
         session = await fleet.submit(options.agent, task, **given)
         if not options.wait:
-            world.stdout.write(f"{session}\n")
+            world.write_id(session)
             return 0
         world.note(session)
         await fleet.wait(session)
