@@ -30,7 +30,7 @@ _GIT_WORD = "git runs the commands that are named there"
 _REBASE_WORD = "`git rebase --continue` runs the commands that are named there"
 _REBASE = "rebase-merge/git-rebase-todo"
 _WORKTREE_PARTS = ("config.worktree", "commondir", "gitdir")
-_ADVICE = "; a person can allow it by name with allow_protected"
+ADVICE = "; a person can allow it by name with allow_protected"
 
 
 class FoundFile:
@@ -248,7 +248,7 @@ def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
             settled.add(one.path)
         else:
             settled.add(one.path)
-            said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}{_ADVICE}")
+            said.append(f"{shown!r:.200} is protected ({one.why}): {_set_aside(one)}{ADVICE}")
     if before.complete and not after.complete:
         said.append(
             "the command made too many files to look through all of them for protected ones: remove what it made"

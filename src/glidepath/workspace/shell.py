@@ -29,6 +29,7 @@ from glidepath.setting import checked_int
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
+from glidepath.workspace.plant_watch import PlantWatch
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
@@ -90,13 +91,18 @@ async def run_command(
     closed = boxed if isinstance(sandbox, Sandbox) else sandbox
     job = _job(workspace, closed, command, home, limits, before)
     flight = _Flight(job, () if boxed is None else boxed.pass_fds)
+    planted: list[str] = []
+    plants = None if before is None else await _aside(lambda: PlantWatch(workspace, before))
     try:
         stopped = await flight.fly(seconds)
     finally:
         if boxed is not None:
             boxed.close()
+        if plants is not None:
+            planted = await _aside(plants.stop)
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
         said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
+    said = [*planted, *said]
     text = flight.output.text()
     if not checked:
         text += f"\n[only {MOST_ENTRIES} entries of the workspace were checked for new protected files]"
