@@ -128,3 +128,13 @@ def test_garbage_ends_its_connection_and_nothing_else(made, echo, garbage):
             one.sendall(garbage)
         one.shutdown(socket.SHUT_WR)
     assert asked(proxy, f"CONNECT 127.0.0.1:{echo} HTTP/1.1\r\n\r\nhi".encode()).endswith(b"hi")
+
+
+@pytest.mark.parametrize("header", ["Host: inner.example", "HOST : inner.example", "host:inner.example\r\nHost: b"])
+def test_the_host_header_names_the_listed_host_whatever_the_program_wrote(made, echo, header):
+    proxy = made(f"127.0.0.1:{echo}")
+    said = asked(proxy, f"GET http://127.0.0.1:{echo}/ HTTP/1.1\r\n{header}\r\nAccept: */*\r\n\r\n".encode())
+    assert b"inner.example" not in said
+    assert said.lower().count(b"\r\nhost") == 1
+    assert f"Host: 127.0.0.1:{echo}".encode() in said
+    assert b"Accept: */*" in said

@@ -22,6 +22,7 @@ LARGEST_SCHEMA = 64 << 10  # bytes
 DEEPEST_SCHEMA = 32
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
+_UNSEEN = frozenset(map(chr, [0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_./:-]")
 _DROPPED = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary", "examples"})
@@ -30,13 +31,17 @@ _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", 
 
 
 def clean_text(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
-    """The text as a person would see it: no control signs, zero-width or bidirectional marks, no HTML comments."""
+    """The text as a person would see it: no control signs, zero-width or bidirectional marks, no HTML comments.
+
+    No variation selectors either: a row of them is a text that a model can read and nobody sees.
+    """
     text = _COMMENT.sub("", text[: limit * 8])
     text = _ESCAPES.sub("", text)
     kept = [
         letter
         for letter in text
-        if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+        if letter in "\n\t"
+        or (letter not in _UNSEEN and unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
     ]
     text = "".join(kept).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

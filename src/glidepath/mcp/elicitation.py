@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,22 @@ if TYPE_CHECKING:
 
 _SECRET = re.compile(
     r"pass ?(word|wd|phrase|code)|secret|\btokens?\b|api ?key|credential|private ?key|\bpin\b|\bcvv\b|\bcvc\b|\bssn\b"
-    r"|credit ?card|card ?number|social ?security|\botp\b|one ?time",
+    r"|credit ?card|card ?number|social ?security|\botp\b|one ?time|(git ?hub|git ?lab|azure|devops) ?pat\b"
+    r"|(seed|recovery|mnemonic) ?(phrase|words?|code)"
+    r"|\b(2|two|multi) ?fa(ctor)?\b|\bmfa\b|\bt?otp\b|authenticat(or|ion) ?code|verification ?code|security ?code"
+    r"|passwor[td]|kennwort|geheim|zugangsdaten|mot de passe|contrase(n|\u00f1)a|senha|wachtwoord|lozinka"
+    r"|has(l|\u0142)o|salasana|l(o|\u00f6)senord|adgangskode|jelsz(o|\u00f3)|heslo|(s|\u015f)ifre|\u043f\u0430\u0440\u043e\u043b"
+    r"|\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9|\u6697\u8a3c\u756a\u53f7|\ube44\ubc00\ubc88\ud638"
+    r"|\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631"
+    r"|\u05e1\u05d9\u05e1\u05de|\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
     re.IGNORECASE,
 )
+_SPACED = re.compile(r"\b(?:\w[ ._*-]+){3,}\w\b")
+_ALIKE = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0501\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u03bf\u03b1",
+    "aeopcyxisdABEKMHOPCTXoa",
+)
+"""Letters that pass for Latin ones."""
 _WARNING = re.compile(r"\b(not|never|no|without|don't|avoid)\b[^.]*$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
 MOST_FIELDS = 50
@@ -51,19 +65,34 @@ def question_of(params: Any) -> Question | str:
 
 
 def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
-    """The first field of a form that asks for a secret; None when there is none."""
+    """The first field of a form, or of a form inside it, that asks for a secret; None when there is none."""
     properties = schema.get("properties")
     for name, shown in properties.items() if isinstance(properties, Mapping) else ():
         said = [_CAMEL.sub(" ", str(name))]
         if isinstance(shown, Mapping):
+            if (inner := asks_for_secret(shown)) is not None:
+                return inner
             if shown.get("format") == "password" or shown.get("writeOnly") is True:
                 return clean_text(str(name), 60)
             said.append(str(shown.get("title", "")))
             if _asks(clean_text(str(shown.get("description", "")), 500)):
                 return clean_text(str(name), 60)
-        if any(_SECRET.search(clean_text(text, 500)) for text in said):
+        if any(_search(clean_text(text, 500)) for text in said):
             return clean_text(str(name), 60)
     return None
+
+
+def _search(text: str) -> re.Match[str] | None:
+    """Where a text names a secret, in whatever letters it is written, or however far they stand apart."""
+    plain = unicodedata.normalize("NFKC", text)
+    for one in (plain, plain.translate(_ALIKE), _SPACED.sub(_closed_up, plain.translate(_ALIKE))):
+        if (found := _SECRET.search(one)) is not None:
+            return found
+    return None
+
+
+def _closed_up(found: re.Match[str]) -> str:
+    return "".join(sign for sign in found[0] if sign.isalnum())
 
 
 def _takes_text(schema: Mapping[str, Any]) -> bool:
@@ -78,7 +107,7 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
 
 def _asks(description: str) -> bool:
     """True when a description asks for a secret, and does not warn against giving one."""
-    found = _SECRET.search(description)
+    found = _search(description)
     return found is not None and _WARNING.search(description[: found.start()]) is None
 
 

@@ -170,7 +170,9 @@ class HostProxy:
             inner.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             outer.sendall(rest)
         else:
-            kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:"))]
+            # Its own Host could name another site of the same server, which is not in the list.
+            kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"host"))]
+            kept.insert(0, b"Host: " + authority.rpartition("@")[2].encode("ascii", "replace"))
             path = "/" + target.removeprefix("http://").partition("/")[2]
             first = f"{method} {path} HTTP/1.1".encode("ascii", "replace")
             # One request a connection: the next one may be for another host.
