@@ -204,8 +204,8 @@ class Boxed:
         home = os.path.realpath(self._folder.name)
         job["env"] = {**_environment(sandbox, home), "TMPDIR": home, **job["env"]}
         job["cwd"] = cwd or home
-        network = "none" if sandbox.network == "none" else "inet"
-        job["filter"] = (syscall_filter(job["machine"], network, rights=False) or b"").hex()
+        program = syscall_filter(job["machine"], "none" if sandbox.network == "none" else "inet", rights=False)
+        job["filter"] = (program or b"").hex()
         job["landlock"] = {
             "abi": landlock_abi(),
             "read": [
