@@ -109,6 +109,15 @@ def convert(data: object, kind: Any, *, strict: bool = True) -> Any:
     return msgspec.convert(data, kind, strict=strict)
 
 
+def digest(value: object) -> str:
+    """A digest of plain data: the same for the same data, in whatever order its keys are."""
+    import hashlib
+    import json
+
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def pretty(value: object) -> bytes:
     """JSON for people: indented, one item a line."""
     return msgspec.json.format(encode(value), indent=2)

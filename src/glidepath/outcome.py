@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from glidepath._wire import Value, field
+from glidepath._wire import Value, digest, field
 from glidepath.burndown import BurnPoint, Use
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
@@ -244,12 +244,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """A digest of the tool's name and the arguments: what a person was shown. `approve(digest=...)` takes it."""
-        import hashlib
-        import json
-
-        shown = [self.call.name, dict(self.call.arguments)]
-        text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=repr)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return digest([self.call.name, dict(self.call.arguments)])
 
 
 class Program(Value, frozen=True, kw_only=True):
@@ -596,8 +591,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     @property
     def burn(self) -> tuple[BurnPoint, ...]:
         """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
-        use: Use | None = self.__dict__.get("_use")
-        return () if use is None else use.points()
+        return () if (use := self.__dict__.get("_use")) is None else use.points()
 
     def unwrap(self) -> Any:
         """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""

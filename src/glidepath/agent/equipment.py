@@ -155,7 +155,7 @@ class Equipment:
         }
 
     def _named_apart(self, chosen: Sequence[tuple[str, Tool]]) -> list[Tool]:
-        """The tools, each under a name of its own, whichever source comes first; none is left out.
+        """The tools, each under its own name, whichever source comes first; none is left out.
 
         A name that two sources have, or that a tool of the agent has, gets the source's name in front in each of them:
         no source can get another one's name by coming first, or by having it from the start.

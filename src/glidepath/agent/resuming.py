@@ -115,7 +115,7 @@ def check_decisions(
             if call_id not in redacted and not is_about(decision, pending[call_id]):
                 raise ConfigurationError(
                     f"decisions[{call_id!r:.100}]: this decision is about other arguments than those that wait; show "
-                    "the call again, and decide anew"
+                    "the call again, and decide again"
                 )
             _check_answer(call_id, decision, pending[call_id])
         elif not _was_obeyed(call_id, decision, obeyed or {}):

@@ -18,7 +18,7 @@ from glidepath.workspace.always import AlwaysAllowed, scope_of
 ALLOW = "allow it? y or a (always) and Enter; [n]o, [e]dit, [r]efuse and say why: "
 ALWAYS = "always? y and Enter; anything else goes back: "
 KEYS = ("n", "e", "r")
-"""Answers that need no Enter. A yes does: the first letter of a word is no answer."""
+"""Answers that need no Enter. A yes does: the first letter of a word does not count."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
 _FEWEST = 3
 _USUAL_REASONS = (USUAL_REASON, ASKED)

@@ -15,7 +15,7 @@ from glidepath.cli.world import World, screen_size
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from glidepath.cli.server_grants import Grant
+    from glidepath.cli.server_grants import ServerRight
 
 _WIDE, _INDENT, _LONG = 80, " " * 6, 1000
 _KEPT_FREE, _FEWEST = 2, 5
@@ -129,8 +129,8 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
     )
 
 
-def _grants(folder: Folder, wanted: Mapping[str, Any]) -> list[Grant]:
-    """The rights of its servers that need a yes of their own, whichever file asks for them."""
+def _grants(folder: Folder, wanted: Mapping[str, Any]) -> list[ServerRight]:
+    """The rights of its servers that need another yes each, whichever file asks for them."""
     from glidepath.cli.server_grants import grants_of, shared_servers
 
     table = wanted.get("mcp")

@@ -18,7 +18,7 @@ WITHOUT = {"trusted": False, "sampling": None}
 """What a server has instead of a right that was refused."""
 
 
-class Grant(NamedTuple):
+class ServerRight(NamedTuple):
     """A right of one server that a person is asked about on its own."""
 
     server: str
@@ -62,12 +62,12 @@ def _rows_of(key: str, value: Any, width: int) -> Iterator[str]:
         yield folded(f"{revealed(key)}: {quoted(value)}", width, _INDENT)
 
 
-def grants_of(servers: Mapping[str, Any]) -> list[Grant]:
-    """The rights that need a yes of their own."""
+def grants_of(servers: Mapping[str, Any]) -> list[ServerRight]:
+    """The rights that need another yes each."""
     from glidepath.mcp.config_file import valid_name
 
     return [
-        Grant(valid_name(str(name)), key, table[key])
+        ServerRight(valid_name(str(name)), key, table[key])
         for name, table in servers.items()
         if isinstance(table, Mapping) and table.get("disabled") is not True
         for key in _ASKED

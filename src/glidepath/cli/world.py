@@ -12,7 +12,7 @@ from typing import TextIO
 
 _USUAL_SIZE = (80, 24)
 UNREAD = 0.7
-"""Seconds after a question is drawn within which nobody can have read it: what is typed by then is no answer."""
+"""Seconds after a question is drawn within which nobody can have read it: what is typed by then does not count."""
 
 
 class ScreenClosed(Exception):  # noqa: N818 - what happened
@@ -72,7 +72,7 @@ class World:
             raise ScreenClosed(f"the output cannot be written: {error.strerror or error}") from None
 
     def write_id(self, name: str) -> None:
-        """Print an id on a line of its own: as it is for a program, and so that it cannot steer a terminal."""
+        """Print an id on its own line: as it is for a program, and so that it cannot steer a terminal."""
         from glidepath.run.revealing import mask_controls
 
         self.write(f"{mask_controls(name) if self.is_terminal(self.stdout) else name}\n")
