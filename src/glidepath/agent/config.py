@@ -114,7 +114,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     min_output_tokens: Declared[int, Setting("int", "an output cap is never lowered below this to make a call fit")] = 256
     max_retries: Declared[int, Setting("count", "attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found=LOWER)] = 3
     fallback_models: Declared[tuple[Any, ...], Setting("names", "models to fall back to, in order", flag="--fallback-models", metavar="NAMES", wider="Iterable[Model | str]", see="[fallback models](retries-and-timeouts.md#fallback-models)")] = ()
-    durability: Declared[str, Setting("choice", "when the store writes to disk", choices=("sync", "full", "async", "exit"), needs="store")] = "sync"
+    durability: Declared[str, Setting("choice", "when the store writes to disk", choices=("sync", "full"), needs="store")] = "sync"
     output_type: Declared[Any, Setting("object?", "the type of the final answer", python_only="a Python type", see="[structured output](structured-output.md)", in_python="the type of the final answer", wider="object")] = None
     deps_type: Declared[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
     deps_factory: Declared[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None

@@ -23,7 +23,6 @@ from glidepath.sessions.answer import FAREWELL, called, heard
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.owner import LEASE, this_owner
-from glidepath.sessions.scribe import ON_DISK
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
@@ -135,9 +134,6 @@ class Purse:
             self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
             return
         journal = run.journal
-        # A journal that may lag behind cannot tell a later leg what this one has spent: each leg has its own hold.
-        if journal is not None and journal.durability not in ON_DISK:
-            journal = None
         self.hold = Hold(
             key=f"{run.session_id}:{run.run_id}" if journal is not None else f"{run.run_id}:{os.urandom(6).hex()}",
             leg=journal.lease.token if journal is not None else 1,

@@ -66,7 +66,7 @@ ROWS = (
     Setting(kind="int", help="an output cap is never lowered below this to make a call fit", key="min_output_tokens", python="LoopConfig.min_output_tokens"),
     Setting(kind="count", help="attempts after the first when a model call fails", flag="--max-retries", seed="max_retries", metavar="N", found="lower", key="max_retries", python="LoopConfig.max_retries"),
     Setting(kind="names", help="models to fall back to, in order", flag="--fallback-models", metavar="NAMES", key="fallback_models", python="LoopConfig.fallback_models"),
-    Setting(kind="choice", help="when the store writes to disk", choices=("sync", "full", "async", "exit"), key="durability", python="LoopConfig.durability"),
+    Setting(kind="choice", help="when the store writes to disk", choices=("sync", "full"), key="durability", python="LoopConfig.durability"),
     Setting(kind="text", help="the agent's name in events and breakdowns", key="agent_name", python="LoopConfig.agent_name"),
     Setting(kind="seconds?", help="time to connect to the provider", key="connect_timeout", python="LoopConfig.connect_timeout"),
     Setting(kind="seconds?", help="time to the first piece of a reply", key="first_chunk_timeout", python="LoopConfig.first_chunk_timeout"),

@@ -35,9 +35,8 @@ class JournaledCall(Protocol):
 class RunJournal(Protocol):
     """Writes what happens to a run, before it happens where it cannot be undone.
 
-    Contract: a method returns when the record is on disk (or, where the durability says so, on its way there), and
-    raises `Touchdown` when it cannot be: then the run comes down and what was about to happen does not. It never
-    changes the run but through the owners of its parts.
+    Contract: a method returns when the record is written, and raises `Touchdown` when it cannot be: then the run comes
+    down and what was about to happen does not. It never changes the run but through the owners of its parts.
     """
 
     store: SessionStore

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import closable
@@ -28,37 +29,179 @@ def as_store_error(error: BaseException) -> StoreError:
     return broken
 
 
+class Answer:
+    """What a store will answer. It comes whether or not anybody waits, and is not cancelled with who does.
+
+    Any number of tasks of its loop may await it, and again after a cancellation: each wait has a future of its own.
+    """
+
+    __slots__ = ("_bells", "_then", "done", "error", "loop", "value")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self._bells: list[asyncio.Future[None]] | None = None
+        self._then: Any = None  # what to call then: nothing, one, or a list of them
+
+    def settle(self, value: object, error: BaseException | None = None) -> None:
+        """This is the answer; on its own loop. The first one counts."""
+        if self.done:
+            return
+        self.done, self.value, self.error = True, value, error
+        then, bells = self._then, self._bells
+        self._then = self._bells = None
+        if then is not None:
+            for call in then if then.__class__ is list else (then,):
+                call(self)
+        if bells is not None:
+            for bell in bells:
+                ring(bell)
+
+    def then(self, call: Callable[[Answer], object]) -> None:
+        """Call this once it is there, before anybody who waits for it wakes up."""
+        if self.done:
+            call(self)
+        elif self._then is None:
+            self._then = call
+        else:
+            self._then = [*(self._then if self._then.__class__ is list else [self._then]), call]
+
+    def bell(self) -> asyncio.Future[None]:
+        """A new future that is done as soon as the answer is there; it may be cancelled."""
+        bell: asyncio.Future[None] = self.loop.create_future()
+        if self.done:
+            bell.set_result(None)
+        elif self._bells is None:
+            self._bells = [bell]
+        else:
+            self._bells.append(bell)
+        return bell
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The answer; raises what the store raised."""
+        while not self.done:
+            yield from self.bell()
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Patience:
+    """The time limits of all answers that a loop waits for: one timer, which rings when the first of them is over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[Answer, tuple[float, Callable[[], object]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, answer: Answer, seconds: float, late: Callable[[], object]) -> None:
+        """Call `late` if the answer is not there in time."""
+        at = self._loop.time() + seconds
+        self._waiting[answer] = (at, late)
+        answer.then(self._forget)
+        if self._timer is None or self._timer.when() > at:
+            self._arm(at)
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
+
+    def _forget(self, answer: Answer) -> None:
+        self._waiting.pop(answer, None)
+        if not self._waiting and self._timer is not None:  # a run that is over leaves no timer behind
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for answer, (at, late) in list(self._waiting.items()):
+            if at <= now:
+                self._waiting.pop(answer, None)
+                late()
+        if self._waiting:
+            self._arm(min(at for at, _ in self._waiting.values()))
+
+
+_PATIENCE: WeakKeyDictionary[asyncio.AbstractEventLoop, Patience] = WeakKeyDictionary()
+
+
+def patience_of(loop: asyncio.AbstractEventLoop) -> Patience:
+    """The time limits of this loop."""
+    found = _PATIENCE.get(loop)
+    if found is None:
+        found = _PATIENCE[loop] = Patience(loop)
+    return found
+
+
+def silent(seconds: float) -> StoreError:
+    """The store did not answer in time."""
+    return StoreError(f"the session store has not answered within {seconds:g} s")
+
+
+class WatchedAnswer(Answer):
+    """The answer of any store, awaited in a task of its own, within a time limit.
+
+    Work that is still running then is cancelled, and closed if it does not stop; only after that the answer is there.
+    """
+
+    __slots__ = ("_late", "_later", "over", "task")
+
+    def __init__(self, later: Awaitable[Any], seconds: float = SILENCE) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop)
+        self.over = False
+        """Nobody wants the answer any more."""
+        self._later = later
+        self._late: StoreError | None = None
+        self.task = loop.create_task(_contained(later, self), name="glidepath-store")
+        self.task.add_done_callback(self._ended)
+        patience_of(loop).watch(self, seconds, partial(self._stop, silent(seconds)))
+
+    def _ended(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
+        if task.cancelled():  # before it began
+            close = getattr(self._later, "close", None)
+            if close is not None:
+                close()
+            self.settle(None, self._late or asyncio.CancelledError())
+        else:
+            value, error = task.result()
+            self.settle(value, self._late or error)
+
+    def _stop(self, late: StoreError) -> None:
+        self.over, self._late = True, late
+        self.task.cancel()
+        self.loop.call_later(LAST_WORDS, self.settle, None, late)
+
+    async def give_up(self) -> None:
+        """Nobody waits for the answer any more: ask the store to stop, and see that it does."""
+        self.over = True
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task], timeout=LAST_WORDS)
+
+
 async def heard(
     later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
 ) -> T:
     """A store's answer; raises `StoreError` for whatever it raises, and if it is silent for this long.
 
-    Work that is still running then is cancelled, and closed if it does not stop. `undo` undoes what was done anyway,
-    once nobody waits for the answer any more.
+    `undo` undoes what was done anyway, once nobody waits for the answer any more.
     """
-    loop = asyncio.get_running_loop()
-    over, bell = False, loop.create_future()
-    work = loop.create_task(_contained(later, lambda: over), name="glidepath-store")
-    work.add_done_callback(partial(ring, bell))
-    timer = loop.call_later(seconds, ring, bell)
+    answer = WatchedAnswer(later, seconds)
     try:
-        await bell  # like `asyncio.wait` with half the objects: a thousand runs may begin at once
-        if not work.done():
-            raise StoreError(f"the session store has not answered within {seconds:g} s")
-    except BaseException:  # it is silent, or the waiting task was cancelled
-        over = True
-        work.cancel()
-        await asyncio.wait([work], timeout=LAST_WORDS)
-        await _take_back(work, later, undo)
+        found = await answer
+    except BaseException as error:
+        if answer.error is not error:  # the waiting task was cancelled
+            await answer.give_up()
+        await _take_back(answer, undo)
+        if answer.error is error and not isinstance(error, (ConfigurationError, StoreError)):
+            raise as_store_error(error) from error
         raise
-    finally:
-        timer.cancel()
-    answer, error = work.result()
-    if error is None:
-        return answer  # type: ignore[no-any-return]
-    if isinstance(error, ConfigurationError):
-        raise error
-    raise as_store_error(error)
+    return found  # type: ignore[no-any-return]
 
 
 async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
@@ -66,22 +209,19 @@ async def called(method: Callable[..., Awaitable[T]], *arguments: object, **opti
     return await method(*arguments, **options)
 
 
-async def _take_back(
-    work: asyncio.Task[Any], later: Awaitable[object], undo: Callable[..., Awaitable[object]] | None
-) -> None:
-    if work.cancelled():  # before it began
-        close = getattr(later, "close", None)
-        if close is not None:
-            close()
-    elif undo is not None and work.done() and work.result()[1] is None:
-        with suppress(Exception):  # whatever it raises is a StoreError by then
-            await heard(called(undo, work.result()[0]), FAREWELL)
+async def _take_back(answer: WatchedAnswer, undo: Callable[..., Awaitable[object]] | None) -> None:
+    work = answer.task
+    if undo is None or not answer.over or not work.done() or work.cancelled() or work.result()[1] is not None:
+        return
+    with suppress(Exception):  # whatever it raises is a StoreError by then
+        await heard(called(undo, work.result()[0]), FAREWELL)
 
 
-async def _contained(later: Awaitable[T], over: Callable[[], bool]) -> tuple[Any, BaseException | None]:
+async def _contained(later: Awaitable[T], answer: WatchedAnswer) -> tuple[Any, BaseException | None]:
     """The answer, or what was raised, even SystemExit and KeyboardInterrupt."""
     try:
-        return await closable(later if type(later) is CoroutineType else _awaited(later), over), None
+        work = later if type(later) is CoroutineType else _awaited(later)
+        return await closable(work, lambda: answer.over), None
     except BaseException as error:
         return None, error
 

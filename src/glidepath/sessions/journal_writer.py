@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.run.interrupting import uninterrupted
-from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
+from glidepath.sessions.answer import FAREWELL, Answer, as_store_error, called, heard
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
@@ -113,24 +113,29 @@ class JournalWriter:
 
     async def release(self) -> None:
         """Give the lease back. Never fails: a lease that is not given back expires."""
-        if self._let_go():
+        gone = self._let_go()
+        if gone is True:
             return
         try:
+            if gone is not False:
+                with suppress(StoreError):  # a lease that is not given back expires
+                    await gone
+                return
             await uninterrupted(self._give_back(), name="glidepath-release")
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 
-    def _let_go(self) -> bool:
-        """Give it back at once, without a task or a timer, if the store can do that without waiting."""
+    def _let_go(self) -> bool | Answer:
+        """Give it back without a task or a timer, if the store can do that; False if not."""
         let_go = letting_go(self.store)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
             return False
         self._pulse = None
         try:
-            gone = let_go(self.store, self.lease) is True
+            gone = let_go(self.store, self.lease)
         except Exception:  # it is tried again, with patience
             return False
-        if gone:
+        if gone is True:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
         return gone
 

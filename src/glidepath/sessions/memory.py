@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath._wire import Record, replace
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
@@ -67,9 +67,10 @@ class MemoryStore(CanFork, MemoryWallets):
         commit: Commit,
         *,
         summary: Mapping[str, Any] | None = None,
-        durability: str = "sync",  # noqa: ARG002 - memory is as durable as it gets
+        durability: str = "sync",
     ) -> None:
         """Write one commit."""
+        check_durability(durability)  # memory is as durable as it gets
         now = self._clock()
         with self._lock:
             shelf = self._held(lease)
@@ -214,3 +215,15 @@ def busy(entry: Entry) -> StoreError:
 def conflict(session_id: str, number: int, head: int) -> StoreError:
     """A commit that does not follow the last one."""
     return StoreError(f"commit {number} of session {session_id!r} does not follow its head {head}", kind="conflict")
+
+
+def check_durability(durability: str) -> bool:
+    """True for "full", False for "sync"; raises `ConfigurationError` for anything else."""
+    if durability == "sync":
+        return False
+    if durability == "full":
+        return True
+    raise ConfigurationError(
+        f"durability={durability!r:.40} is not a durability; use 'sync' (a commit outlives the process) or 'full' "
+        "(it outlives a power cut)"
+    )

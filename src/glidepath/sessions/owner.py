@@ -83,11 +83,16 @@ def give_up(owner: str) -> None:
 
 def alive(owner: str | None) -> bool:
     """False when the owner is a process of this host that is dead, or gave its lease up in this one; else True."""
+    return _state(owner) is not False
+
+
+def _state(owner: str | None) -> bool | None:
+    """Whether the owner is known to be alive, or known to be dead; None for one of another host."""
     if owner in _given_up:
         return False
     parts = (owner or "").split(_SEPARATOR)
     if len(parts) != 4 or parts[0] != _host(FORKS.count) or not parts[1].isdigit():  # noqa: PLR2004 - as made above
-        return True
+        return None
     pid, birth = int(parts[1]), parts[2]
     try:
         os.kill(pid, 0)
@@ -100,6 +105,13 @@ def alive(owner: str | None) -> bool:
     return not birth or _birth(pid) in ("", birth)
 
 
-def free(owner: str | None, expires: float, now: float) -> bool:
-    """True if a session may be claimed: it has no owner, or the owner is dead or was silent too long."""
-    return owner is None or now >= expires or not alive(owner)
+def free(owner: str | None, expires: float, now: float, length: float | None = None) -> bool:
+    """True if a session may be claimed: it has no owner, or the owner is dead or was silent too long.
+
+    A lease cannot end later than its `length` from now. One that does was written by a clock that was fast: unless
+    its owner is known to be alive, and renews it soon, it is over.
+    """
+    if owner is None or now >= expires:
+        return True
+    state = _state(owner)
+    return state is False or (state is None and length is not None and expires > now + length)

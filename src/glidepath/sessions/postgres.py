@@ -14,7 +14,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import summary_in
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.copies import CanFork
-from glidepath.sessions.memory import busy, conflict
+from glidepath.sessions.memory import busy, check_durability, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
@@ -93,7 +93,6 @@ class _Line:
         self.pool = pool
         self.users = 0
         self.leases = 0
-        self.tail: dict[str, asyncio.Task[None]] = {}  # the last write of each session with durability "async"
         self.asked: dict[str, Lease] = {}
         self.answer: asyncio.Task[dict[str, Sign]] | None = None
         self.renewed = -inf
@@ -297,9 +296,6 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             return
         query = "UPDATE glidepath_sessions SET owner = NULL, expires = $3 WHERE key = $1 AND token = $2"
         try:
-            tail = line.tail.pop(lease.session_id, None)
-            if tail is not None:
-                await tail
             await self._do(lambda connection: connection.execute(query, lease.key, lease.token, GONE))
         finally:
             await self._lease_over(lease)
@@ -309,22 +305,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     def append(
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
-        """Write one commit; returns an awaitable except for durability "async"."""
-        line = self._lines.get(self._place())
-        before = None if line is None else line.tail.get(lease.session_id)
-        if before is not None and before.done() and before.exception() is not None:
-            raise before.exception()  # type: ignore[misc]
-        write = self._append(lease, commit, None if summary is None else _wire.encode(summary), before)
-        if durability != "async" or line is None:
-            return write
-        line.tail[lease.session_id] = asyncio.get_running_loop().create_task(write, name="glidepath-store")
-        return None
+        """Write one commit. The server has it on its disk then: it makes no difference between the durabilities."""
+        check_durability(durability)
+        return self._append(lease, commit, None if summary is None else _wire.encode(summary))
 
-    async def _append(
-        self, lease: Lease, commit: Commit, summary: bytes | None, before: asyncio.Task[None] | None
-    ) -> None:
-        if before is not None:
-            await before
+    async def _append(self, lease: Lease, commit: Commit, summary: bytes | None) -> None:
         number, hash_ = commit.number, commit.hash
         values = (lease.key, number, hash_, self._lease, lease.owner, summary, lease.token, commit.body)
 

@@ -22,7 +22,7 @@ from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunR
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
-from glidepath.sessions.answer import FAREWELL, as_store_error, called, heard
+from glidepath.sessions.answer import FAREWELL, Answer, WatchedAnswer, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, moment
 from glidepath.sessions.cards import whole_session
 from glidepath.sessions.chain import SCHEMA, sealed
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _NOBODY: frozenset[str] = frozenset()
 _NOTHING: dict[str, Any] = {}
-ON_DISK = ("sync", "full")  # with these, a commit is on disk once the store has taken it
 
 
 class Scribe(JournalWriter):
@@ -59,7 +58,6 @@ class Scribe(JournalWriter):
         "decisions",
         "durability",
         "forked",
-        "held",
         "imported",
         "kin",
         "mailbox",
@@ -85,7 +83,7 @@ class Scribe(JournalWriter):
         super().__init__(store, lease, sequence=sequence)
         self.durability = durability
         # Commits go to the store one by one and as they are.
-        self._plain = durability in ON_DISK and self.redactor is None
+        self._plain = self.redactor is None
         self._odd = True  # the next commit may need more than `_write_one` does
         self.config: Fingerprint | None = None
         """The agent's configuration when the journal was last written."""
@@ -114,9 +112,8 @@ class Scribe(JournalWriter):
         self.born: AbstractSet[str] = _NOBODY  # the sessions of all children that this run is known to have started
         self._charged: Mapping[str, Used] = _NOTHING
         self.ahead: Items = []  # records that wait for the first commit
-        self.held: list[tuple[Commit, Any]] | None = None  # commits that wait for the end, with durability "exit"
         self._filed: dict[str, ToolResultMessage] = _NOTHING
-        self._flying: asyncio.Task[None] | None = None
+        self._flying: Answer | None = None  # the commit that is on its way
         self._run: Any = None  # a Run, from `attend` on
 
     # --- the beginning ----------------------------------------------------------------------------------------
@@ -339,10 +336,21 @@ class Scribe(JournalWriter):
         # SystemExit and CancelledError, too: nobody has cancelled the run.
         raise _down(self.broken) from None  # type: ignore[arg-type]
 
-    def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:
+    def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:  # noqa: ARG002 - a cruise passes it
         self._odd = True
-        self._flying = task = run.watch.loop.create_task(self._land(later), name="glidepath-commit")
-        return self._landed(task, last, begins)
+        # Our own stores answer in time and without a task; any other may be silent, and is watched.
+        flying = later if isinstance(later, Answer) else WatchedAnswer(later)
+        self._flying = flying
+        flying.then(self._land)
+        return self._landed(flying, last, begins)
+
+    def _land(self, answer: Answer) -> None:
+        """The store has answered, whether or not the run still waits for it."""
+        self._flying = None
+        if answer.error is not None:
+            self._break(answer.error)
+        else:
+            self._odd = self._is_odd()
 
     async def _write_after(self, last_items: Items, first: Items | None, *how: Any) -> None:
         """The same, after the commit that is on its way."""
@@ -351,10 +359,15 @@ class Scribe(JournalWriter):
         summary, last, guards, begins = how
         await _written(Scribe._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins))
 
-    async def _landed(self, task: asyncio.Task[None], last: bool, begins: bool) -> None:
+    async def _landed(self, flying: Answer, last: bool, begins: bool) -> None:
         """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
         run = self._run
-        await self._see_through(task)
+        if asyncio.current_task() is run.watch.task:  # as `_see_through`, twice a turn
+            while not flying.done:
+                with suppress(asyncio.CancelledError):
+                    await run.watch.wait(flying.bell())
+        else:
+            await self._see_through(flying)
         if self.broken is not None:
             raise _down(self.broken)
         if run.voice.listening and not last:
@@ -364,10 +377,9 @@ class Scribe(JournalWriter):
 
     def _tell_saved(self, run: Run) -> None:
         """Not before it is on disk: a listener may rely on it."""
-        if self.durability in ON_DISK:  # as `Run.emit`, twice a turn
-            voice = run.voice
-            number, at, name = voice.next_number(), voice.now(), run.terms.session_id
-            voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))  # type: ignore[misc]
+        voice = run.voice  # as `Run.emit`, twice a turn
+        number, at, name = voice.next_number(), voice.now(), run.terms.session_id
+        voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))  # type: ignore[misc]
 
     def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
         """`_write` in short, for what nearly every commit has: a message, perhaps a changed state, and what begins."""
@@ -454,50 +466,25 @@ class Scribe(JournalWriter):
 
     _moment = staticmethod(moment)
 
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:
-        durability = self.durability
-        # All of them at the end, in order: a crash before that leaves nothing, which is what was asked for.
-        if durability == "exit":
-            if self.held is None:
-                self.held = []
-            self.held.append((commit, summary))
-            return self._write_held() if last else None
-        # The last one waits for the disk: `run()` returns after it, and the caller may rely on that.
-        if last and durability == "async":
-            durability = "full"
-        return self.store.append(self.lease, commit, summary=summary, durability=durability)
+    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - of the journal writer
+        return self.store.append(self.lease, commit, summary=summary, durability=self.durability)
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""
         self._odd = True
         self.broken = as_store_error(error)
 
-    async def _land(self, later: Awaitable[None]) -> None:
-        """Wait for the store, in a task that interrupts of the run do not reach."""
-        try:
-            await (later if self.durability == "exit" else heard(later))  # at exit each commit has its own time limit
-        except BaseException as error:
-            self._break(error)
-        finally:
-            self._flying, self._odd = None, self._is_odd()
-
-    async def _write_held(self) -> None:
-        held, self.held = self.held, None
-        for commit, summary in held or ():
-            later = self.store.append(self.lease, commit, summary=summary, durability="sync")
-            if later is not None:
-                await heard(later)
-
-    async def _see_through(self, task: asyncio.Task[None]) -> None:
+    async def _see_through(self, flying: Answer) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
         # A child writes through this scribe from a task that this run's watch does not own.
         if asyncio.current_task() is not watch.task:
-            await asyncio.wait([task])
+            while not flying.done:
+                await flying.bell()
             return
-        while not task.done():
+        while not flying.done:
             with suppress(asyncio.CancelledError):  # the interrupt is recorded: nothing new begins
-                await watch.first_of(task)
+                await watch.wait(flying.bell())
 
     def _new_messages(self) -> Items:
         messages = self._run.transcript.messages

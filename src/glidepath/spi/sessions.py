@@ -111,7 +111,8 @@ class SessionStore(Protocol):
 
         Returns None when it is written, or an awaitable that ends when it is. Raises `StoreError` of kind `fenced` when
         somebody else has claimed the session since, and of kind `conflict` when the commit does not follow the head.
-        With durability "async" it may answer before it has written, and then reports a failure at the next call.
+        Two durabilities: "sync", written survives the death of the process, and "full", it survives a power cut, too;
+        any other is a `ConfigurationError`. Of commits that a store writes together, each fails alone.
         """
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:

@@ -38,7 +38,7 @@ class Backwards(Trial):
         return (entry, commits[::-1]) if len(commits) > 4 else (entry, commits)
 
 
-@breaks("STORE-2")
+@breaks("STORE-2", "STORE-19")
 class TakesAnyNumber(Trial):
     """Does not look whether a commit follows the head."""
 
@@ -46,7 +46,7 @@ class TakesAnyNumber(Trial):
         try:
             super().append(lease, commit, **options)
         except StoreError as error:
-            if error.kind != "conflict" or options.get("durability") == "async":
+            if error.kind != "conflict":
                 raise
 
 
@@ -204,12 +204,23 @@ class DropsTheLast(Trial):
 
 
 @breaks("STORE-19")
-class FailsInSilence(Trial):
-    """Swallows the failure of a write that may be late."""
+class FailsTogether(Trial):
+    """Refuses everything that came with a commit that is refused."""
+
+    bad = False
+
+    def append(self, lease, commit, **options):
+        entry = self._shelves[lease.session_id].entry
+        self.bad |= entry.token == lease.token and commit.number > 3 + entry.head
+        if self.bad:
+            asyncio.get_running_loop().call_later(0.01, setattr, self, "bad", False)
+            raise StoreError("one of them is wrong", kind="conflict")
+        super().append(lease, commit, **options)
+
+
+@breaks("STORE-20")
+class TakesAnyDurability(Trial):
+    """Does not look at the durability."""
 
     def append(self, lease, commit, *, durability="sync", **options):
-        try:
-            super().append(lease, commit, durability=durability, **options)
-        except StoreError:
-            if durability != "async":
-                raise
+        super().append(lease, commit, **options)

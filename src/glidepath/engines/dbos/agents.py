@@ -35,10 +35,6 @@ def find_agents(agents: object, store: object) -> dict[str, Agent]:
             raise ConfigurationError(
                 f"agent {name!r} has its own store: remove store=..., because a worker writes to the fleet's store"
             )
-        if config.durability == "exit":
-            raise ConfigurationError(
-                f"agent {name!r} has durability 'exit', which a killed worker would lose: use 'sync', 'full' or 'async'"
-            )
         found[name] = Agent(replace(config, store=store))
     return found
 

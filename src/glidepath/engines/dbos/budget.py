@@ -54,7 +54,6 @@ class FleetBudget(Budget):
         self.draws = 0
         self._rated = rated
         self._tenant = look.tenant
-        self._on_disk = False
         self.purse = purse
         """What the run holds of a wallet, in addition to the fleet's budget."""
         if purse is not None:
@@ -85,7 +84,6 @@ class FleetBudget(Budget):
                 leg = journal.lease.token
                 await self.ledger.open(self.session, leg, self.worker)
                 self.leg = leg
-                self._on_disk = journal.durability == "async"  # its journal may lag behind; the ledger must not
                 root = self.meter
                 root.count_from(
                     run.meter.tokens,
@@ -146,7 +144,6 @@ class FleetBudget(Budget):
             asked=asked,
             least=least,
             spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
-            on_disk=self._on_disk,
         )
         self.draws += 1
         if drawn.verdict == "fenced":

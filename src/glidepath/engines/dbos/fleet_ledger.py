@@ -318,16 +318,15 @@ class FleetLedger:
         asked: Amount,
         least: Amount,
         spare: Amount,
-        on_disk: bool = False,
     ) -> Grant:
-        """Take out what a call may cost, in every budget above the run or in none; `on_disk`: wait for the disk."""
+        """Take out what a call may cost, in every budget above the run or in none."""
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
         query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
         async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchrow(query, session, leg, self._now(), *parts)
 
-        row = await (self._on_disk(work) if on_disk else self._do(work))
+        row = await self._do(work)
         return Grant(**{name: value for name, value in row.items() if value is not None})
 
     async def settle(

@@ -1,0 +1,453 @@
+"""Group commit: everything that is to be written in one pass of the event loop is one transaction of an SQLite file.
+
+Writing is done on the event loop, since it takes microseconds, as long as nothing has to be waited for. What waits does
+so on a thread: for another process that holds the file's lock, for the disk (durability "full"), for a checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from glidepath.errors import StoreError
+from glidepath.sessions.answer import SILENCE, Answer, patience_of, silent
+from glidepath.sessions.owner import FORKS
+from glidepath.sessions.sqlite_file import (
+    READ_ONLY,
+    Connection,
+    SqliteFile,
+    code_of,
+    identity,
+    roll_back,
+    size_of,
+    sync_with,
+)
+
+T = TypeVar("T")
+Work = Callable[[Connection], Any]
+MOST = 2000  # pieces of work in one transaction
+IDLE = 2.0  # seconds that the thread waits for more work before it ends
+LARGE_LOG = 32 << 20  # bytes of the log that are moved into the file while runs are in flight
+SMALL_LOG = 1 << 18  # and when the last one has ended
+_LOOK = 32  # groups between two looks at the size of the log
+_IMPATIENT = 200  # milliseconds that a checkpoint waits for readers: it holds the lock meanwhile
+_IO_ERROR = 10
+
+
+class Job(Answer):
+    """A piece of work for a transaction, and its answer."""
+
+    __slots__ = ("alone", "failed", "found", "full", "landed", "work")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        work: Work,
+        landed: Callable[[Any], object] | None = None,
+        *,
+        full: bool = False,
+        alone: bool = False,
+    ) -> None:
+        super().__init__(loop)  # type: ignore[arg-type] # where nobody waits, there is no loop
+        self.work = work
+        self.landed = landed  # called once it is committed
+        self.full = full
+        self.alone = alone  # it cannot be inside a transaction
+        self.found: Any = None
+        self.failed: BaseException | None = None
+
+
+class GroupCommit:
+    """Writes to one file for any number of threads and event loops."""
+
+    def __init__(self, file: SqliteFile, busy: float) -> None:
+        self.file = file
+        self._busy = busy
+        self._begin_here()
+
+    def _begin_here(self) -> None:
+        self._lock = threading.RLock()  # of the connection; whoever has it never waits for the file's lock
+        self._inline: Connection | None = None
+        self.opened: tuple[int, int] | None = None
+        """Which file is open."""
+        self._queues: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._thread: WriterThread | None = None
+        self._groups = 0
+        self._forks = FORKS.count
+
+    def check_fork(self) -> None:
+        """Neither a connection nor a thread survives a fork; the parent's are left alone, never closed here."""
+        if self._forks != FORKS.count:
+            self._abandoned = (self._inline, self._thread)
+            self._begin_here()
+
+    def connection(self) -> Connection:
+        """The connection that is used on event loops; it waits for nobody. Hold the lock."""
+        self.check_fork()
+        if self._inline is None:
+            self._inline = self.file.connect(0)
+            self.opened = identity(self.file.path)
+        return self._inline
+
+    @property
+    def is_open(self) -> bool:
+        """True when the file is open."""
+        return self._inline is not None and self._forks == FORKS.count
+
+    def is_idle(self) -> bool:
+        """True when nothing waits to be written: what is written at once overtakes nobody."""
+        return not self._queues and (self._thread is None or not self._thread.pending)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def now(self, work: Callable[[Connection], T]) -> T:
+        """Do it at once, in a transaction of its own; raises `StoreError` (`locked`) if it would have to wait."""
+        try:
+            with self._lock:
+                found = transact(self.connection(), work)
+        except Exception as error:
+            raise self.file.explained(error) from error
+        self._count()
+        return found
+
+    def submit(self, work: Work, landed: Callable[[Any], object] | None = None, *, full: bool = False) -> Answer:
+        """Do it together with everything else of this pass of the event loop; `full`: and wait for the disk."""
+        self.check_fork()
+        loop = asyncio.get_running_loop()
+        job = Job(loop, work, landed, full=full)
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = []
+            loop.call_soon(self._flush, loop)
+        queue.append(job)
+        return job
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs = self._queues.pop(loop, [])
+        try:
+            busy = self._thread is not None and self._thread.pending
+            if busy or any(job.full for job in jobs) or not self._written(jobs):
+                self.hand_over(jobs)
+                return
+            for job in jobs:
+                job.settle(job.found, job.failed)
+        except BaseException as error:  # of a signal handler, perhaps: nobody may wait for ever
+            for job in jobs:
+                job.settle(None, error)
+            if not isinstance(error, Exception):
+                raise
+        self._count()
+
+    def _written(self, jobs: Sequence[Job]) -> bool:
+        """Write them on the event loop; False if that would have to wait."""
+        try:
+            with self._lock:
+                run_group(self.connection(), jobs, self.file)
+        except StoreError as error:
+            if error.kind != "locked":
+                raise
+            return False
+        return True
+
+    def hand_over(self, jobs: Sequence[Job]) -> None:
+        """Have the thread do it."""
+        with self._lock:
+            for job in jobs:
+                if job.loop is not None:
+                    _keep_time(job)
+            thread = self._thread
+            if thread is None or not thread.put(jobs):
+                thread = self._thread = WriterThread(self.file, int(self._busy * 1000))
+                thread.put(jobs)
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def look(self, work: Callable[[Connection], T]) -> T:
+        """Read something; raises `StoreError` (`locked`) in the rare moments in which readers wait, too."""
+        try:
+            with self._lock:
+                connection = self.connection()
+                try:
+                    roll_back(connection)
+                    return work(connection)
+                finally:
+                    roll_back(connection)
+        except Exception as error:
+            raise self.file.explained(error) from error
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Read something. Where the disk has no room for what readers share, it is read without that."""
+        try:
+            return self.look(work)
+        except StoreError as error:
+            if error.kind == "locked":
+                return await self.run_apart(work)  # type: ignore[no-any-return]
+            if error.kind not in ("full", "unavailable") or self._inline is not None or not self.file.exists():
+                raise
+            return self._read_alone(work, error)
+
+    def _read_alone(self, work: Callable[[Connection], T], error: StoreError) -> T:
+        try:
+            connection = self.file.connect(0, alone=True)
+        except StoreError:
+            raise error from None
+        try:
+            with self.file.errors():
+                return work(connection)
+        finally:
+            connection.close()
+
+    def run_apart(self, work: Work) -> Answer:
+        """Do it on the thread, outside a transaction."""
+        job = Job(asyncio.get_running_loop(), work, alone=True)
+        self.hand_over([job])
+        return job
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        self._groups += 1
+        if self._groups % _LOOK == 0 and size_of(self.file.log) >= LARGE_LOG and self.is_idle():
+            self.hand_over([Job(None, partial(move_log, self.file), alone=True)])
+
+    async def settle(self) -> None:
+        """Nobody writes any more: move the log into the file, where damage is noticed, and end the thread."""
+        if self.is_open and size_of(self.file.log) >= SMALL_LOG:
+            with suppress(StoreError):
+                await self.run_apart(partial(move_log, self.file))
+        if self.is_idle():
+            self.stop(join=False)
+
+    def needs_settling(self) -> bool:
+        """True when `settle` has something to do."""
+        return self._thread is not None or size_of(self.file.log) >= SMALL_LOG
+
+    def stop(self, *, join: bool) -> None:
+        """End the thread, once it has done what it has to do."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop(join=join)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is used again."""
+        self.check_fork()
+        self.stop(join=True)
+        with self._lock:
+            inline, self._inline, self.opened = self._inline, None, None
+            if inline is not None:
+                inline.close()
+
+
+class WriterThread:
+    """Does what has to wait: one group after the other, each with everything that has come meanwhile.
+
+    It ends when it has had nothing to do for a while, so that nobody has to remember to stop it.
+    """
+
+    def __init__(self, file: SqliteFile, wait: int) -> None:
+        self._file = file
+        self._wait = wait
+        self._jobs: list[Job] = []
+        self._bell = threading.Condition()
+        self._over = self._ended = False
+        self.pending = 0
+        """Pieces of work that are queued or being done."""
+        self._connection: Connection | None = None
+        self._thread = threading.Thread(target=self._serve, name="glidepath-store", daemon=True)
+        self._thread.start()
+
+    def put(self, jobs: Sequence[Job]) -> bool:
+        """Do these soon, in order; False when it has ended."""
+        with self._bell:
+            if self._ended or self._over:
+                return False
+            self._jobs += jobs
+            self.pending += len(jobs)
+            self._bell.notify()
+        return True
+
+    def stop(self, *, join: bool) -> None:
+        """Finish what is queued and end."""
+        with self._bell:
+            self._over = True
+            self._bell.notify()
+        if join and threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+
+    def _serve(self) -> None:
+        try:
+            while jobs := self._next():
+                for group in _groups(jobs):
+                    self._do(group)
+                    with self._bell:
+                        self.pending -= len(group)
+                    _tell(group)
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _next(self) -> list[Job]:
+        with self._bell:
+            if not self._jobs and not self._over:
+                self._bell.wait(IDLE)
+            jobs, self._jobs = self._jobs, []
+            self._ended = not jobs
+            return jobs
+
+    def _do(self, jobs: Sequence[Job]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = self._file.connect(self._wait)
+            connection = self._connection
+            if jobs[0].alone:
+                jobs[0].found = jobs[0].work(connection)
+                return
+            sync_with(connection, "FULL" if any(job.full for job in jobs) else "NORMAL")
+            run_group(connection, jobs, self._file)
+        except BaseException as error:
+            said = self._file.explained(error) if isinstance(error, Exception) else error
+            for job in jobs:
+                job.failed = said
+
+
+def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+    """What is one transaction each."""
+    groups: list[list[Job]] = []
+    for job in jobs:
+        if not groups or job.alone or groups[-1][0].alone or len(groups[-1]) >= MOST:
+            groups.append([])
+        groups[-1].append(job)
+    return groups
+
+
+def _tell(jobs: Sequence[Job]) -> None:
+    """Give every loop its answers, all of them with one call: they are set on the loop that waits for them."""
+    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        if job.loop is not None:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, told in loops.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, told)
+
+
+def _settle(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job.settle(job.found, job.failed)
+
+
+def _keep_time(answer: Answer) -> None:
+    """A thread whose disk never answers must not hold a run for ever; virtual time stands still while it works."""
+    loop = answer.loop
+    patience_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
+    workers: set[object] | None = getattr(loop, "workers", None)
+    if workers is not None:
+        workers.add(answer)
+        answer.then(workers.discard)
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+
+def begin(connection: Connection) -> None:
+    """Begin a transaction that writes. One that was left open, by an exception in the wrong place, is rolled back."""
+    roll_back(connection)
+    connection.heads.clear()
+    try:
+        # Take the lock at once: a transaction that reads first and writes later can be refused midway.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.version = connection.execute("PRAGMA data_version").fetchone()[0]
+    except Exception as error:
+        if code_of(error) != READ_ONLY:
+            raise
+        connection.execute("BEGIN")  # reading works, and writing says what is wrong
+
+
+def transact(connection: Connection, work: Callable[[Connection], T]) -> T:
+    """One piece of work, in a transaction of its own."""
+    # All of it inside: an exception of a signal handler comes between any two of these.
+    try:
+        begin(connection)
+        found = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+    return found
+
+
+def run_group(connection: Connection, jobs: Sequence[Job], file: SqliteFile) -> None:
+    """Do these in one transaction; each gets its own value, or the error that is its own.
+
+    Raises `StoreError` (`locked`) when the lock is taken, and what is no error of a single one of them.
+    """
+    if len(jobs) > 1 and _is_run_together(connection, jobs, file):
+        for job in jobs:
+            if job.failed is None and job.landed is not None:
+                job.landed(job.found)
+        return
+    for job in jobs:
+        job.failed = None
+        try:
+            job.found = transact(connection, job.work)
+        except Exception as error:
+            job.failed = said = file.explained(error)
+            if len(jobs) == 1 and said.kind == "locked":
+                raise said from error
+        else:
+            if job.landed is not None:
+                job.landed(job.found)
+
+
+def _is_run_together(connection: Connection, jobs: Sequence[Job], file: SqliteFile) -> bool:
+    """Do all of them or nothing; False when each has to be done alone."""
+    try:
+        begin(connection)
+        for job in jobs:
+            before = connection.total_changes
+            try:
+                job.found, job.failed = job.work(connection), None
+            except StoreError as error:
+                if connection.total_changes != before:  # half of it is written: each for itself, then
+                    raise
+                job.failed = error
+        connection.execute("COMMIT")
+    except Exception as error:
+        unfinished = connection.in_transaction
+        roll_back(connection)
+        said = file.explained(error)
+        # After an I/O error nobody knows what is on the disk: trying again would hide that. And what a signal handler
+        # raised behind the commit must not have everything done twice.
+        committed = not unfinished and not isinstance(error, (sqlite3.Error, StoreError))
+        if said.kind == "locked" or code_of(error) == _IO_ERROR or committed:
+            raise said from error
+        return False
+    except BaseException:
+        roll_back(connection)
+        raise
+    return True
+
+
+def move_log(file: SqliteFile, connection: Connection) -> None:
+    """Move the log into the file, and empty it. Most of it without the lock, the rest while nobody writes."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    if size_of(file.log):
+        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {min(patience, _IMPATIENT)}")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def give_space_back(file: SqliteFile, connection: Connection, slice_: int = 1000) -> None:
+    """Make the file smaller by its free pages, a slice at a time, and empty the log: what was deleted is gone."""
+    while connection.execute("PRAGMA freelist_count").fetchone()[0]:
+        connection.execute(f"PRAGMA incremental_vacuum({slice_})").fetchall()
+    move_log(file, connection)
