@@ -110,7 +110,7 @@ def test_the_default_store_is_in_the_users_data_folder(tmp_path, monkeypatch):
     ran = glidepath("run", "go", *argv, "--store", "default", "--max-turns", "2", folder=tmp_path)
     assert ran.code == 3
     kept = tmp_path / "data" / "glidepath"
-    assert (kept / "sessions" / "STORE").is_file()
+    assert (kept / "sessions.db").is_file()
     assert kept.stat().st_mode & 0o077 == 0, "what was said is nobody else's"
     assert "--store" not in last_line(ran)
     again = glidepath(*last_line(ran), "--landing", "force", "--max-turns", "6", folder=tmp_path)

@@ -226,8 +226,8 @@ def test_a_repaired_session_is_resumed_only_when_somebody_says_so(shell, tmp_pat
 
     with closing(sqlite3.connect(tmp_path / "s.db")) as file, file:
         key = file.execute("SELECT key FROM sessions WHERE id = 'one'").fetchone()[0]
-        (place,) = file.execute("SELECT place FROM commits WHERE place = ?", ((key << 32) + 5,)).fetchone()
-        file.execute("UPDATE commits SET body = ? WHERE place = ?", (b"[]", place))
+        changed = file.execute("UPDATE commits SET body = ? WHERE session = ? AND number = 5", (b"[]", key))
+        assert changed.rowcount == 1
     file.close()
     done = shell("runs", "repair", "one")
     assert "kept 4 commits" in done.err

@@ -11,7 +11,7 @@ from glidepath.conformance import (
     WalletStoreContract,
 )
 from glidepath.engines.dbos.worker_flight import FleetStore
-from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore
 
 
 class TestMemoryStore(SessionStoreContract, InboxContract):
@@ -34,21 +34,6 @@ class TestSqliteStore(SessionStoreContract, InboxContract):
 
     def again(self, store):
         return SqliteStore(self.path, lease=self.lease)
-
-
-class TestSegmentStore(SessionStoreContract):
-    subject = SegmentStore
-
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path):
-        self.path = tmp_path / "sessions"
-
-    def make_store(self, *, lease=10.0):
-        self.lease = lease
-        return SegmentStore(self.path, lease=lease)
-
-    def again(self, store):
-        return SegmentStore(self.path, lease=self.lease)
 
 
 class TestPostgresStore(SessionStoreContract, InboxContract):
@@ -95,16 +80,6 @@ class TestSqliteCatalog(CatalogContract):
     place, make_store, again = TestSqliteStore.place, TestSqliteStore.make_store, TestSqliteStore.again
 
 
-class TestSegmentWallets(WalletStoreContract):
-    subject = SegmentStore
-    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
-
-
-class TestSegmentCatalog(CatalogContract):
-    subject = SegmentStore
-    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again
-
-
 class TestPostgresWallets(WalletStoreContract):
     subject = PostgresStore
     make_store, again = TestPostgresStore.make_store, TestPostgresStore.again
@@ -140,13 +115,3 @@ class TestSqliteExcerpts(ExcerptsContract):
 class TestPostgresExcerpts(ExcerptsContract):
     subject = PostgresStore
     make_store = TestPostgresStore.make_store
-
-
-class TestSegmentExcerpts(ExcerptsContract):
-    subject = SegmentStore
-    place, make_store = TestSegmentStore.place, TestSegmentStore.make_store
-
-
-class TestSegmentInbox(InboxContract):
-    subject = SegmentStore
-    place, make_store, again = TestSegmentStore.place, TestSegmentStore.make_store, TestSegmentStore.again

@@ -17,7 +17,7 @@ from pathlib import Path
 from glidepath import Agent, ExecutionMode, Limits, tool
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import PostgresStore, SqliteStore
 
 STEPS = 50
 PER_CALL = Usage(100, 10)
@@ -104,8 +104,6 @@ def make_tools(ledger: str):
 def make_store(address: str):
     if address.startswith("postgresql:"):
         return PostgresStore(address, lease=5)
-    if address.startswith("segments:"):
-        return SegmentStore(address.removeprefix("segments:"))
     return SqliteStore(address)
 
 
@@ -389,7 +387,7 @@ def program_flight(server: Server, seed: int, place: Path) -> dict:
     """Fly one run of programs through several deaths, and check what it promises."""
     chance = random.Random(seed)
     leg = {
-        "store": str(place / "sessions.db") if chance.random() < 0.5 else f"segments:{place / 'sessions'}",
+        "store": str(place / "sessions.db"),
         "session": f"programs {seed}",
         "ledger": str(place / f"{seed}.effects"),
         "report": str(place / f"{seed}.report"),

@@ -27,7 +27,6 @@ from glidepath.sessions.archive import (
 )
 from glidepath.sessions.chain import OLDEST, SCHEMA, link
 from glidepath.sessions.fold import Opened
-from glidepath.sessions.sqlite import SHIFT
 from glidepath.testing import ScriptedModel, call, say
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -76,27 +75,26 @@ def key_of(path, session="hurt"):
 
 
 def flip_a_bit(path):
-    place = (key_of(path) << SHIFT) + 6
+    place = (key_of(path), 6)
     with closing(sqlite3.connect(path)) as connection, connection:
-        (body,) = connection.execute("SELECT body FROM commits WHERE place = ?", (place,)).fetchone()
+        (body,) = connection.execute("SELECT body FROM commits WHERE session = ? AND number = ?", place).fetchone()
         changed = bytearray(body)
         changed[len(changed) // 2] ^= 1
-        connection.execute("UPDATE commits SET body = ? WHERE place = ?", (bytes(changed), place))
+        connection.execute("UPDATE commits SET body = ? WHERE session = ? AND number = ?", (bytes(changed), *place))
     connection.close()
 
 
 def lose_the_tail(path):
-    key = key_of(path)
-    change(path, "DELETE FROM commits WHERE place > ? AND place < ?", (key << SHIFT) + 5, key + 1 << SHIFT)
+    change(path, "DELETE FROM commits WHERE session = ? AND number > 5", key_of(path))
 
 
 def lose_the_middle(path):
-    change(path, "DELETE FROM commits WHERE place = ?", (key_of(path) << SHIFT) + 6)
+    change(path, "DELETE FROM commits WHERE session = ? AND number = 6", key_of(path))
 
 
 def tear_the_last(path):
-    place = (key_of(path) << SHIFT) + 11
-    change(path, "UPDATE commits SET body = substr(body, 1, 20) WHERE place = ?", place)
+    statement = "UPDATE commits SET body = substr(body, 1, 20) WHERE session = ? AND number = 11"
+    change(path, statement, key_of(path))
 
 
 DAMAGES = {flip_a_bit: 5, lose_the_tail: 5, lose_the_middle: 5, tear_the_last: 10}
@@ -210,7 +208,7 @@ def test_a_commit_of_another_type_is_repaired_away(path, column, value):
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '')")
     connection.close()
-    change(path, f"UPDATE commits SET {column} = {value} WHERE place = ?", (1 << SHIFT) + 6)
+    change(path, f"UPDATE commits SET {column} = {value} WHERE session = 1 AND number = 6")
 
     async def look():
         store = SqliteStore(path)
@@ -344,7 +342,7 @@ def test_a_missing_folder_and_a_read_only_file_are_said(path, tmp_path):
 
     async def read_only():
         store = SqliteStore(path)
-        store._connection().execute("PRAGMA query_only = ON")
+        store._group.connection().execute("PRAGMA query_only = ON")
         result = await fly(store, "another")
         await store.close()
         return result
@@ -395,7 +393,7 @@ async def whole(path):
 def test_a_full_disk_ends_the_run_and_leaves_the_file_whole(path):
     async def fill():
         store = SqliteStore(path)
-        connection = store._connection()
+        connection = store._group.connection()
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         result = await fly(store, "big", turns=18)

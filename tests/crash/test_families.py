@@ -8,7 +8,7 @@ import pytest
 from glidepath import Agent, Limits, LoopOutcome, ToolContext, tool
 from glidepath.errors import StoreError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal
 
 from .frail import Frail
@@ -75,8 +75,6 @@ def agent(store, sent, *, deadly=False, how="as_tool", beside=()):
 async def opened(kind, place):
     if kind == "postgresql":
         return PostgresStore(fresh_schema())
-    if kind == "segments":
-        return SegmentStore(str(place / "segments"))
     return MemoryStore() if kind == "memory" else SqliteStore(str(place / "sessions.db"))
 
 
@@ -84,7 +82,7 @@ def results(result):
     return {message.call_id: message for message in result.messages if message.role == "tool_result"}
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql", "segments"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
 @pytest.mark.parametrize("how", ["as_tool", "idempotent", "once"])
 def test_g13_a_child_whose_journal_is_missing_is_unknown(tmp_path, how, kind):
     async def fly():

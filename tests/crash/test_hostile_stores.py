@@ -66,7 +66,7 @@ def vandalize(seed, kind, folder, copied):
             name = rng.choice([*vandal.NAMES, "nobody"])
             words = [word.replace("{}", name) for word in words]
             said.append(" ".join(words))
-            where = "sqlite:s.db" if kind == "sqlite" else "segments:s"
+            where = "sqlite:s.db"
             environ = {"XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder)}
             ran = glidepath(*words, "--store", where, folder=folder, environ=environ)
             assert ran.code in (0, 1, 2, 3, 4, 5, 6), (said, ran)
@@ -78,7 +78,7 @@ def vandalize(seed, kind, folder, copied):
     assert time.process_time() - began < MOST_SECONDS, said
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_damaged_store_is_typed_errors_or_results(kind, tmp_path, copied):
     for seed in range(CI // 2):
         vandalize(seed, kind, tmp_path / str(seed), copied)
@@ -86,7 +86,7 @@ def test_a_damaged_store_is_typed_errors_or_results(kind, tmp_path, copied):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(CAMPAIGN // PART))
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_damaged_store_is_typed_errors_or_results_in_a_campaign(kind, part, tmp_path, copied):
     first = int(os.environ.get("GLIDEPATH_FIRST_SEED", "1000")) + part * PART
     for seed in range(first, first + PART):

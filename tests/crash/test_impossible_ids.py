@@ -6,7 +6,7 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, approve
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import export_journal, stop
 from glidepath.sessions.finding import annotate, remove_sessions
 from glidepath.sessions.inbox import decide, send
@@ -18,7 +18,6 @@ from .postgres import fresh_schema
 STORES = {
     "memory": lambda place: MemoryStore(),
     "sqlite": lambda place: SqliteStore(place / "sessions.db"),
-    "segments": lambda place: SegmentStore(place / "sessions"),
     "postgresql": lambda place: PostgresStore(fresh_schema()),
 }
 NOTE = Note(id="n", kind="message", body=b"{}")

@@ -337,7 +337,7 @@ async def test_a_session_that_is_in_flight_is_refused_with_a_result():
     assert again.cause.metrics["kind"] == "busy"
 
 
-@pytest.mark.parametrize("durability", ["sync", "full", "async", "exit"])
+@pytest.mark.parametrize("durability", ["sync", "full"])
 def test_every_durability_has_everything_at_the_end(durability, tmp_path):
     async def fly():
         store = SqliteStore(tmp_path / "s.db")

@@ -9,10 +9,10 @@ from .postgres import fresh_schema
 
 CI = 30
 PROGRAMS = 8
-CAMPAIGN = {"sqlite": 500, "postgresql": 500, "segments": 1000}
+CAMPAIGN = {"sqlite": 1500, "postgresql": 500}
 PART = 50  # of them at a time, so that they can be flown side by side
 PARTS = [(store, part) for store, seeds in CAMPAIGN.items() for part in range(seeds // PART)]
-FIRST = {"sqlite": 0, "postgresql": 500, "segments": 1000}
+FIRST = {"sqlite": 1000, "postgresql": 500}
 
 
 def fly_all(server, address, place, seeds):
@@ -30,13 +30,6 @@ def test_g13_killed_runs_lose_and_repeat_nothing_on_sqlite(server, tmp_path):
     deaths, unknown = fly_all(server, str(tmp_path / "sessions.db"), tmp_path, range(CI))
     assert deaths > CI  # it really was killed
     assert unknown  # and some of it in the middle of an effect
-
-
-@pytest.mark.process
-def test_g13_killed_runs_lose_and_repeat_nothing_on_segments(server, tmp_path):
-    deaths, unknown = fly_all(server, f"segments:{tmp_path / 'sessions'}", tmp_path, range(2000, 2000 + CI))
-    assert deaths > CI
-    assert unknown
 
 
 @pytest.mark.process
@@ -93,7 +86,7 @@ def test_g13_the_whole_campaign_of_programs(server, tmp_path, part):
 @pytest.mark.process
 @pytest.mark.parametrize(("store", "part"), PARTS, ids=[f"{store}-{part}" for store, part in PARTS])
 def test_g13_the_whole_campaign(server, tmp_path, store, part):
-    addresses = {"sqlite": str(tmp_path / "sessions.db"), "segments": f"segments:{tmp_path / 'sessions'}"}
+    addresses = {"sqlite": str(tmp_path / "sessions.db")}
     address = addresses.get(store) or fresh_schema()
     first = int(os.environ.get("GLIDEPATH_SEED", "10000")) + FIRST[store] + part * PART
     deaths, unknown = fly_all(server, address, tmp_path, range(first, first + PART))

@@ -6,7 +6,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link
 from glidepath.sessions.migrate import migrate
@@ -27,7 +27,7 @@ async def send(to: str) -> str:
 def stores(tmp_path):
     return {
         "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
-        "segments": lambda: SegmentStore(tmp_path / "s"),
+        "another": lambda: SqliteStore(tmp_path / "other.db"),
         "memory": MemoryStore,
     }
 
@@ -40,9 +40,7 @@ async def everything(store):
     return found
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("sqlite", "segments"), ("segments", "sqlite"), ("memory", "segments"), ("segments", "memory")]
-)
+@pytest.mark.parametrize(("one", "other"), [("sqlite", "another"), ("memory", "sqlite"), ("sqlite", "memory")])
 def test_everything_is_carried_over_as_it_is_and_only_once(tmp_path, one, other):
     async def scene():
         source, target = stores(tmp_path)[one](), stores(tmp_path)[other]()
@@ -68,24 +66,10 @@ def test_everything_is_carried_over_as_it_is_and_only_once(tmp_path, one, other)
     asyncio.run(scene())
 
 
-def test_the_time_of_the_last_change_is_carried_over(tmp_path):
-    async def scene():
-        source, target = SqliteStore(tmp_path / "s.db", clock=lambda: 1000.5), SegmentStore(tmp_path / "s")
-        await fly(source, "old")
-        await migrate(source, target)
-        assert [entry.updated for entry in await target.entries()] == [1000.5]
-        await target.close()
-        for name in ("index.db", "index.db-wal", "index.db-shm"):
-            (tmp_path / "s" / name).unlink(missing_ok=True)
-        assert [entry.updated for entry in await target.entries()] == [1000.5]
-
-    asyncio.run(scene())
-
-
 def test_what_cannot_be_carried_over_is_left_and_told(tmp_path):
     async def scene():
         path = tmp_path / "s.db"
-        source, target = SqliteStore(path), SegmentStore(tmp_path / "s")
+        source, target = SqliteStore(path), SqliteStore(tmp_path / "other.db")
         for name in ("hurt", "well", "twice"):
             await fly(source, name)
         hurt_sqlite(path)
@@ -128,7 +112,7 @@ def test_a_copy_that_was_cut_short_cannot_be_resumed_and_is_completed(tmp_path):
 
 def test_a_session_without_commits_and_a_stop_are_carried_over(tmp_path):
     async def scene():
-        source, target = MemoryStore(), SegmentStore(tmp_path / "s")
+        source, target = MemoryStore(), SqliteStore(tmp_path / "other.db")
         lease = await source.claim("empty", this_owner())
         await source.release(lease)
         lease = await source.claim("stopped", this_owner())
@@ -147,7 +131,7 @@ def test_a_session_without_commits_and_a_stop_are_carried_over(tmp_path):
 
 def test_titles_tags_and_wallets_are_carried_over(tmp_path):
     async def scene():
-        source, target = SqliteStore(tmp_path / "s.db"), SegmentStore(tmp_path / "s")
+        source, target = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "other.db")
         await fly(source, "s")
         await source.annotate("s", title="Trip", tags=["a", "b"])
         hold = Hold(key="run", leg=1, owner=this_owner(), line=(WalletTerms(name="team", max_tokens=1000),))

@@ -10,7 +10,7 @@ import pytest
 
 from glidepath import Agent, Limits
 from glidepath.errors import StoreError
-from glidepath.sessions import SegmentStore, SqliteStore
+from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import list_runs
 from glidepath.testing import ScriptedModel, say
 
@@ -64,24 +64,6 @@ def test_a_store_that_its_owner_has_made_read_only_stays_so(tmp_path, old, new):
 
     asyncio.run(look())
     assert modes(tmp_path)["s.db"] == new
-
-
-def test_a_folder_that_its_owner_has_made_read_only_stays_so(tmp_path):
-    path = tmp_path / "s"
-
-    async def look():
-        store = SegmentStore(path)
-        await store.claim("one", "me")
-        await store.close()
-        path.chmod(0o555)
-        again = SegmentStore(path)
-        await list_runs(again)
-        await again.close()
-
-    asyncio.run(look())
-    mode = path.stat().st_mode & 0o777
-    path.chmod(0o700)
-    assert mode == 0o500
 
 
 def a_text(path):

@@ -12,7 +12,7 @@ import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal, stop
 from glidepath.sessions.owner import alive, this_owner
 from glidepath.testing import ScriptedModel, call, hang, no_leftovers, say, virtual
@@ -57,11 +57,10 @@ def test_a_short_lease_lasts_for_a_long_call(tmp_path):
         pairs = [
             (PostgresStore(address, lease=1.0), PostgresStore(address)),
             (SqliteStore(path, lease=1.0), SqliteStore(path)),
-            (SegmentStore(tmp_path / "short", lease=1.0), SegmentStore(tmp_path / "short")),
         ]
         return await asyncio.gather(*[look(*pair) for pair in pairs])
 
-    assert asyncio.run(go()) == [("busy", LoopOutcome.DONE)] * 3
+    assert asyncio.run(go()) == [("busy", LoopOutcome.DONE)] * 2
 
 
 def race(server, place, address, number, racers):
@@ -86,17 +85,10 @@ def race(server, place, address, number, racers):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("racers", [2, 5])
+@pytest.mark.parametrize("racers", [2, 5, 8])
 def test_g13_of_processes_that_resume_at_once_one_owns_the_run(server, tmp_path, racers):
     for number in range(RACES // 4):
         race(server, tmp_path, str(tmp_path / "s.db"), number, racers)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("racers", [2, 5, 8])
-def test_g13_races_on_segments(server, tmp_path, racers):
-    for number in range(RACES // 4):
-        race(server, tmp_path, f"segments:{tmp_path / 's'}", number, racers)
 
 
 @pytest.mark.process
@@ -110,9 +102,9 @@ def test_g13_races_on_postgresql(server, tmp_path, racers):
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("racers", [2, 5])
-@pytest.mark.parametrize("store", ["sqlite", "postgresql", "segments"])
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 def test_g13_many_races(server, tmp_path, racers, store):
-    addresses = {"sqlite": str(tmp_path / "s.db"), "segments": f"segments:{tmp_path / 's'}"}
+    addresses = {"sqlite": str(tmp_path / "s.db")}
     address = addresses.get(store) or fresh_schema()
     for number in range(MANY_RACES // 4):
         race(server, tmp_path, address, number, racers)

@@ -5,7 +5,7 @@ import gc
 import weakref
 
 from glidepath import Agent, Limits, LoopOutcome
-from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.inbox import send
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.sessions import Sign
@@ -135,7 +135,7 @@ def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(tmp_path, m
     monkeypatch.setattr(Scribe, "attend", watched)
 
     async def fly():
-        store = SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s")
         gc.disable()
         try:
             await waiting(store, 0).run("go", session="s")
@@ -158,7 +158,7 @@ def test_runs_that_end_together_give_their_sessions_back_without_a_task(tmp_path
     monkeypatch.setattr(Scribe, "_give_back", counted)
 
     async def fly():
-        store = SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s")
         results = await asyncio.gather(*[waiting(store, 0).run("go", session=f"s{n}") for n in range(5)])
         owners = [entry.owner for entry in await store.entries()]
         await store.close()
@@ -173,7 +173,7 @@ def test_runs_that_end_together_give_their_sessions_back_without_a_task(tmp_path
 def test_a_store_that_overrides_release_is_asked_for_it(tmp_path):
     released = []
 
-    class Watched(SegmentStore):
+    class Watched(SqliteStore):
         async def release(self, lease):
             released.append(lease.session_id)
             await super().release(lease)

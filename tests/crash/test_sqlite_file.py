@@ -17,7 +17,7 @@ from glidepath.spi.sessions import Commit
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import fly
-from .test_segment_owners import in_a_child, status
+from .test_owners import in_a_child, status
 
 
 @pytest.mark.process
@@ -106,7 +106,7 @@ def test_a_lease_that_could_not_be_given_back_is_free_for_the_same_process(tmp_p
     async def run():
         store = SqliteStore(tmp_path / "s.db")
         lease = await store.claim("s", this_owner())
-        connection = store._connection()
+        connection = store._group.connection()
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute("PRAGMA query_only = ON")
         with pytest.raises(StoreError):
@@ -133,7 +133,7 @@ def test_a_log_that_has_grown_is_written_into_the_file_when_the_last_run_ends(tm
         store = SqliteStore(path)
         lease, other = await store.claim("s", this_owner()), await store.claim("other", this_owner())
         for number in range(1, 200):
-            store.append(lease, Commit(number, b"x" * 2000, b"h" * 16))
+            await store.append(lease, Commit(number, b"x" * 2000, b"h" * 16))
         await store.release(lease)
         before = path.stat().st_size
         await store.release(other)

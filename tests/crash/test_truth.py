@@ -8,7 +8,7 @@ from glidepath import Agent, Budget, CancelToken, ExecutionMode, Limits, tool
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.resilience import tool_breaker
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal, stop
 from glidepath.spi import Block, Plugin
 from glidepath.testing import transcript_errors
@@ -17,7 +17,7 @@ from .frail import Frail
 from .postgres import fresh_schema
 
 LIMITS = Limits(max_iterations=9, timeout=60)
-STORES = ["memory", "sqlite", "postgresql", "segments"]
+STORES = ["memory", "sqlite", "postgresql"]
 
 
 class Payer:
@@ -126,8 +126,6 @@ WAYS = {
 async def opened(kind, place):
     if kind == "postgresql":
         return PostgresStore(fresh_schema())
-    if kind == "segments":
-        return SegmentStore(str(place / "segments"))
     return MemoryStore() if kind == "memory" else SqliteStore(str(place / "sessions.db"))
 
 

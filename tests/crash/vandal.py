@@ -10,7 +10,7 @@ import sqlite3
 
 from glidepath import Agent, Budget, Limits, approve, tool
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions import SegmentStore, SqliteStore
+from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import export_journal, import_journal, prune, read_journal, repair
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.forking import fork, rewind
@@ -75,7 +75,7 @@ async def _crash(store):
 
 
 def opened(kind, folder):
-    return SqliteStore(folder / "s.db") if kind == "sqlite" else SegmentStore(folder / "s")
+    return SqliteStore(folder / "s.db")
 
 
 def make(kind, folder):
@@ -169,6 +169,8 @@ def _edit(rng, path):
         "UPDATE sessions SET expires = 1e300, owner = 'somebody:1:else'",
         "UPDATE commits SET body = 'text'",
         "DELETE FROM commits WHERE rowid % 3 = 0",
+        "DELETE FROM places",
+        "UPDATE indexed SET seq = 1",
         "DROP TABLE commits",
         "PRAGMA user_version = 99",
         "DELETE FROM sessions",
@@ -290,7 +292,6 @@ COMMANDS = (
     ("sessions", "delete", "{}"),
     ("sessions", "delete", "--older-than", "1d", "--state", "any"),
     ("sessions", "migrate", "sqlite:other.db"),
-    ("sessions", "migrate", "segments:other"),
     ("runs", "list", "--children"),
     ("runs", "show", "{}"),
     ("runs", "show", "{}", "--json"),

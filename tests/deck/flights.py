@@ -12,7 +12,7 @@ from glidepath import Agent, Limits, tool
 from glidepath.errors import TransientError
 from glidepath.serve import app
 from glidepath.serve.listener import listen
-from glidepath.sessions import PostgresStore, SegmentStore
+from glidepath.sessions import PostgresStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, calls, fail, say, thinking
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -195,7 +195,7 @@ def pilot(name: str = "pilot", delay: float = 0.02, **limits) -> Agent:
 
 def main() -> None:
     port, folder = int(sys.argv[1]), sys.argv[2]
-    store = None if folder == "-" else PostgresStore(folder) if "://" in folder else SegmentStore(Path(folder))
+    store = None if folder == "-" else PostgresStore(folder) if "://" in folder else SqliteStore(Path(folder))
     agents = [pilot(), pilot("sprinter", delay=0.0)]
     application = app(agents=agents, store=store, token={CONTROL: "control:ada", VIEW: "view"})
     bound = socket.create_server(("127.0.0.1", port))

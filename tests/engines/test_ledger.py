@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glidepath import Limits, LoopConfig
 from glidepath.engines.dbos import Fleet, Quota, Worker
 from glidepath.engines.dbos.budget import FleetBudget
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
@@ -548,7 +547,6 @@ def test_a_fleet_lives_in_postgresql(dsn):
         ("nowhere:agent", "ModuleNotFoundError"),
         (crew.NOT_AN_AGENT, "must be an Agent"),
         (crew.broken, "no key"),
-        (LoopConfig(model=crew.Pilot(), limits=Limits(max_iterations=3), durability="exit"), "durability 'exit'"),
     ],
 )
 def test_a_wrong_agent_is_refused_when_the_worker_is_made(agent, names):

@@ -101,7 +101,7 @@ def test_g4_a_draw_is_on_the_disk_with_the_commit_that_follows_it(server):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("durability", ["sync", "async"])
+@pytest.mark.parametrize("durability", ["sync", "full"])
 def test_g4_a_server_that_is_killed_between_a_draw_and_its_call_remembers_the_draw(server, durability):
     """Whoever calls the model has drawn before: what may be spent now is in the ledger of the new server, too."""
     seen = []

@@ -30,7 +30,7 @@ def client_folder():
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("store", ["segments:store", pytest.param("none", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("store", ["sqlite:store", pytest.param("none", marks=pytest.mark.slow)])
 def test_the_protocols_own_client_is_interrupted_and_resumes(tmp_path, store):
     script = client_folder() / "drive.mjs"
     shutil.copyfile(HERE / "agui_client.mjs", script)  # a module finds its packages from where it lies

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from glidepath import Limits
 from glidepath.errors import RejectedError
-from glidepath.sessions import SegmentStore
+from glidepath.sessions import SqliteStore
 from glidepath.testing import call, calls, fail, say, thinking
 
 from .deck import agent, pay, search, serving
@@ -88,7 +88,7 @@ def test_a_paused_run_is_an_interrupt_and_resumes(tmp_path, stored, payload, tex
         return say(request.messages[-1].text)
 
     one = agent(call("pay", amount=5), told, tools=[pay])
-    store = SegmentStore(tmp_path / "store") if stored else None
+    store = SqliteStore(tmp_path / "store") if stored else None
 
     async def main():
         async with serving(one, store=store) as client:
@@ -184,7 +184,7 @@ def test_a_thread_is_a_session(tmp_path):
         return say(" / ".join(message.text for message in request.messages if message.role == "user"))
 
     async def main():
-        async with serving(agent(remembers, remembers), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(remembers, remembers), store=SqliteStore(tmp_path / "store")) as client:
             await ask(client, given("one"))
             history = [
                 {"id": "1", "role": "user", "content": "one"},

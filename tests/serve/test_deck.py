@@ -17,7 +17,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve import app, demo, static_files
 from glidepath.serve.deck_export import exported_page, exported_run
 from glidepath.serve.locks import OPERATOR
-from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, serving, start
@@ -114,26 +114,26 @@ def test_an_export_is_one_file_whose_policy_allows_its_own_code_only(tmp_path):
 
 
 def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatch):
-    store = SegmentStore(tmp_path / "store")
+    store = SqliteStore(tmp_path / "store")
     asyncio.run(agent(say("done"), store=store).run("hi", session="mine"))
     world = World(stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path)
     (tmp_path / "index.html").write_text('<head></head><body><script src="./a.js"></script></body>')
     (tmp_path / "a.js").write_text("1")
     monkeypatch.setattr("glidepath.serve.deck_export.STATIC", tmp_path)
     monkeypatch.setattr(exported_page, "__defaults__", (tmp_path,))
-    assert command(["deck", "export", "mine", "out.html", "--store", "segments:store"], world) == 0
+    assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 0
     assert '"run_id"' in (tmp_path / "out.html").read_text()
     named = World(
-        stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path, environ={"GLIDEPATH_STORE": "segments:store"}
+        stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path, environ={"GLIDEPATH_STORE": "sqlite:store"}
     )
     assert command(["deck", "export", "mi", "start.html"], named) == 0
     assert command(["deck", "export", "mine", "no/such/out.html"], named) == 2
     assert "no/such/out.html cannot be written: No such file" in named.stderr.getvalue()
-    assert command(["deck", "export", "nobody", "out.html", "--store", "segments:store"], world) == 2
+    assert command(["deck", "export", "nobody", "out.html", "--store", "sqlite:store"], world) == 2
     assert "glidepath runs list" in world.stderr.getvalue()
     assert command(["deck", "export", "mine"], world) == 2
     monkeypatch.setattr(exported_page, "__defaults__", (tmp_path / "none",))
-    assert command(["deck", "export", "mine", "out.html", "--store", "segments:store"], world) == 2
+    assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 2
     assert "make deck" in world.stderr.getvalue()
 
 
@@ -163,7 +163,7 @@ def test_agents_are_found_by_module_and_named_by_the_flag_or_by_themselves(tmp_p
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
 def test_a_run_with_two_calls_continues_when_both_are_decided(tmp_path, stored):
     async def main():
-        store = SegmentStore(tmp_path / "s") if stored else None
+        store = SqliteStore(tmp_path / "s") if stored else None
         two = calls(call("pay", amount=1), call("pay", amount=2))
         async with serving(agent(two, say("ok")), store=store) as client:
             run_id = await start(client)
@@ -266,11 +266,11 @@ def test_an_unknown_effect_is_settled_by_hand_and_the_model_is_told():
 def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
     async def main():
         store = tmp_path / "store"
-        async with serving(agent(), store=SegmentStore(store)) as client:
+        async with serving(agent(), store=SqliteStore(store)) as client:
             run_id = await start(client)
             before = await events(client, run_id)
             card = (await client.get(f"/api/runs/{run_id}")).json()
-        async with serving(agent(), store=SegmentStore(store)) as client:
+        async with serving(agent(), store=SqliteStore(store)) as client:
             assert await events(client, run_id) == before
             assert (await client.get(f"/api/runs/{run_id}")).json() == card
             assert [one["run_id"] for one in (await client.get("/api/runs?q=HI&agent=helper")).json()["runs"]] == [
@@ -288,7 +288,7 @@ def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
         (None, "", True, "MemoryStore"),
         ("none", "sqlite:there", False, "NoneType"),
         (None, "sqlite:there", True, "SqliteStore"),
-        ("segments:here", "sqlite:there", True, "SegmentStore"),
+        ("sqlite:here", "sqlite:there", True, "SqliteStore"),
     ],
     ids=["its own", "the agent's", "none", "the variable's", "the flag's"],
 )
@@ -302,8 +302,8 @@ def test_a_server_keeps_runs_in_a_store_of_its_own_unless_told_otherwise(tmp_pat
     ("agents", "said", "told"),
     [
         ({"helper": agent()}, "sqlite:other.txt", "other.txt is not an SQLite database"),
-        ({"helper": agent()}, "segments:other.txt/runs", "other.txt/runs"),
-        ({}, "segments:typo", "there is no session store at .*typo"),
+        ({"helper": agent()}, "sqlite:other.txt/runs", "other.txt/runs"),
+        ({}, "sqlite:typo", "there is no session store at .*typo"),
     ],
     ids=["another file", "below a file", "a deck over nothing"],
 )

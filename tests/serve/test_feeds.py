@@ -13,7 +13,7 @@ from glidepath.serve.event_log import FolderLog, LogHead, MemoryLog, kind_of
 from glidepath.serve.flight_card import FlightCard
 from glidepath.serve.locks import OPERATOR
 from glidepath.serve.postgres_log import PostgresLog
-from glidepath.sessions import MemoryStore, SegmentStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
 
 from .deck import Doors, agent, code, events, messages, pay, search, serving, start
@@ -75,7 +75,7 @@ def test_a_client_that_goes_away_does_not_end_a_run_with_a_store(tmp_path):
     async def main():
         doors = Doors()
         flying = agent(call("wait"), say("ok"), tools=doors.tools())
-        async with serving(flying, store=SegmentStore(tmp_path / "s"), disconnect_grace=0.01) as client:
+        async with serving(flying, store=SqliteStore(tmp_path / "s"), disconnect_grace=0.01) as client:
             run_id = await start(client)
             await doors.entered.wait()
             reader = asyncio.ensure_future(events(client, run_id))
@@ -229,7 +229,7 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
 
 def test_events_that_cannot_be_written_are_a_503_with_a_sentence(tmp_path, caplog):
     async def main():
-        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "s")) as client:
             (tmp_path / "s-events").write_text("not a folder")
             answer = await client.post("/api/runs", json={"agent": "helper", "prompt": "hi"})
             assert code(answer) == (503, "store_unavailable")
@@ -247,7 +247,7 @@ def test_a_run_that_loses_its_event_log_ends_for_those_who_wait_for_it(tmp_path)
     async def main():
         doors = Doors()
         flying = agent(call("wait"), say("ok"), tools=doors.tools())
-        async with serving(flying, store=SegmentStore(tmp_path / "s")) as client:
+        async with serving(flying, store=SqliteStore(tmp_path / "s")) as client:
             chat = {"model": "helper", "messages": [{"role": "user", "content": "hi"}]}
             asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=chat))
             await doors.entered.wait()
@@ -263,7 +263,7 @@ def test_a_run_that_loses_its_event_log_ends_for_those_who_wait_for_it(tmp_path)
 
 def test_a_reader_of_a_run_whose_events_were_removed_gets_a_snapshot(tmp_path):
     async def main():
-        async with serving(agent(), store=SegmentStore(tmp_path / "s")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "s")) as client:
             run_id = await start(client)
             last = (await events(client, run_id))[-1][0]
             (tmp_path / "s-events").rename(tmp_path / "moved")
@@ -279,7 +279,7 @@ def test_children_have_feeds_of_their_own_below_their_parents(tmp_path):
         parent = agent(
             call("scout", task="look"), say("all done"), name="lead", tools=[child.as_tool("scout", "Look around")]
         )
-        async with serving(parent, store=SegmentStore(tmp_path / "s")) as client:
+        async with serving(parent, store=SqliteStore(tmp_path / "s")) as client:
             run_id = await start(client, name="lead")
             await events(client, run_id)
             detail = (await client.get(f"/api/runs/{run_id}")).json()
@@ -358,7 +358,7 @@ def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_pat
     monkeypatch.setattr(store_reader, "LOOK", 0.02)
 
     async def main():
-        doors, store = Doors(), SegmentStore(tmp_path / "s")
+        doors, store = Doors(), SqliteStore(tmp_path / "s")
         flying = agent(call("wait"), call("pay", amount=1), say("ok"), tools=[*doors.tools(), pay])
         async with serving(flying, store=store) as first, serving(store=store) as second:
             run_id = await start(first)
@@ -426,7 +426,7 @@ async def test_a_card_shows_the_state_that_a_stream_shows():
 
 def test_the_state_of_an_agent_is_in_the_answers_of_a_server(tmp_path):
     async def main():
-        doors, store = Doors(), SegmentStore(tmp_path / "store")
+        doors, store = Doors(), SqliteStore(tmp_path / "store")
         async with serving(agent(call("wait"), say("ok"), tools=doors.tools()), store=store) as client:
             run_id = await start(client)
             await doors.entered.wait()

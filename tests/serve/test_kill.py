@@ -39,7 +39,7 @@ def test_kill_dash_nine_under_twenty_runs_loses_no_run_and_no_event(tmp_path):
         effects = Counter((tmp_path / "effects.txt").read_text().splitlines())
         assert set(effects.values()) == {1}
 
-    with LiveServer(tmp_path, "--store", "segments:store", "--resume-lost") as server:
+    with LiveServer(tmp_path, "--store", "sqlite:store", "--resume-lost") as server:
         asyncio.run(main(server))
 
 
@@ -69,7 +69,7 @@ def test_a_server_that_is_asked_to_stop_ends_soon_and_tells_every_reader_how_its
             answer = await client.post(f"/api/runs/{run_ids[0]}/resume", json={"reason": "again"})
             assert answer.json()["state"] == "running"
 
-    with LiveServer(tmp_path, "--store", "segments:store", agent="fleet_agents:sleeper") as server:
+    with LiveServer(tmp_path, "--store", "sqlite:store", agent="fleet_agents:sleeper") as server:
         asyncio.run(main(server))
 
 

@@ -9,7 +9,7 @@ import pytest
 from glidepath import Limits
 from glidepath.errors import RejectedError
 from glidepath.serve import app
-from glidepath.sessions import SegmentStore
+from glidepath.sessions import SqliteStore
 from glidepath.testing import call, fail, say
 
 from .deck import TOKEN, VIEW, Doors, agent, pay, serving
@@ -96,7 +96,7 @@ def test_a_previous_response_is_a_session(tmp_path, stored):
 
     one = agent(remembers, remembers)
 
-    @talk(one, store=SegmentStore(tmp_path / "store") if stored else None)
+    @talk(one, store=SqliteStore(tmp_path / "store") if stored else None)
     async def _(client, _http):
         first = await client.responses.create(model="helper", input="one")
         second = await client.responses.create(model="helper", input="two", previous_response_id=first.id)
@@ -106,7 +106,7 @@ def test_a_previous_response_is_a_session(tmp_path, stored):
 
 
 def test_a_conversation_is_a_session(tmp_path):
-    @talk(agent(say("first"), say("second")), store=SegmentStore(tmp_path / "store"))
+    @talk(agent(say("first"), say("second")), store=SqliteStore(tmp_path / "store"))
     async def _(client, http):
         for text in ("first", "second"):
             answer = await client.responses.create(model="helper", input="hi", conversation="talk-1")

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from glidepath.sessions import MemoryStore, RedactingStore, SegmentStore
+from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore
 from glidepath.testing import call, calls, say
 
 from .deck import Doors, agent, code, controls, events, pay, serving, start
@@ -28,7 +28,7 @@ def test_a_run_is_started_and_read_to_its_end():
 
 def test_a_session_id_is_the_id_of_its_latest_run(tmp_path):
     async def main():
-        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "store")) as client:
             first = await start(client, session="talk")
             await events(client, first)
             second = await start(client, session="talk")
@@ -51,7 +51,7 @@ def test_a_reader_comes_back_without_gap_or_duplicate():
 
 def test_an_approval_continues_the_run_and_the_journal_says_who(tmp_path):
     async def main():
-        store = SegmentStore(tmp_path / "store")
+        store = SqliteStore(tmp_path / "store")
         async with serving(agent(call("pay", amount=3), say("paid")), store=store) as client:
             run_id = await start(client)
             assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "paused"
@@ -77,7 +77,7 @@ def test_a_stop_is_answered_with_what_happened(tmp_path):
     async def main():
         doors = Doors()
         flying = agent(call("wait"), say("never"), tools=doors.tools())
-        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(flying, store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await doors.entered.wait()
             answer = (await client.post(f"/api/runs/{run_id}/stop", json={"reason": "enough"})).json()
@@ -96,7 +96,7 @@ def test_a_landing_delivers_what_there_is(tmp_path):
     async def main():
         doors = Doors()
         flying = agent(call("wait"), say("so far"), tools=doors.tools())
-        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(flying, store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await doors.entered.wait()
             asked = asyncio.ensure_future(client.post(f"/api/runs/{run_id}/land", json={"reason": "time"}))
@@ -127,7 +127,7 @@ def test_steering_reaches_the_model_after_the_turn_with_and_without_a_store(tmp_
             assert code(late) == (409, "run_ended")
 
     asyncio.run(main(None))
-    asyncio.run(main(SegmentStore(tmp_path / "store")))
+    asyncio.run(main(SqliteStore(tmp_path / "store")))
 
 
 def test_more_runs_than_allowed_are_refused_with_retry_after():
@@ -148,7 +148,7 @@ def test_more_runs_than_allowed_are_refused_with_retry_after():
 def test_a_refused_reason_leaves_nothing_behind(tmp_path):
     async def main():
         turns = [calls(call("pay", amount=1), call("pay", amount=2)), say("both")]
-        async with serving(agent(*turns, tools=[pay]), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(*turns, tools=[pay]), store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await events(client, run_id)
             before = (await client.get(f"/api/runs/{run_id}")).json()
@@ -194,8 +194,8 @@ def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_
         turns = (call("wait"), say("ok"))
         store = tmp_path / "store"
         async with (
-            serving(agent(*turns, tools=here.tools()), store=SegmentStore(store)) as client,
-            serving(agent(*turns, tools=there.tools()), store=SegmentStore(store)) as other,
+            serving(agent(*turns, tools=here.tools()), store=SqliteStore(store)) as client,
+            serving(agent(*turns, tools=there.tools()), store=SqliteStore(store)) as other,
         ):
             mine, others = await start(client), await start(other)
             await asyncio.gather(here.entered.wait(), there.entered.wait())
@@ -224,11 +224,11 @@ def test_the_fleets_kill_switch_stops_what_flies_here_and_elsewhere_until_it_is_
 def test_a_kill_switch_outlives_the_server_and_holds_every_server_on_its_store(tmp_path):
     async def main():
         body = {"scope": "fleet", "active": True, "reason": "fire"}
-        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "store")) as client:
             await client.post("/api/kill", json=body)
         async with (
-            serving(agent(), store=SegmentStore(tmp_path / "store")) as client,
-            serving(agent(), store=SegmentStore(tmp_path / "store")) as other,
+            serving(agent(), store=SqliteStore(tmp_path / "store")) as client,
+            serving(agent(), store=SqliteStore(tmp_path / "store")) as other,
         ):
             assert code(await other.post("/api/runs", json={"agent": "helper", "prompt": "x"})) == (409, "killed")
             (shown,) = (await client.get("/api/fleet")).json()["kill"]["switches"]
@@ -244,7 +244,7 @@ def test_a_kill_switch_outlives_the_server_and_holds_every_server_on_its_store(t
 
 def test_a_redacting_store_keeps_the_switch_and_hides_what_was_said(tmp_path):
     async def main():
-        store = RedactingStore(SegmentStore(tmp_path / "store"), lambda text: text.replace("Smith", "[name]"))
+        store = RedactingStore(SqliteStore(tmp_path / "store"), lambda text: text.replace("Smith", "[name]"))
         body = {"scope": "fleet", "active": True, "reason": "Smith asked for it"}
         for _ in range(2):  # the second server finds it thrown
             async with serving(agent(), store=store) as client:
@@ -277,7 +277,7 @@ def test_a_run_that_is_admitted_as_the_switch_is_thrown_does_not_slip_through():
 
 def test_a_fork_that_cannot_start_its_run_is_not_made(tmp_path):
     async def main():
-        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await events(client, run_id)
             await client.post("/api/kill", json={"scope": "fleet", "active": True})
@@ -290,7 +290,7 @@ def test_a_fork_that_cannot_start_its_run_is_not_made(tmp_path):
 
 def test_a_fork_has_the_turns_before_it_and_runs_on_its_own(tmp_path):
     async def main():
-        async with serving(agent(), store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(agent(), store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await events(client, run_id)
             body = {"at": 1, "prompt": "otherwise", "reason": "try"}
@@ -318,7 +318,7 @@ def test_a_run_is_stopped_and_continues_under_other_limits(tmp_path):
     async def main():
         doors = Doors()
         flying = agent(call("wait"), say("ok"), tools=[*doors.tools(), pay])
-        async with serving(flying, store=SegmentStore(tmp_path / "store")) as client:
+        async with serving(flying, store=SqliteStore(tmp_path / "store")) as client:
             run_id = await start(client)
             await doors.entered.wait()
             asked = client.post(f"/api/runs/{run_id}/limits", json={"limits": {"max_iterations": 7}, "reason": "more"})

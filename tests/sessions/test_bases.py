@@ -6,12 +6,11 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, Session, tool
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore, bases
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair
 from glidepath.sessions.bases import Base, folded_state
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.redaction import RedactingStore
-from glidepath.sessions.segment_reader import SegmentReader
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -65,13 +64,12 @@ async def both(store, name="s"):
     return whole, found, asked
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "segments", "postgres", "redacting"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redacting"])
 def test_what_a_base_says_is_what_the_whole_journal_says(kind, tmp_path):
     async def scene():
         store = {
             "memory": MemoryStore,
             "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
-            "segments": lambda: SegmentStore(tmp_path / "s"),
             "postgres": lambda: PostgresStore(fresh_schema()),
             "redacting": lambda: RedactingStore(MemoryStore(), str.upper),
         }[kind]()
@@ -184,24 +182,27 @@ def test_copies_have_bases_of_their_own():
     asyncio.run(scene())
 
 
-def test_a_base_in_a_segment_is_found_at_its_place_and_not_by_walking_to_it(tmp_path, monkeypatch):
-    read, frame = [], SegmentReader.frame
-
-    def counted(self, *place):
-        read.append(place)
-        return frame(self, *place)
+def test_a_base_is_found_at_its_place_and_not_by_walking_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("glidepath.sessions.sqlite_journals._BATCH", 5)
 
     async def scene():
-        store = SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s.db")
         await talk(store, 6)
-        await store.close()
-        store = SegmentStore(tmp_path / "s")
         number = (await store.load("s"))[0].summary["base"]
-        monkeypatch.setattr(SegmentReader, "frame", counted)
+        asked = []
+        store._group.connection().set_trace_callback(asked.append)
         (found,) = await store.pick("s", [number])
+        store._group.connection().set_trace_callback(None)
+        plans = [
+            row[3]
+            for one in asked
+            if "FROM places" in one
+            for row in store._group.connection().execute(f"EXPLAIN QUERY PLAN {one}")
+        ]
         await store.close()
-        return number, found.number
+        return number, found.number, plans
 
-    number, found = asyncio.run(scene())
+    number, found, plans = asyncio.run(scene())
     assert number == found
-    assert len(read) == 1
+    assert plans
+    assert all(step.startswith("SEARCH") for step in plans)

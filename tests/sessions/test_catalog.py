@@ -1,8 +1,6 @@
 """Catalogs: what was written before there was one, what an older version writes, and what cannot be written."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 
 import asyncpg
 import pytest
@@ -11,7 +9,7 @@ from tests.crash.postgres import fresh_schema
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import StoreError
 from glidepath.serve.event_log import LogHead, log_for
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
 from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
 from glidepath.sessions.owner import this_owner
@@ -31,61 +29,6 @@ async def flown(store, *names, **fields):
 
 def names(page):
     return [entry.session_id for entry in page.sessions]
-
-
-def stripped(path):
-    """The file as a version without a catalog would have left it."""
-    with closing(sqlite3.connect(path)) as file, file:
-        for kind, name in file.execute(
-            "SELECT type, name FROM sqlite_master WHERE name LIKE 'catalog%' AND type IN ('trigger', 'table')"
-        ).fetchall():
-            file.execute(f"DROP {kind} IF EXISTS {name}")
-
-
-def test_sessions_of_an_older_file_are_found(tmp_path):
-    async def whole():
-        store = SqliteStore(tmp_path / "s.db")
-        await flown(store, *[f"s{number}" for number in range(250)])
-        await store.close()
-        stripped(tmp_path / "s.db")
-        page = await find_sessions(store, outcome="done", limit=1000)
-        assert sorted(names(page)) == sorted(f"s{number}" for number in range(250))
-        assert names(await find_sessions(store, text="TASK OF s249")) == ["s249"]
-        await store.close()
-
-    asyncio.run(whole())
-
-
-def test_what_an_older_version_writes_beside_a_newer_one_is_found(tmp_path):
-    async def whole():
-        store = SqliteStore(tmp_path / "s.db")
-        await flown(store, "mine")
-        with closing(sqlite3.connect(tmp_path / "s.db")) as file, file:
-            file.execute(
-                "INSERT INTO sessions(id, head, hash, token, expires, updated, summary) "
-                """VALUES('theirs', 0, x'', 0, 0, 1, '{}')"""
-            )
-            file.execute("UPDATE sessions SET head = 1, summary = ? WHERE id = 'theirs'", (b'{"outcome": "failed"}',))
-            file.execute("UPDATE sessions SET head = 9, summary = ? WHERE id = 'mine'", (b'{"outcome": "paused"}',))
-        file.close()
-        assert names(await find_sessions(store, outcome="failed")) == ["theirs"]
-        assert names(await find_sessions(store, outcome="paused")) == ["mine"]
-        await store.close()
-
-    asyncio.run(whole())
-
-
-def test_a_file_that_cannot_be_written_is_searched_all_the_same(tmp_path):
-    async def whole():
-        store = SqliteStore(tmp_path / "s.db")
-        await flown(store, "s")
-        await store.close()
-        stripped(tmp_path / "s.db")
-        store._address = lambda: f"file:{tmp_path}/s.db?immutable=1"  # as in a folder that is read-only
-        assert names(await find_sessions(store, outcome="done")) == ["s"]
-        await store.close()
-
-    asyncio.run(whole())
 
 
 def test_sessions_of_an_older_database_are_found():
@@ -198,13 +141,10 @@ def test_a_query_is_passed_on_with_its_fields():
     assert asyncio.run(find_sessions(MemoryStore(), SessionQuery(tag="a"), limit=3)).sessions == ()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_what_is_deleted_is_in_no_file_once_the_store_is_closed(kind, kept, tmp_path):
-    """Sessions that stay move out of a segment when most of it is gone."""
-
+def test_what_is_deleted_is_in_no_file(kept, tmp_path):
     def opened():
-        return SqliteStore(tmp_path / "s.db") if kind == "sqlite" else SegmentStore(tmp_path / "s")
+        return SqliteStore(tmp_path / "s.db")
 
     async def scene():
         store = opened()
@@ -217,7 +157,6 @@ def test_what_is_deleted_is_in_no_file_once_the_store_is_closed(kind, kept, tmp_
         await store.close()
         store = opened()
         await remove_sessions(store, [f"s{number}" for number in range(kept, 6)])
-        await store.close()
         data = b"".join([file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()])
         left = {number for number in range(6) if f"SECRET{number}".encode() in data}
         assert left == set(range(kept))
@@ -230,12 +169,11 @@ def test_what_is_deleted_is_in_no_file_once_the_store_is_closed(kind, kept, tmp_
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_events_that_a_server_kept_go_with_their_session(kind, tmp_path):
     async def scene():
         store = {
             "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
-            "segments": lambda: SegmentStore(tmp_path / "s"),
             "postgres": lambda: PostgresStore(fresh_schema()),
         }[kind]()
         await flown(store, "stays", "goes")
@@ -252,15 +190,14 @@ def test_the_events_that_a_server_kept_go_with_their_session(kind, tmp_path):
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
-def test_a_page_is_read_along_an_index_and_nothing_is_sorted(kind, tmp_path):
+def test_a_page_is_read_along_an_index_and_nothing_is_sorted(tmp_path):
     """So a page of 100,000 sessions costs what a page of 100 costs, whichever page it is."""
 
     async def whole():
-        store = SqliteStore(tmp_path / "s.db") if kind == "sqlite" else SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s.db")
         await flown(store, "a", "b", "c")
         cursor = (await find_sessions(store, limit=1)).cursor
-        file = store._connection() if kind == "sqlite" else store._desk.index.db
+        file = store._group.connection()
         asked = []
         file.set_trace_callback(asked.append)
         for fields in ({}, {"cursor": cursor}, {"before": 1e12, "state": "completed"}):  # the last as a prune asks

@@ -8,7 +8,7 @@ from glidepath import Agent, Limits, tool
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.run import survey as survey_module
 from glidepath.run.survey import MEASURE, Survey
-from glidepath.sessions import MemoryStore, SegmentStore, SqliteStore, bases
+from glidepath.sessions import MemoryStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal
 from glidepath.sessions.bases import _base_in, folded_state
 from glidepath.sessions.chain import read
@@ -16,7 +16,7 @@ from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, call, calls, say
 
 FIELDS = ("sizes", "tokens", "characters", "call_ids", "notices", "unsent", "pictures", "first_task")
-KINDS = {"sqlite": SqliteStore, "segments": SegmentStore}
+KINDS = {"sqlite": SqliteStore}
 
 
 @pytest.fixture(autouse=True)
@@ -86,11 +86,11 @@ def test_the_first_prompt_of_a_process_measures_only_what_came_after_the_last_ba
     counting = survey_module.characters_of
 
     async def scene():
-        store = SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s")
         await talk(store, 6)
         await store.close()
         monkeypatch.setattr(survey_module, "characters_of", lambda one: asked.append(one) or counting(one))
-        again = SegmentStore(tmp_path / "s")
+        again = SqliteStore(tmp_path / "s")
         result = await agent(again, say("end")).run("and?", session="s")
         await again.close()
         return result

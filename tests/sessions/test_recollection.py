@@ -13,7 +13,7 @@ from glidepath._wire import replace
 from glidepath.agent.run_lifecycle import RunRequest
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
 from glidepath.run.survey import LONG, Survey, characters_of
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore, recollection
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, recollection
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
 from glidepath.sessions.bases import folded_state
 from glidepath.spi import Commit
@@ -22,7 +22,6 @@ from glidepath.testing import ScriptedModel, call, say
 STORES = {
     "memory": lambda _: MemoryStore(),
     "sqlite": lambda folder: SqliteStore(folder / "s.db"),
-    "segments": lambda folder: SegmentStore(folder / "s"),
     "postgres": lambda _: PostgresStore(fresh_schema()),
 }
 
@@ -87,7 +86,7 @@ def test_what_is_remembered_is_what_the_whole_journal_says(kind, tmp_path):
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_what_another_process_writes_is_read(kind, tmp_path):
     async def scene():
         mine, theirs = STORES[kind](tmp_path), STORES[kind](tmp_path)
@@ -263,7 +262,7 @@ def opcodes_of(work):
     return count
 
 
-@pytest.mark.parametrize("kind", ["none", "memory", "sqlite", "segments"])
+@pytest.mark.parametrize("kind", ["none", "memory", "sqlite"])
 def test_a_prompt_in_a_long_session_takes_no_more_steps_than_in_a_short_one(kind, tmp_path):
     """Counted in opcodes: they do not depend on the machine."""
 

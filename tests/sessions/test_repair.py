@@ -7,7 +7,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal, repair
 from glidepath.sessions.chain import read
 from glidepath.sessions.owner import this_owner
@@ -176,7 +176,6 @@ def test_a_journal_that_is_whole_is_left_alone():
 
 STORES = {
     "sqlite": lambda place: SqliteStore(place / "s.db"),
-    "segments": lambda place: SegmentStore(place / "s"),
     "postgresql": lambda place: PostgresStore(fresh_schema()),
 }
 

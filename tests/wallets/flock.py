@@ -12,7 +12,7 @@ import sys
 from glidepath import Agent, Budget, Limits, tool
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import AssistantMessage, StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import PostgresStore, SqliteStore
 
 LEASE = 2.0
 MOST_OUTPUT = 120
@@ -52,8 +52,7 @@ async def look(number: int) -> str:
 def make_store(address):
     if address.startswith("postgresql:"):
         return PostgresStore(address, lease=LEASE, max_connections=4)
-    kind = SqliteStore if address.endswith(".db") else SegmentStore
-    return kind(address, lease=LEASE, busy=20.0)
+    return SqliteStore(address, lease=LEASE, busy=20.0)
 
 
 def make_wallet(store, limit):

@@ -9,7 +9,7 @@ from glidepath import Agent, Budget, Limits, tool
 from glidepath.agent.purse import sweep
 from glidepath.errors import StoreError
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import MemoryStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.migrate import migrate
 from glidepath.testing import ScriptedModel, call, say
 
@@ -91,12 +91,10 @@ def test_g13_what_a_dead_run_held_is_settled_by_its_journal_and_its_resume_count
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("durability", [None, "async", "exit"])
-def test_what_a_dead_run_held_is_used_when_no_journal_can_say(durability, tmp_path):
+def test_what_a_dead_run_held_is_used_when_no_journal_can_say(tmp_path):
     async def flight():
         store = SqliteStore(tmp_path / "s.db")
-        options = {} if durability is None else {"durability": durability}
-        agent = make(ScriptedModel(max_output_tokens=500).forever(dies), store if durability else None, **options)
+        agent = make(ScriptedModel(max_output_tokens=500).forever(dies), None)
         await agent.run("Go.", parent=wallet(store))
 
     in_another_process(flight)
@@ -203,7 +201,7 @@ def test_a_stopped_run_with_a_child_in_flight_is_charged_all_that_it_held():
 
 def test_wallets_are_carried_over_when_a_store_is_migrated(tmp_path):
     async def main():
-        source, target = SqliteStore(tmp_path / "s.db"), SegmentStore(tmp_path / "segments")
+        source, target = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "other.db")
         budget = Budget(Limits(max_tokens=50_000), name="c", store=source, per="day")
         result = await make(ScriptedModel([say("ok")]), source).run("Go.", session="s", parent=budget)
         await source.set_wallet("c", max_tokens=70, max_money=None)
@@ -233,8 +231,7 @@ def test_a_store_without_wallets_is_not_changed_by_looking(tmp_path):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", [SqliteStore, SegmentStore])
-def test_a_store_that_is_removed_in_flight_pays_for_nothing_more(kind, tmp_path):
+def test_a_store_that_is_removed_in_flight_pays_for_nothing_more(tmp_path):
     place = tmp_path / "s"
 
     async def gone(request):
@@ -245,7 +242,7 @@ def test_a_store_that_is_removed_in_flight_pays_for_nothing_more(kind, tmp_path)
         return call("look", number=turns)
 
     async def main():
-        store = kind(place)
+        store = SqliteStore(place)
         result = await make(ScriptedModel(max_output_tokens=500).forever(gone), None).run("Go.", parent=wallet(store))
         assert (result.outcome, result.cause.metrics["kind"]) == (LoopOutcome.FAILED, "missing")
         await store.close()

@@ -30,7 +30,7 @@ class JournalsOnly:
         ({"store": STORE, "name": "x" * 201}, r"Budget.name must be a non-empty str of at most 200"),
         ({"store": STORE, "name": "a\0b"}, r"Budget.name must be"),
         ({"store": STORE, "name": "\ud800"}, r"Budget.name must be valid Unicode"),
-        ({"store": JournalsOnly(), "name": "c"}, r"Budget.store: JournalsOnly keeps no wallets; use SegmentStore"),
+        ({"store": JournalsOnly(), "name": "c"}, r"Budget.store: JournalsOnly keeps no wallets; use SqliteStore"),
         ({"store": "wallets.db", "name": "c"}, r"Budget.store: str keeps no wallets"),
         ({"store": SqliteStore, "name": "c"}, r"Budget.store: SqliteStore keeps no wallets"),
         ({"parent": SMALL}, r"Budget.parent must be a Budget, not Limits"),

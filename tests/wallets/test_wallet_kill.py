@@ -84,8 +84,7 @@ def judge(wallets, spent, limit, dead_weight, least):
 
 
 def address_of(place, folder):
-    files = {"sqlite": "wallets.db", "segments": "wallets"}
-    address = fresh_schema() if place == "postgres" else str(folder / files[place])
+    address = fresh_schema() if place == "postgres" else str(folder / "wallets.db")
 
     async def make():
         store = make_store(address)
@@ -98,7 +97,7 @@ def address_of(place, folder):
 
 @pytest.mark.process
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize(("place", "kind"), [("sqlite", "plain"), ("segments", "journal"), ("postgres", "journal")])
+@pytest.mark.parametrize(("place", "kind"), [("sqlite", "plain"), ("sqlite", "journal"), ("postgres", "journal")])
 def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_leaked(place, kind, tmp_path):
     agents, limit = 6, 40_000
     flown = {"processes": 2, "agents": agents, "limit": limit, "kills": 2, "kind": kind, "seed": 7, "reach": limit}
@@ -110,7 +109,7 @@ def test_g4_g13_processes_on_one_wallet_are_killed_and_nothing_is_overspent_or_l
 @pytest.mark.slow
 @pytest.mark.timeout(3_700)
 @pytest.mark.parametrize("kind", ["journal", "plain", "elsewhere"])
-@pytest.mark.parametrize("place", ["sqlite", "segments", "postgres"])
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
 def test_g4_g13_eight_processes_of_64_agents_on_one_wallet(place, kind, tmp_path):
     agents, kills = 64, 12
     dead_weight = kills * agents * (900 if kind == "journal" else 2_500)

@@ -8,7 +8,7 @@ from tests.crash.postgres import Server, fresh_schema
 
 from glidepath import Agent, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.postgres_pool import PassingError
 from glidepath.spi.wallets import Hold, OverdueHold, WalletDraw, WalletTerms
@@ -128,7 +128,7 @@ def test_g13_a_leg_that_begins_while_the_last_draw_of_a_dead_one_is_written_leak
     assert asyncio.run(go()) == expected[second]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "segments", "postgres"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 @pytest.mark.parametrize("end", ["settled", "written off"])
 def test_g13_a_leg_that_begins_in_the_transaction_in_which_the_last_one_ends_leaks_nothing(kind, end, tmp_path):
     """Draws that wait in one process share a transaction: so may the end of one leg and the beginning of the next."""
@@ -137,7 +137,6 @@ def test_g13_a_leg_that_begins_in_the_transaction_in_which_the_last_one_ends_lea
         store = {
             "memory": MemoryStore,
             "sqlite": lambda: SqliteStore(tmp_path / "w.db"),
-            "segments": lambda: SegmentStore(tmp_path / "w"),
             "postgres": lambda: PostgresStore(fresh_schema(), max_connections=2),
         }[kind]()
         await store.open_wallets(LINE)

@@ -365,7 +365,9 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
         snapshot = replace(snapshot, per_run=None, program_states={})
-    opening.snapshot = snapshot
+    # A run that fails between its first record and its first message has pinned a message that the journal lacks.
+    pinned = tuple([place for place in snapshot.pinned if place < len(folded.session.messages)])
+    opening.snapshot = snapshot if pinned == snapshot.pinned else replace(snapshot, pinned=pinned)
     opening.home = home = folded.session
     home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change
     opening.written = len(home.messages)

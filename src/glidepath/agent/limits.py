@@ -260,9 +260,7 @@ def _line(
 
     if not offers(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
-        raise ConfigurationError(
-            f"Budget.store: {what} keeps no wallets; use SegmentStore(path), SqliteStore(path) or PostgresStore(dsn)"
-        )
+        raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
     if name is None:
         raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
     try:

@@ -235,7 +235,7 @@ def _own_files(settings: LoadedSettings, world: World) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
     files = [settings.file] if settings.file is not None else []
     store = store_path(settings.get("store") or NO_STORE, world)
-    return files if store is None else [*files, store]
+    return files if store is None else [*files, store, Path(f"{store}-wal"), Path(f"{store}-shm")]
 
 
 def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:

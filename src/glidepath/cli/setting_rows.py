@@ -33,7 +33,7 @@ ROWS = (
     Setting(kind="names", help="call and stop guards by their entry-point name, asked after the built-in ones", key="guards", python="LoopConfig.guards"),
     Setting(kind="bool", help="drop the built-in constraints; needs constraints", key="replace_defaults", python="LoopConfig.replace_defaults"),
     Setting(kind="names", help="plugins by their entry-point name, in calling order", key="plugins", python="LoopConfig.plugins"),
-    Setting(kind="text?", help="where sessions are kept: segments:FOLDER, sqlite:FILE, a path, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", key="store", python="LoopConfig.store"),
+    Setting(kind="text?", help="where sessions are kept: the path of a file, a postgresql:// address, default (in your data folder), or none", flag="--store", metavar="PATH", key="store", python="LoopConfig.store"),
     Setting(kind="choice", help="whether the calls of one reply run in parallel", choices=("auto", "parallel", "sequential"), found=("auto", "sequential"), key="default_execution_mode", python="LoopConfig.default_execution_mode"),
     Setting(kind="int?", help="tool calls of one reply that are run", found="lower", key="max_tool_calls_per_turn", python="LoopConfig.max_tool_calls_per_turn"),
     Setting(kind="int", help="tool calls that run at the same time", found="lower", key="max_parallel_tools", python="LoopConfig.max_parallel_tools"),

@@ -28,15 +28,15 @@ NO_STORE = "none"
 """The name that means: save nothing."""
 _OURS = (DEFAULT_STORE, SERVE_STORE)  # in the user's data folder, made when they are first written to
 _SQLITE, _SEGMENTS = "sqlite", "segments"
-_FILES = (".db", ".db3", ".sqlite", ".sqlite3")  # what a new SQLite file is called
 
 
 def make_store(name: str, world: World) -> Any:
-    """The store a name stands for: `sqlite:PATH`, `segments:PATH`, a path, a PostgreSQL address, or `default`."""
-    from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+    """The store a name stands for: the path of a file (also as `sqlite:PATH`), a PostgreSQL address, or `default`."""
+    from glidepath.sessions import PostgresStore, SqliteStore
 
     if name == DEFAULT_STORE:
-        return SqliteStore() if _default_is_sqlite() else SegmentStore()
+        _tell_of_segments(world)
+        return SqliteStore()
     if name == SERVE_STORE:
         from glidepath.sessions.sqlite import default_file
 
@@ -45,8 +45,7 @@ def make_store(name: str, world: World) -> Any:
         return PostgresStore(name)
     if "://" in name:
         raise ConfigurationError("store: expected the path of a file, or an address such as postgresql://host/db")
-    kind, path = _place(name, world.folder)
-    return SqliteStore(path) if kind == _SQLITE else SegmentStore(path)
+    return SqliteStore(_place(name, world.folder))
 
 
 def on_store(store: SessionStore, act: Callable[[Any], Awaitable[T]]) -> T:
@@ -90,53 +89,52 @@ def _must_be_makeable(path: Path) -> None:
 
 
 def store_path(name: str, world: World) -> Path | None:
-    """The file or folder of a store that is named by its path; None for any other."""
+    """The file of a store that is named by its path; None for any other."""
     if "://" in name or name in (NO_STORE, *_OURS):
         return None
-    return _place(name, world.folder)[1]
+    return _place(name, world.folder)
 
 
-def _place(name: str, folder: Path) -> tuple[str, Path]:
-    """What kind of store is meant, and where. A path without a kind opens what exists there.
-
-    Where nothing is there yet, a name such as `runs.db` is a SQLite file, and any other a folder of segments.
-    """
+def _place(name: str, folder: Path) -> Path:
+    """The file that is meant; raises `ConfigurationError` for a folder of segments."""
     kind, colon, rest = name.partition(":")
     if colon and kind in (_SQLITE, _SEGMENTS):
         if not rest.strip():
-            raise ConfigurationError(f"store: {name!r:.80} names no path; write {kind}:PATH")
-        return kind, folder / Path(rest).expanduser()
-    path = folder / Path(name).expanduser()
-    if path.is_dir():
-        return _SEGMENTS, path
-    if path.exists() or path.suffix.lower() in _FILES or os.name == "nt":
-        return _SQLITE, path
-    return _SEGMENTS, path
+            raise ConfigurationError(f"store: {name!r:.80} names no path; write sqlite:PATH")
+        if kind == _SEGMENTS:
+            raise ConfigurationError(
+                f"store: {name!r:.80}: there are no folders of segments any more; sessions are kept in one file, such "
+                f"as {rest}.db"
+            )
+        return folder / Path(rest).expanduser()
+    return folder / Path(name).expanduser()
 
 
-def _default_is_sqlite() -> bool:
-    """True when the user's data folder has a SQLite file with something in it: it is used until it is migrated."""
+def _default_has_sessions() -> bool:
+    """True when the default file is there, with something in it."""
     from glidepath.sessions.sqlite import default_file
 
-    if os.name == "nt":
-        return True  # there are no segments on Windows
     try:
         return default_file().stat().st_size > 0
     except OSError:
         return False
 
 
-async def migrate_store(name: str | None, source: SessionStore, world: World) -> int:
-    """Copy every session of a store into the named one; returns 1 if some could not be copied.
-
-    Without a name it is the default folder of segments. A default SQLite file that was carried over whole is put
-    aside: from then on the folder is the default.
-    """
-    from glidepath.sessions import SegmentStore
-    from glidepath.sessions.migrate import migrate
+def _tell_of_segments(world: World) -> None:
+    """Name an old folder of segments in the place of the default store: it is neither read nor touched."""
     from glidepath.sessions.sqlite import default_file
+    from glidepath.sessions.sqlite_file import is_segment_folder
 
-    target = SegmentStore() if name is None else make_store(name, world)
+    old = default_file().with_suffix("")
+    if is_segment_folder(old) and not _default_has_sessions():
+        world.note_once(f"{old} has sessions in a format that this version does not read; new ones are in {old}.db")
+
+
+async def migrate_store(name: str, source: SessionStore, world: World) -> int:
+    """Copy every session of a store into the named one; returns 1 if some could not be copied."""
+    from glidepath.sessions.migrate import migrate
+
+    target = make_store(name, world)
     place = getattr(source, "path", None)
     if place == getattr(target, "path", ""):
         raise ConfigurationError(f"{place} already holds these sessions: name another store to copy them to")
@@ -147,12 +145,6 @@ async def migrate_store(name: str | None, source: SessionStore, world: World) ->
     for session, reason in done.left.items():
         world.complain(f"{session} stays: {reason}")
     world.note(f"{how_many(len(done.moved), 'session')} copied to {getattr(target, 'path', name)}")
-    file = default_file()
-    if name is None and not done.left and place == str(file):
-        await source.close()
-        aside = file.with_name(f"{file.name}.migrated")
-        file.rename(aside)
-        world.note(f"that is where sessions are kept from now on; the old file is {aside}")
     return 1 if done.left else 0
 
 
@@ -162,18 +154,16 @@ def keep_sessions(settings: LoadedSettings, world: World) -> None:
         if settings.get("store") == NO_STORE:
             del settings.known["store"]
         return
-    from glidepath.sessions.segments import default_folder
     from glidepath.sessions.sqlite import default_file
 
     try:
-        if _default_is_sqlite():
-            with default_file().open("ab"):
+        file = default_file()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if file.exists():
+            with file.open("ab"):
                 pass
         else:
-            folder = default_folder()
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _must_be_writable(folder)
+            _must_be_writable(file.parent)
         settings.known["store"] = Known(DEFAULT_STORE, "default")
     except (ConfigurationError, OSError) as error:
         world.note(f"this run cannot be resumed, because its session cannot be saved: {error}")
@@ -190,12 +180,14 @@ def assume_store(settings: LoadedSettings, what: str) -> str:
     """The store that is named, else the default one if there is any; raises `ConfigurationError`."""
     if settings.get("store"):
         return str(settings["store"])
-    from glidepath.sessions.segment_folder import is_segment_folder
-    from glidepath.sessions.segments import default_folder
+    from glidepath.sessions.sqlite import default_file
+    from glidepath.sessions.sqlite_file import is_segment_folder
 
-    if not _default_is_sqlite() and not is_segment_folder(default_folder()):
+    if not _default_has_sessions():
+        old = default_file().with_suffix("")
+        also = f" ({old} is in a format that this version does not read)" if is_segment_folder(old) else ""
         raise ConfigurationError(
-            f"{what}: nothing is saved in {default_folder()} yet; to look elsewhere, pass --store PATH"
+            f"{what}: nothing is saved in {default_file()} yet{also}; to look elsewhere, pass --store PATH"
         )
     settings.known["store"] = Known(DEFAULT_STORE, "default")
     return DEFAULT_STORE

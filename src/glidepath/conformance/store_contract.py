@@ -237,7 +237,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
         leases = [await self.here.claim(f"s{number}", this_owner()) for number in range(5)]
 
         async def one(place: int) -> None:
-            number = 7 if place == 2 else 1  # noqa: PLR2004 - the one in the middle
+            number = 7 if place == 2 else 1
             await append(self.here, leases[place], Commit(number, b"[]", b"x" * 16), durability=durability)
 
         found = await asyncio.gather(*[one(place) for place in range(5)], return_exceptions=True)

@@ -438,7 +438,7 @@ class DeckServer:
 def store_kind(store: Any) -> str:
     """The kind of a store in one word."""
     name = type(store).__name__.removesuffix("Store").lower()
-    return {"nonetype": "memory", "segment": "segments", "redacting": "redacting"}.get(name, name)
+    return {"nonetype": "memory", "redacting": "redacting"}.get(name, name)
 
 
 def _agent_info(name: str, agent: Agent[Any]) -> AgentInfo:

@@ -252,13 +252,13 @@ def log_for(store: Any) -> EventLog:
 
     A store that redacts has its log in memory: events would otherwise be on disk verbatim.
     """
-    from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+    from glidepath.sessions import PostgresStore, SqliteStore
     from glidepath.sessions.event_files import events_folder
     from glidepath.sessions.redaction import redactor_of
 
     if store is None or redactor_of(store) is not None:
         return MemoryLog()
-    folder = events_folder(store) if isinstance(store, SegmentStore | SqliteStore) else None
+    folder = events_folder(store) if isinstance(store, SqliteStore) else None
     if folder is not None:
         return FolderLog(folder)
     if isinstance(store, PostgresStore):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from glidepath.errors import ConfigurationError
 from glidepath.sessions.session import Session
 from glidepath.stability import withdrawn
 
@@ -9,16 +10,14 @@ if TYPE_CHECKING:
     from glidepath.sessions.memory import MemoryStore
     from glidepath.sessions.postgres import PostgresStore
     from glidepath.sessions.redaction import RedactingStore
-    from glidepath.sessions.segments import SegmentStore
     from glidepath.sessions.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "SegmentStore", "Session", "SqliteStore"]
+__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "Session", "SqliteStore"]
 
 _HOMES = {
     "MemoryStore": "memory",
     "PostgresStore": "postgres",
     "RedactingStore": "redaction",
-    "SegmentStore": "segments",
     "SqliteStore": "sqlite",
 }
 
@@ -31,4 +30,6 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
+    if name == "SegmentStore":
+        raise ConfigurationError("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
     return _withdrawn(name)

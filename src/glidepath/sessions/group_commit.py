@@ -77,6 +77,7 @@ class GroupCommit:
         """Which file is open."""
         self._queues: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._thread: WriterThread | None = None
+        self._ending: WriterThread | None = None  # one that was told to end
         self._groups = 0
         self._forks = FORKS.count
 
@@ -221,7 +222,7 @@ class GroupCommit:
             with suppress(StoreError):
                 await self.run_apart(partial(move_log, self.file))
         if self.is_idle():
-            self.stop(join=False)
+            self.stop(join=True)
 
     def needs_settling(self) -> bool:
         """True when `settle` has something to do."""
@@ -230,7 +231,8 @@ class GroupCommit:
     def stop(self, *, join: bool) -> None:
         """End the thread, once it has done what it has to do."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread, self._thread = self._thread or self._ending, None
+            self._ending = None if join else thread
         if thread is not None:
             thread.stop(join=join)
 
@@ -278,7 +280,7 @@ class WriterThread:
             self._over = True
             self._bell.notify()
         if join and threading.current_thread() is not self._thread:
-            self._thread.join(5.0)
+            self._thread.join(1.0)
 
     def _serve(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, StoreError
@@ -13,7 +13,6 @@ from glidepath.sessions.families import IMPORTING
 from glidepath.sessions.finding import annotate, each_session
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.redaction import redactor_of
-from glidepath.sessions.segment_catalog import SegmentWallets
 from glidepath.sessions.wallet_desk import WalletDesk
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Commit, Entry, Inbox, Lease, SessionStore
@@ -25,15 +24,6 @@ class Migrated(Value, frozen=True, kw_only=True):
 
     moved: tuple[str, ...] = ()
     left: Mapping[str, str] = {}
-
-
-@runtime_checkable
-class Keeps(Protocol):
-    """A store that takes a journal in with the time at which it was last written."""
-
-    async def keep(self, entry: Entry, commits: Sequence[Commit]) -> None:
-        """Write a whole journal as another store had it."""
-        ...
 
 
 async def migrate(source: SessionStore, target: SessionStore) -> Migrated:
@@ -101,8 +91,6 @@ async def _carry_wallets(source: SessionStore, target: SessionStore) -> None:
 
 
 def _desk_of(store: object) -> WalletDesk | None:
-    if isinstance(store, SegmentWallets):
-        return store.opened_accounts()
     return store if isinstance(store, WalletDesk) else None
 
 
@@ -127,9 +115,6 @@ async def _put(target: SessionStore, entry: Entry, commits: Sequence[Commit]) ->
         raise StoreError(f"the other store has another session {entry.session_id!r}", kind="conflict")
     rest = commits[len(have) :]
     if have and not rest:
-        return
-    if offers(target, Keeps):
-        await target.keep(entry, rest)
         return
     lease = await target.claim(entry.session_id, this_owner())
     try:

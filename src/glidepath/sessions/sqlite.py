@@ -37,6 +37,7 @@ _TAKE = "UPDATE sessions SET token = ?, owner = ?, expires = ?, lease = ?, head 
 _LEASED = "SELECT token FROM sessions WHERE key = ?"
 _APPEND = "INSERT INTO commits(session, number, hash, body) VALUES(?, ?, ?, ?)"
 _ADVANCE = "UPDATE sessions SET head = ?, hash = ?, updated = ?, expires = ?, owner = ? WHERE key = ?"
+_DISOWN = "UPDATE sessions SET owner = '', expires = ? WHERE owner = ?"
 _RELEASE = "UPDATE sessions SET owner = NULL, expires = ?, updated = ?, head = ?, hash = ? WHERE key = ? AND token = ?"
 
 
@@ -130,6 +131,14 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         except asyncio.CancelledError:
             answer.then(self._return)  # nobody will ever give it back
             raise
+        except BaseException as error:
+            # It may be committed all the same: what a signal handler raises comes at any moment.
+            if getattr(error, "kind", "") not in ("busy", "missing", "locked"):
+                give_up(owner)
+                with suppress(StoreError):
+                    await self._group.submit(lambda connection: connection.execute(_DISOWN, (GONE, owner)).rowcount)
+            self._rest()
+            raise
 
     def _claim(self, session_id: str, owner: str, create: bool, connection: Connection) -> Lease:
         now, execute = self._clock(), connection.execute
@@ -221,8 +230,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._drop(lease)
         if answer.error is not None:
             give_up(lease.owner)  # a full disk, perhaps: another run of this process may have it
-        if not self._held and self._group.is_idle():
-            self._group.stop(join=False)
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._held and not self._draws and self._group.is_idle():
+            self._group.stop(join=True)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -298,7 +310,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (keepable_reason(reason), key))
 
         self._file.must_exist(session_id)
-        await self._group.submit(work)
+        await self._do(work)
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -313,7 +325,8 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 raise self._refused(connection, lease)
             self._delete_commits(connection, lease.key, after=head)
 
-        await self._group.submit(work, partial(self._drop, lease))
+        await self._do(work)
+        self._drop(lease)
 
     async def replace_end(self, lease: Lease, end: Commit, summary: Mapping[str, Any]) -> None:
         """Put this commit in place of all from its number on, as a repair does. The lease is void after this."""
@@ -333,7 +346,8 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             execute(_APPEND, (key, end.number, end.hash, end.body))
             note_summary(execute, key, lease.session_id, summary, now)
 
-        await self._group.submit(work, partial(self._drop, lease))
+        await self._do(work)
+        self._drop(lease)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session; nothing of it is left in the file."""
@@ -346,7 +360,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._held.pop(key, None)
 
         self._file.must_exist(session_id)
-        await self._group.submit(work)
+        await self._do(work)
         await self._tidy()
 
     async def _tidy(self) -> None:

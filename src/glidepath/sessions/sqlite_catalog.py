@@ -69,7 +69,7 @@ class SqliteCatalog(SqliteJournals):
         gone: list[str] = []
         names = [name for name in dict.fromkeys(session_ids) if is_keepable(name)]
         for first in range(0, len(names), _BATCH):
-            gone += await self._group.submit(partial(self._remove, names=names[first : first + _BATCH]))
+            gone += await self._do(partial(self._remove, names=names[first : first + _BATCH]))
         if gone:
             await self._tidy()
         return gone
@@ -109,7 +109,7 @@ class SqliteCatalog(SqliteJournals):
                 connection.execute("UPDATE catalog SET tags = ? WHERE key = ?", (",".join(labels), key))
 
         self._file.must_exist(session_id)
-        await self._group.submit(work)
+        await self._do(work)
 
     _held: dict[int, Any]
 

@@ -240,8 +240,9 @@ class SqliteFile:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT OR REPLACE INTO meta VALUES('inode', ?)", (str(here[0]),))
             connection.execute("INSERT OR REPLACE INTO meta VALUES('store', ?)", (os.urandom(8).hex(),))
+            # Nobody's, but not given back: the head in the row may be behind.
             connection.execute(
-                "UPDATE sessions SET owner = NULL, expires = ?, token = token + 1 WHERE owner IS NOT NULL", (GONE,)
+                "UPDATE sessions SET owner = '', expires = ?, token = token + 1 WHERE owner IS NOT NULL", (GONE,)
             )
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:

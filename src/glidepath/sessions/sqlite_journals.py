@@ -36,7 +36,9 @@ def blob(value: object) -> bytes:
 
 
 def entry_in(row: Sequence[Any]) -> Entry:
-    """The entry of a row of `sessions`."""
+    """The entry of a row of `sessions`; raises `TypeError` for one that was not written by us."""
+    if type(row[1]) is not int or type(row[3]) is not int:
+        raise TypeError(f"session {row[0]!r:.80} has no head or no token")
     return Entry(
         session_id=row[0],
         head=row[1],
@@ -58,6 +60,17 @@ class SqliteJournals:
     _group: GroupCommit
     _clock: Callable[[], float]
     _known_place = 0  # what `indexed` had when we last looked
+
+    async def _do(self, work: Callable[[Connection], Any], *, full: bool = False) -> Any:
+        """Write something that needs no lease."""
+        try:
+            return await self._group.submit(work, full=full)
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        """No thread is kept for a store that nobody holds anything of."""
+        raise NotImplementedError
 
     # --- rows -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions import books
-from glidepath.sessions.answer import Answer
 from glidepath.sessions.books import Book, HoldRow, PeriodRow, WalletRow
 from glidepath.sessions.sqlite_file import READ_ONLY, code_of
 from glidepath.sessions.sqlite_journals import SqliteJournals
@@ -40,12 +39,11 @@ class SqliteWallets(WalletDesk, SqliteJournals):
 
     async def _let_close(self, key: str) -> None:
         self._draws.discard(key)
-        if not self._held and not self._draws:
-            await self._group.settle()
+        self._rest()
 
-    def _ask(self, work: Callable[[Connection], Any]) -> Answer:
+    async def _ask(self, work: Callable[[Connection], Any]) -> Any:
         self._be_there()
-        return self._group.submit(work)
+        return await self._do(work)
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
@@ -92,8 +90,6 @@ class SqliteWallets(WalletDesk, SqliteJournals):
         await self._ask(work)
 
     # --- what the store has -------------------------------------------------------------------------------------
-
-    _held: dict[int, Any]
 
     def _be_there(self) -> None:
         raise NotImplementedError

@@ -51,10 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     moved = actions.add_parser("migrate", help="copy every session into another store, unchanged")
     moved.add_argument(
-        "target",
-        nargs="?",
-        metavar="TARGET",
-        help="segments:FOLDER, sqlite:FILE or an address (default: the folder of segments in your data folder)",
+        "target", metavar="TARGET", help="the path of a file, or an address such as postgresql://host/db"
     )
     for action in actions.choices.values():
         add_store_flags(action)

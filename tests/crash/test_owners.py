@@ -1,4 +1,4 @@
-"""Who may write in a segment store, among processes, threads, loops and forks."""
+"""Who may write in a store that is a file, among processes, threads, loops and forks."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,10 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import StoreError
-from glidepath.sessions import SegmentStore, segment_catchup
+from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link, verified
 from glidepath.sessions.owner import alive, of_this_process, this_owner
-from glidepath.sessions.segment_sessions import PendingClaim, claim_sessions
 from glidepath.testing import ScriptedModel, say
 
 
@@ -69,7 +68,7 @@ def test_what_an_owner_was_told_is_written_is_what_the_next_one_finds(tmp_path):
     """One that is replaced between two writes is fenced at the second, and its successor has the first."""
 
     async def look():
-        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
+        first, second = SqliteStore(tmp_path / "s", lease=0.01), SqliteStore(tmp_path / "s")
         lease = await first.claim("s", this_owner())
         kept = following(lease)
         first.append(lease, kept)
@@ -91,86 +90,17 @@ def test_what_an_owner_was_told_is_written_is_what_the_next_one_finds(tmp_path):
     asyncio.run(look())
 
 
-def test_g13_what_a_writer_adds_and_dies_after_while_its_segment_is_read_is_found(tmp_path, monkeypatch):
-    async def look():
-        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
-        lease = await first.claim("s", this_owner())
-        one = following(lease)
-        first.append(lease, one)
-        two, read = following(lease, 2, one.hash, "last words"), segment_catchup._scanned
-
-        def overtaken(*place):
-            found = read(*place)
-            if first._desk.own.fd >= 0:
-                first.append(lease, two)
-                first._desk.own.close()  # as a process that is killed leaves it
-            return found
-
-        monkeypatch.setattr(segment_catchup, "_scanned", overtaken)
-        await second.entries()
-        await asyncio.sleep(0.02)
-        taken = await second.claim("s", this_owner())
-        assert (taken.head, taken.hash) == (2, two.hash)
-        await second.close()
-
-    asyncio.run(look())
-
-
-def test_g13_a_fence_that_comes_while_rubbish_is_declared_void_is_seen(tmp_path, monkeypatch):
-    async def look():
-        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
-        lost, kept = await first.claim("lost", this_owner()), await first.claim("kept", this_owner())
-        before = first._desk.own.mend
-        await asyncio.sleep(0.02)
-
-        def overtaken(*place):
-            second._with(lambda desk: claim_sessions(desk, [PendingClaim("lost", this_owner(), False, None)], 9e9, 10))
-            return before(*place)
-
-        monkeypatch.setattr(first._desk.own, "mend", overtaken)
-        with Path(first._desk.own.path).open("ab") as file:  # noqa: ASYNC230 - nobody else is on this loop
-            file.write(b"rubbish")
-        first.append(kept, following(kept))
-        with pytest.raises(StoreError) as caught:
-            first.append(lost, following(lost))
-        assert caught.value.kind == "fenced"
-        await second.close()
-
-    asyncio.run(look())
-
-
-def test_g13_a_holder_whose_lease_nobody_knows_is_fenced(tmp_path):
-    """The index was lost, and the cell of the lease was written by somebody late."""
-
-    async def look():
-        first, second = SegmentStore(tmp_path / "s"), SegmentStore(tmp_path / "s")
-        lease = await first.claim("s", this_owner())
-        one = following(lease)
-        first.append(lease, one)
-        first._desk.leases.hold(lease.key, lease.token + 2, 1.0)
-        for name in ("index.db", "index.db-wal", "index.db-shm"):
-            (tmp_path / "s" / name).unlink(missing_ok=True)
-        taken = await second.claim("s", this_owner())
-        assert (taken.head, taken.hash) == (1, one.hash)
-        with pytest.raises(StoreError) as caught:
-            first.append(lease, following(lease, 2, one.hash))
-        assert caught.value.kind == "fenced"
-        await second.close()
-
-    asyncio.run(look())
-
-
 def test_a_fence_for_one_session_leaves_the_others_of_its_owner_alone(tmp_path):
     async def look():
-        first, second = SegmentStore(tmp_path / "s", lease=0.01), SegmentStore(tmp_path / "s")
+        first, second = SqliteStore(tmp_path / "s", lease=0.01), SqliteStore(tmp_path / "s")
         lost, kept = await first.claim("lost", this_owner()), await first.claim("kept", this_owner())
         await asyncio.sleep(0.02)
         await second.claim("lost", this_owner())
         one = following(kept)
-        first.append(kept, one)
-        first.append(kept, following(kept, 2, one.hash))
+        await first.append(kept, one)
+        await first.append(kept, following(kept, 2, one.hash))
         with pytest.raises(StoreError):
-            first.append(lost, following(lost))
+            await first.append(lost, following(lost))
         assert len((await second.load("kept"))[1]) == 2
         await first.close()
 
@@ -182,7 +112,7 @@ def hammer(path, seed, log, seconds):
 
     async def scene():
         chance = random.Random(seed)
-        store = SegmentStore(path, lease=chance.choice([0.002, 0.005, 0.02]))
+        store = SqliteStore(path, lease=chance.choice([0.002, 0.005, 0.02]))
         until = time.monotonic() + seconds
         with Path(log).open("w") as notes:  # noqa: ASYNC230 - nobody else is on this loop
             while time.monotonic() < until:
@@ -206,7 +136,7 @@ def hammer(path, seed, log, seconds):
                         raise
                     await asyncio.sleep(chance.random() * 0.003)
                 if chance.random() < 0.1:
-                    store = SegmentStore(path, lease=0.005)
+                    store = SqliteStore(path, lease=0.005)
 
     asyncio.run(scene())
 
@@ -215,7 +145,7 @@ def check_hammered(path, logs):
     have = set()
 
     async def collect():
-        store = SegmentStore(path)
+        store = SqliteStore(path)
         for listed in await store.entries():
             entry, commits = await store.load(listed.session_id)
             list(verified(commits, head=entry.head, hash_=entry.hash))
@@ -234,9 +164,6 @@ def fight(tmp_path, processes, seconds):
         in_a_child(lambda seed=seed, log=log: hammer(path, seed, log, seconds)) for seed, log in enumerate(logs)
     ]
     assert [status(child) for child in children] == [0] * processes
-    check_hammered(path, logs)
-    for name in ("index.db", "index.db-wal", "index.db-shm"):
-        (path / name).unlink(missing_ok=True)
     check_hammered(path, logs)
 
 
@@ -259,7 +186,7 @@ def test_g13_an_owner_that_was_stopped_and_wakes_up_cannot_write(tmp_path):
 
     def sleeper():
         async def scene():
-            store = SegmentStore(path, lease=0.3)
+            store = SqliteStore(path, lease=0.3)
             lease = await store.claim("s", this_owner())
             before, number = lease.hash, 0
             try:
@@ -280,7 +207,7 @@ def test_g13_an_owner_that_was_stopped_and_wakes_up_cannot_write(tmp_path):
     os.kill(child, signal.SIGSTOP)
 
     async def take():
-        store = SegmentStore(path)
+        store = SqliteStore(path)
         lease = None
         while lease is None:
             with contextlib.suppress(StoreError):  # busy, until its lease is over
@@ -317,7 +244,7 @@ def wait_for(what, seconds=30.0):
 
 @pytest.mark.process
 def test_a_store_works_on_both_sides_of_a_fork_and_a_lease_stays_with_its_process(tmp_path):
-    store = SegmentStore(tmp_path / "s")
+    store = SqliteStore(tmp_path / "s")
     lease = asyncio.run(store.claim("parent", this_owner()))
 
     def child():
@@ -337,7 +264,7 @@ def test_a_store_works_on_both_sides_of_a_fork_and_a_lease_stays_with_its_proces
 
 
 def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
-    store = SegmentStore(tmp_path / "s")
+    store = SqliteStore(tmp_path / "s")
     failed = []
 
     def fly(number):
@@ -376,22 +303,22 @@ def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
         await store.close()
 
     asyncio.run(look())
-    assert not [thread for thread in threading.enumerate() if thread.name == "glidepath-sync"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "glidepath-store"]
 
 
 def test_a_store_keeps_nothing_alive_after_its_loop(tmp_path):
-    store = SegmentStore(tmp_path / "s")
+    store = SqliteStore(tmp_path / "s")
     for number in range(3):
         agent = Agent(model=ScriptedModel([say("x")]), store=store, durability="full", limits=Limits(max_iterations=2))
         assert agent.run_sync("go", session=f"s{number}").outcome is LoopOutcome.DONE
-        assert "glidepath-sync" not in {thread.name for thread in threading.enumerate()}
+        assert "glidepath-store" not in {thread.name for thread in threading.enumerate()}
     assert len(asyncio.run(read_journal(store, "s2")).commits) == 3
     asyncio.run(store.close())
 
 
 def test_a_claim_that_nobody_waits_for_any_more_is_given_back(tmp_path):
     async def look():
-        store = SegmentStore(tmp_path / "s")
+        store = SqliteStore(tmp_path / "s")
         for delay in (0, 1, 2):
             task = asyncio.create_task(store.claim(f"s{delay}", this_owner()))
             for _ in range(delay):
@@ -405,7 +332,7 @@ def test_a_claim_that_nobody_waits_for_any_more_is_given_back(tmp_path):
     asyncio.run(look())
 
 
-# --- many at a new folder -----------------------------------------------------------------------------------------
+# --- many at a new file-- -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
@@ -415,9 +342,9 @@ def test_processes_that_open_a_new_folder_together_all_succeed(tmp_path):
 
         def fly(path=path, start=start):
             time.sleep(max(0.0, start - time.time()))
-            agent = Agent(model=ScriptedModel([say("x")]), store=SegmentStore(path), limits=Limits(max_iterations=2))
+            agent = Agent(model=ScriptedModel([say("x")]), store=SqliteStore(path), limits=Limits(max_iterations=2))
             result = agent.run_sync("go", session=f"s{os.getpid()}")
             assert result.outcome is LoopOutcome.DONE, result.cause
 
         assert [status(child) for child in [in_a_child(fly) for _ in range(6)]] == [0] * 6
-        assert len(asyncio.run(SegmentStore(path).entries())) == 6
+        assert len(asyncio.run(SqliteStore(path).entries())) == 6
