@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from glidepath import Agent, Limits, Usage, tool
-from glidepath.sessions import SegmentStore, SqliteStore
+from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.bases import folded_state
 from glidepath.testing import ScriptedModel, call, say
@@ -43,7 +43,7 @@ async def cpu(work):
     return best
 
 
-STORES = {"sqlite": SqliteStore, "segments": SegmentStore}
+STORES = {"sqlite": SqliteStore}
 
 
 async def prompt(store):

@@ -2,7 +2,7 @@
 
     python bench/serve.py [--runs 50] [--readers 200] [--turns 60] [--pace 0.1]
 
-The server is a process of its own (`glidepath serve` on a folder of segments), its readers are in this one. CPU is that
+The server is a process of its own (`glidepath serve` on a SQLite file), its readers are in this one. CPU is that
 of the server's process, from /proc, and is divided by the turns its runs made. Every reader must get every event of its
 run, in order, and its `RunEnded` last. Both ways are tried several times, turn about, and the medians are compared.
 The bars are judged at the end, and the exit code is 1 when one is missed. It takes about two minutes.
@@ -64,7 +64,7 @@ class Server:
 
     def __init__(self, folder: Path, port: int) -> None:
         command = [sys.executable, "-m", "glidepath", "serve", "--agent", "bench_agent:agent", "--port", str(port)]
-        command += ["--store", "segments:store", "--no-browser", "--max-runs", "1000"]
+        command += ["--store", "sqlite:store.db", "--no-browser", "--max-runs", "1000"]
         self.url = f"http://127.0.0.1:{port}"
         environ = {**os.environ, "GLIDEPATH_SERVE_TOKEN": TOKEN}
         self.process = subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 """Many sessions: list, search and prune them. `python -m bench.shelf [COUNT] [STORE]`.
 
-STORE is a SQLite file, segments:FOLDER or a database; a SQLite file in a temporary folder when there is none.
+STORE is a SQLite file or a database; a SQLite file in a temporary folder when there is none.
 Fills a store with finished sessions, then takes the time of one page of each kind (best and median of 9, in this
 process, the store open) and of a prune of everything, with the CPU time and the memory of the whole.
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from glidepath.sessions import PostgresStore, SegmentStore, SqliteStore
+from glidepath.sessions import PostgresStore, SqliteStore
 from glidepath.sessions.chain import link
 from glidepath.sessions.finding import annotate, find_sessions, prune
 from glidepath.sessions.owner import this_owner
@@ -64,8 +64,6 @@ async def times(store, fields):
 
 
 def opened(where):
-    if where.startswith("segments:"):
-        return SegmentStore(where.removeprefix("segments:"))
     return PostgresStore(where) if "://" in where else SqliteStore(where)
 
 

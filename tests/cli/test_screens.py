@@ -133,7 +133,7 @@ def test_on_a_terminal_the_last_line_says_how_to_go_on_and_it_does(tmp_path):
         assert terminal.code() == 130
         last = terminal.until("to continue: glidepath resume").strip().splitlines()[-1]
     assert re.fullmatch(r"to continue: glidepath resume session_\w+ --model python:flights:waits", last)
-    assert (tmp_path / "data" / "glidepath" / "sessions" / "STORE").is_file()
+    assert (tmp_path / "data" / "glidepath" / "sessions.db").is_file()
 
 
 def test_nothing_is_kept_by_whoever_says_so(tmp_path):

@@ -7,13 +7,13 @@ from script import ABOUT, CHECKS, PROMPT, TOOL, Script, current
 from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint, ResourceValidation, Usage, tool
 from glidepath.events import StreamChunk
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
-from glidepath.sessions import SegmentStore
+from glidepath.sessions import SqliteStore
 from glidepath.spi.hooks import HOOKS
 
 NAME = "glidepath"
 PACKAGES = ("glidepath",)
 STATEMENT = "from glidepath import Agent"
-STORE = "SegmentStore, the embedded default, durability sync"
+STORE = "SqliteStore, the embedded default, durability sync"
 EXTRAS = {"checks": "ten custom ResourceConstraints", "plugins": "ten plugins on every hook, with nothing to say"}
 
 
@@ -71,7 +71,7 @@ async def play(script: Script) -> None:
     agent = AGENTS[script.extras]
     if script.folder is not None:
         Path(script.folder).mkdir(parents=True)
-        agent = make_agent(store=SegmentStore(f"{script.folder}/runs"))
+        agent = make_agent(store=SqliteStore(f"{script.folder}/runs.db"))
     async with agent.stream(PROMPT, session=script.label if script.folder else None) as events:
         async for event in events:
             if type(event) is StreamChunk:

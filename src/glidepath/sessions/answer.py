@@ -29,7 +29,7 @@ def as_store_error(error: BaseException) -> StoreError:
     return broken
 
 
-class Answer:
+class StoreAnswer:
     """What a store will answer. It comes whether or not anybody waits, and is not cancelled with who does.
 
     Any number of tasks of its loop may await it, and again after a cancellation: each wait has a future of its own.
@@ -59,7 +59,7 @@ class Answer:
             for bell in bells:
                 ring(bell)
 
-    def then(self, call: Callable[[Answer], object]) -> None:
+    def then(self, call: Callable[[StoreAnswer], object]) -> None:
         """Call this once it is there, before anybody who waits for it wakes up."""
         if self.done:
             call(self)
@@ -88,15 +88,15 @@ class Answer:
         return self.value
 
 
-class Patience:
+class AnswerTimer:
     """The time limits of all answers that a loop waits for: one timer, which rings when the first of them is over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: dict[Answer, tuple[float, Callable[[], object]]] = {}
+        self._waiting: dict[StoreAnswer, tuple[float, Callable[[], object]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, answer: Answer, seconds: float, late: Callable[[], object]) -> None:
+    def watch(self, answer: StoreAnswer, seconds: float, late: Callable[[], object]) -> None:
         """Call `late` if the answer is not there in time."""
         at = self._loop.time() + seconds
         self._waiting[answer] = (at, late)
@@ -109,7 +109,7 @@ class Patience:
             self._timer.cancel()
         self._timer = self._loop.call_at(at, self._look)
 
-    def _forget(self, answer: Answer) -> None:
+    def _forget(self, answer: StoreAnswer) -> None:
         self._waiting.pop(answer, None)
         if not self._waiting and self._timer is not None:  # a run that is over leaves no timer behind
             self._timer.cancel()
@@ -126,14 +126,14 @@ class Patience:
             self._arm(min(at for at, _ in self._waiting.values()))
 
 
-_PATIENCE: WeakKeyDictionary[asyncio.AbstractEventLoop, Patience] = WeakKeyDictionary()
+_TIMERS: WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerTimer] = WeakKeyDictionary()
 
 
-def patience_of(loop: asyncio.AbstractEventLoop) -> Patience:
+def timer_of(loop: asyncio.AbstractEventLoop) -> AnswerTimer:
     """The time limits of this loop."""
-    found = _PATIENCE.get(loop)
+    found = _TIMERS.get(loop)
     if found is None:
-        found = _PATIENCE[loop] = Patience(loop)
+        found = _TIMERS[loop] = AnswerTimer(loop)
     return found
 
 
@@ -142,7 +142,7 @@ def silent(seconds: float) -> StoreError:
     return StoreError(f"the session store has not answered within {seconds:g} s")
 
 
-class WatchedAnswer(Answer):
+class WatchedAnswer(StoreAnswer):
     """The answer of any store, awaited in a task of its own, within a time limit.
 
     Work that is still running then is cancelled, and closed if it does not stop; only after that the answer is there.
@@ -159,7 +159,7 @@ class WatchedAnswer(Answer):
         self._late: StoreError | None = None
         self.task = loop.create_task(_contained(later, self), name="glidepath-store")
         self.task.add_done_callback(self._ended)
-        patience_of(loop).watch(self, seconds, partial(self._stop, silent(seconds)))
+        timer_of(loop).watch(self, seconds, partial(self._stop, silent(seconds)))
 
     def _ended(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         if task.cancelled():  # before it began

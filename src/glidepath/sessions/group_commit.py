@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from glidepath.errors import StoreError
-from glidepath.sessions.answer import SILENCE, Answer, patience_of, silent
+from glidepath.sessions.answer import SILENCE, StoreAnswer, silent, timer_of
 from glidepath.sessions.owner import FORKS
 from glidepath.sessions.sqlite_file import (
     READ_ONLY,
@@ -39,7 +39,7 @@ _IMPATIENT = 200  # milliseconds that a checkpoint waits for readers: it holds t
 _IO_ERROR = 10
 
 
-class Job(Answer):
+class StoreJob(StoreAnswer):
     """A piece of work for a transaction, and its answer."""
 
     __slots__ = ("alone", "failed", "found", "full", "landed", "work")
@@ -75,7 +75,7 @@ class GroupCommit:
         self._inline: Connection | None = None
         self.opened: tuple[int, int] | None = None
         """Which file is open."""
-        self._queues: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._queues: dict[asyncio.AbstractEventLoop, list[StoreJob]] = {}
         self._thread: WriterThread | None = None
         self._ending: WriterThread | None = None  # one that was told to end
         self._groups = 0
@@ -116,11 +116,11 @@ class GroupCommit:
         self._count()
         return found
 
-    def submit(self, work: Work, landed: Callable[[Any], object] | None = None, *, full: bool = False) -> Answer:
+    def submit(self, work: Work, landed: Callable[[Any], object] | None = None, *, full: bool = False) -> StoreAnswer:
         """Do it together with everything else of this pass of the event loop; `full`: and wait for the disk."""
         self.check_fork()
         loop = asyncio.get_running_loop()
-        job = Job(loop, work, landed, full=full)
+        job = StoreJob(loop, work, landed, full=full)
         queue = self._queues.get(loop)
         if queue is None:
             queue = self._queues[loop] = []
@@ -144,7 +144,7 @@ class GroupCommit:
                 raise
         self._count()
 
-    def _written(self, jobs: Sequence[Job]) -> bool:
+    def _written(self, jobs: Sequence[StoreJob]) -> bool:
         """Write them on the event loop; False if that would have to wait."""
         try:
             with self._lock:
@@ -155,7 +155,7 @@ class GroupCommit:
             return False
         return True
 
-    def hand_over(self, jobs: Sequence[Job]) -> None:
+    def hand_over(self, jobs: Sequence[StoreJob]) -> None:
         """Have the thread do it."""
         with self._lock:
             for job in jobs:
@@ -203,9 +203,9 @@ class GroupCommit:
         finally:
             connection.close()
 
-    def run_apart(self, work: Work) -> Answer:
+    def run_apart(self, work: Work) -> StoreAnswer:
         """Do it on the thread, outside a transaction."""
-        job = Job(asyncio.get_running_loop(), work, alone=True)
+        job = StoreJob(asyncio.get_running_loop(), work, alone=True)
         self.hand_over([job])
         return job
 
@@ -214,7 +214,7 @@ class GroupCommit:
     def _count(self) -> None:
         self._groups += 1
         if self._groups % _LOOK == 0 and size_of(self.file.log) >= LARGE_LOG and self.is_idle():
-            self.hand_over([Job(None, partial(move_log, self.file), alone=True)])
+            self.hand_over([StoreJob(None, partial(move_log, self.file), alone=True)])
 
     async def settle(self) -> None:
         """Nobody writes any more: move the log into the file, where damage is noticed, and end the thread."""
@@ -255,7 +255,7 @@ class WriterThread:
     def __init__(self, file: SqliteFile, wait: int) -> None:
         self._file = file
         self._wait = wait
-        self._jobs: list[Job] = []
+        self._jobs: list[StoreJob] = []
         self._bell = threading.Condition()
         self._over = self._ended = False
         self.pending = 0
@@ -264,7 +264,7 @@ class WriterThread:
         self._thread = threading.Thread(target=self._serve, name="glidepath-store", daemon=True)
         self._thread.start()
 
-    def put(self, jobs: Sequence[Job]) -> bool:
+    def put(self, jobs: Sequence[StoreJob]) -> bool:
         """Do these soon, in order; False when it has ended."""
         with self._bell:
             if self._ended or self._over:
@@ -294,7 +294,7 @@ class WriterThread:
             if self._connection is not None:
                 self._connection.close()
 
-    def _next(self) -> list[Job]:
+    def _next(self) -> list[StoreJob]:
         with self._bell:
             if not self._jobs and not self._over:
                 self._bell.wait(IDLE)
@@ -302,7 +302,7 @@ class WriterThread:
             self._ended = not jobs
             return jobs
 
-    def _do(self, jobs: Sequence[Job]) -> None:
+    def _do(self, jobs: Sequence[StoreJob]) -> None:
         try:
             if self._connection is None:
                 self._connection = self._file.connect(self._wait)
@@ -318,9 +318,9 @@ class WriterThread:
                 job.failed = said
 
 
-def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+def _groups(jobs: Sequence[StoreJob]) -> list[list[StoreJob]]:
     """What is one transaction each."""
-    groups: list[list[Job]] = []
+    groups: list[list[StoreJob]] = []
     for job in jobs:
         if not groups or job.alone or groups[-1][0].alone or len(groups[-1]) >= MOST:
             groups.append([])
@@ -328,9 +328,9 @@ def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return groups
 
 
-def _tell(jobs: Sequence[Job]) -> None:
+def _tell(jobs: Sequence[StoreJob]) -> None:
     """Give every loop its answers, all of them with one call: they are set on the loop that waits for them."""
-    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[StoreJob]] = {}
     for job in jobs:
         if job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
@@ -339,15 +339,15 @@ def _tell(jobs: Sequence[Job]) -> None:
             loop.call_soon_threadsafe(_settle, told)
 
 
-def _settle(jobs: Sequence[Job]) -> None:
+def _settle(jobs: Sequence[StoreJob]) -> None:
     for job in jobs:
         job.settle(job.found, job.failed)
 
 
-def _keep_time(answer: Answer) -> None:
+def _keep_time(answer: StoreAnswer) -> None:
     """A thread whose disk never answers must not hold a run for ever; virtual time stands still while it works."""
     loop = answer.loop
-    patience_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
+    timer_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
     workers: set[object] | None = getattr(loop, "workers", None)
     if workers is not None:
         workers.add(answer)
@@ -384,7 +384,7 @@ def transact(connection: Connection, work: Callable[[Connection], T]) -> T:
     return found
 
 
-def run_group(connection: Connection, jobs: Sequence[Job], file: SqliteFile) -> None:
+def run_group(connection: Connection, jobs: Sequence[StoreJob], file: SqliteFile) -> None:
     """Do these in one transaction; each gets its own value, or the error that is its own.
 
     Raises `StoreError` (`locked`) when the lock is taken, and what is no error of a single one of them.
@@ -407,7 +407,7 @@ def run_group(connection: Connection, jobs: Sequence[Job], file: SqliteFile) -> 
                 job.landed(job.found)
 
 
-def _is_run_together(connection: Connection, jobs: Sequence[Job], file: SqliteFile) -> bool:
+def _is_run_together(connection: Connection, jobs: Sequence[StoreJob], file: SqliteFile) -> bool:
     """Do all of them or nothing; False when each has to be done alone."""
     try:
         begin(connection)

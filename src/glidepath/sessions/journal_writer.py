@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.run.interrupting import uninterrupted
-from glidepath.sessions.answer import FAREWELL, Answer, as_store_error, called, heard
+from glidepath.sessions.answer import FAREWELL, StoreAnswer, as_store_error, called, heard
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
@@ -125,7 +125,7 @@ class JournalWriter:
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 
-    def _let_go(self) -> bool | Answer:
+    def _let_go(self) -> bool | StoreAnswer:
         """Give it back without a task or a timer, if the store can do that; False if not."""
         let_go = letting_go(self.store)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):

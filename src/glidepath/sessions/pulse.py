@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from glidepath.sessions.answer import LAST_WORDS, Answer, called, heard
+from glidepath.sessions.answer import LAST_WORDS, StoreAnswer, called, heard
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 BEAT = 0.5  # seconds between two looks at the stop flags
 
 
-def letting_go(store: object) -> Callable[[Any, Lease], bool | Answer] | None:
+def letting_go(store: object) -> Callable[[Any, Lease], bool | StoreAnswer] | None:
     """How a store that always answers gives a lease back without a task; None for any other.
 
     Its own class must say so: one that wraps or changes such a store may be silent.

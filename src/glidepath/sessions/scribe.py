@@ -22,7 +22,7 @@ from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunR
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
-from glidepath.sessions.answer import FAREWELL, Answer, WatchedAnswer, as_store_error, called, heard
+from glidepath.sessions.answer import FAREWELL, StoreAnswer, WatchedAnswer, as_store_error, called, heard
 from glidepath.sessions.capture import Capture, bare, moment
 from glidepath.sessions.cards import whole_session
 from glidepath.sessions.chain import SCHEMA, sealed
@@ -113,7 +113,7 @@ class Scribe(JournalWriter):
         self._charged: Mapping[str, Used] = _NOTHING
         self.ahead: Items = []  # records that wait for the first commit
         self._filed: dict[str, ToolResultMessage] = _NOTHING
-        self._flying: Answer | None = None  # the commit that is on its way
+        self._flying: StoreAnswer | None = None  # the commit that is on its way
         self._run: Any = None  # a Run, from `attend` on
 
     # --- the beginning ----------------------------------------------------------------------------------------
@@ -339,12 +339,12 @@ class Scribe(JournalWriter):
     def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:  # noqa: ARG002 - a cruise passes it
         self._odd = True
         # Our own stores answer in time and without a task; any other may be silent, and is watched.
-        flying = later if isinstance(later, Answer) else WatchedAnswer(later)
+        flying = later if isinstance(later, StoreAnswer) else WatchedAnswer(later)
         self._flying = flying
         flying.then(self._land)
         return self._landed(flying, last, begins)
 
-    def _land(self, answer: Answer) -> None:
+    def _land(self, answer: StoreAnswer) -> None:
         """The store has answered, whether or not the run still waits for it."""
         self._flying = None
         if answer.error is not None:
@@ -359,7 +359,7 @@ class Scribe(JournalWriter):
         summary, last, guards, begins = how
         await _written(Scribe._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins))
 
-    async def _landed(self, flying: Answer, last: bool, begins: bool) -> None:
+    async def _landed(self, flying: StoreAnswer, last: bool, begins: bool) -> None:
         """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
         run = self._run
         if asyncio.current_task() is run.watch.task:  # as `_see_through`, twice a turn
@@ -474,7 +474,7 @@ class Scribe(JournalWriter):
         self._odd = True
         self.broken = as_store_error(error)
 
-    async def _see_through(self, flying: Answer) -> None:
+    async def _see_through(self, flying: StoreAnswer) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
         # A child writes through this scribe from a task that this run's watch does not own.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError
-from glidepath.sessions.answer import Answer
+from glidepath.sessions.answer import StoreAnswer
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_commit import GroupCommit, give_space_back
 from glidepath.sessions.memory import busy, check_durability, conflict
@@ -157,7 +157,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._opened = self._group.opened or identity(self.path)
         self._held[lease.key] = _Held(lease)
 
-    def _return(self, answer: Answer) -> None:
+    def _return(self, answer: StoreAnswer) -> None:
         if answer.error is None:
             self._group.submit(partial(self._give_back, answer.value), partial(self._drop, answer.value))
 
@@ -183,7 +183,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 signs.append(Sign(session_id=lease.session_id, stop=row[1], mail=last))
         return signs
 
-    def let_go(self, lease: Lease) -> bool | Answer:
+    def let_go(self, lease: Lease) -> bool | StoreAnswer:
         """Give the lease back, as `release` does: at once, or together with others; False when that takes more."""
         held = self._held
         if self._forks != FORKS.count or self._gone is not None or lease.key not in held:
@@ -226,7 +226,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if held is not None and held.lease.token == lease.token:
             del self._held[lease.key]
 
-    def _after_release(self, lease: Lease, answer: Answer) -> None:
+    def _after_release(self, lease: Lease, answer: StoreAnswer) -> None:
         self._drop(lease)
         if answer.error is not None:
             give_up(lease.owner)  # a full disk, perhaps: another run of this process may have it
