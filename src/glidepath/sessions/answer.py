@@ -32,7 +32,7 @@ def as_store_error(error: BaseException) -> StoreError:
 class StoreAnswer:
     """What a store will answer. It comes whether or not anybody waits, and is not cancelled with who does.
 
-    Any number of tasks of its loop may await it, and again after a cancellation: each wait has a future of its own.
+    Any number of tasks of its loop may await it, and again after a cancellation: each wait has its own future.
     """
 
     __slots__ = ("_bells", "_then", "done", "error", "loop", "value")
@@ -143,7 +143,7 @@ def silent(seconds: float) -> StoreError:
 
 
 class WatchedAnswer(StoreAnswer):
-    """The answer of any store, awaited in a task of its own, within a time limit.
+    """The answer of any store, awaited in its own task, within a time limit.
 
     Work that is still running then is cancelled, and closed if it does not stop; only after that the answer is there.
     """

@@ -1,7 +1,7 @@
 """Group commit: everything that is to be written in one pass of the event loop is one transaction of an SQLite file.
 
-Writing is done on the event loop, since it takes microseconds, as long as nothing has to be waited for. What waits does
-so on a thread: for another process that holds the file's lock, for the disk (durability "full"), for a checkpoint.
+Writing is done on the event loop, since it takes microseconds, as long as that needs no waiting. A thread does the
+waiting: for another process that holds the file's lock, for the disk (durability "full"), for a checkpoint.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GroupCommit:
         self._begin_here()
 
     def _begin_here(self) -> None:
-        self._lock = threading.RLock()  # of the connection; whoever has it never waits for the file's lock
+        self._lock = threading.RLock()  # of the connection; its holder never waits for the file's lock
         self._inline: Connection | None = None
         self.opened: tuple[int, int] | None = None
         """Which file is open."""
@@ -107,7 +107,7 @@ class GroupCommit:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def now(self, work: Callable[[Connection], T]) -> T:
-        """Do it at once, in a transaction of its own; raises `StoreError` (`locked`) if it would have to wait."""
+        """Do it at once, in its own transaction; raises `StoreError` (`locked`) if it would have to wait."""
         try:
             with self._lock:
                 found = transact(self.connection(), work)
@@ -137,7 +137,7 @@ class GroupCommit:
                 return
             for job in jobs:
                 job.settle(job.found, job.failed)
-        except BaseException as error:  # of a signal handler, perhaps: nobody may wait for ever
+        except BaseException as error:  # of a signal handler, perhaps: no run may wait forever
             for job in jobs:
                 job.settle(None, error)
             if not isinstance(error, Exception):
@@ -249,7 +249,7 @@ class GroupCommit:
 class WriterThread:
     """Does what has to wait: one group after the other, each with everything that has come meanwhile.
 
-    It ends when it has had nothing to do for a while, so that nobody has to remember to stop it.
+    It ends when it has had nothing to do for a while, so that a forgotten thread does no harm.
     """
 
     def __init__(self, file: SqliteFile, wait: int) -> None:
@@ -345,7 +345,7 @@ def _settle(jobs: Sequence[StoreJob]) -> None:
 
 
 def _keep_time(answer: StoreAnswer) -> None:
-    """A thread whose disk never answers must not hold a run for ever; virtual time stands still while it works."""
+    """A thread whose disk never answers must not hold a run forever; virtual time stands still while it works."""
     loop = answer.loop
     timer_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
     workers: set[object] | None = getattr(loop, "workers", None)
@@ -372,7 +372,7 @@ def begin(connection: Connection) -> None:
 
 
 def transact(connection: Connection, work: Callable[[Connection], T]) -> T:
-    """One piece of work, in a transaction of its own."""
+    """One piece of work, in its own transaction."""
     # All of it inside: an exception of a signal handler comes between any two of these.
     try:
         begin(connection)
@@ -387,7 +387,7 @@ def transact(connection: Connection, work: Callable[[Connection], T]) -> T:
 def run_group(connection: Connection, jobs: Sequence[StoreJob], file: SqliteFile) -> None:
     """Do these in one transaction; each gets its own value, or the error that is its own.
 
-    Raises `StoreError` (`locked`) when the lock is taken, and what is no error of a single one of them.
+    Raises `StoreError` (`locked`) when the lock is taken, and errors that concern all of them.
     """
     if len(jobs) > 1 and _is_run_together(connection, jobs, file):
         for job in jobs:

@@ -132,7 +132,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             answer.then(self._return)  # nobody will ever give it back
             raise
         except BaseException as error:
-            # It may be committed all the same: what a signal handler raises comes at any moment.
+            # It may still be committed: what a signal handler raises comes at any moment.
             if getattr(error, "kind", "") not in ("busy", "missing", "locked"):
                 give_up(owner)
                 with suppress(StoreError):

@@ -109,7 +109,7 @@ class SqliteFile:
             raise ConfigurationError(f"SqliteStore takes the path of a file, not {path!r:.100}")
         if given == ":memory:":
             raise ConfigurationError("SqliteStore takes the path of a file; for memory use MemoryStore()")
-        self.path = os.path.abspath(given)  # noqa: PTH100 - links stay as they are
+        self.path = os.path.abspath(given)  # noqa: PTH100 - links are not resolved
         self.log = f"{self.path}-wal"
         self._kind: str | None = None  # of its file system
 
@@ -240,7 +240,7 @@ class SqliteFile:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT OR REPLACE INTO meta VALUES('inode', ?)", (str(here[0]),))
             connection.execute("INSERT OR REPLACE INTO meta VALUES('store', ?)", (os.urandom(8).hex(),))
-            # Nobody's, but not given back: the head in the row may be behind.
+            # Without an owner, but not given back: the head in the row may be behind.
             connection.execute(
                 "UPDATE sessions SET owner = '', expires = ?, token = token + 1 WHERE owner IS NOT NULL", (GONE,)
             )

@@ -84,7 +84,7 @@ class SqliteJournals:
     def _current(
         self, connection: Connection, row: Sequence[Any], heads: Mapping[int, tuple[int, bytes]] | None = None
     ) -> Entry:
-        """The entry with its current head. Whoever gave the session back has noted it; a run in flight is ahead.
+        """The entry with its current head. An owner that gives the session back notes it; a run in flight is ahead.
 
         A last commit behind the head that was noted means that commits were lost: the entry keeps that head.
         """
@@ -161,7 +161,7 @@ class SqliteJournals:
         """The journal, from commit `since` on."""
 
         def work(connection: Connection) -> tuple[Entry, Sequence[Commit]]:
-            connection.execute("BEGIN")  # one snapshot for all of it; whoever called this ends it
+            connection.execute("BEGIN")  # one snapshot for all of it; the caller ends it
             entry, key, _ = self._row(connection, session_id)
             rows = connection.execute(_PLACED, (key, since)).fetchall()
             rows += connection.execute(_NEW, (self._indexed(connection), key, since)).fetchall()
