@@ -42,7 +42,7 @@ class StoreAnswer:
         self.done = False
         self.value: Any = None
         self.error: BaseException | None = None
-        self._bells: list[asyncio.Future[None]] | None = None
+        self._bells: Any = None  # whom to wake up: nobody, one, or a list of them
         self._then: Any = None  # what to call then: nothing, one, or a list of them
 
     def settle(self, value: object, error: BaseException | None = None) -> None:
@@ -56,7 +56,7 @@ class StoreAnswer:
             for call in then if then.__class__ is list else (then,):
                 call(self)
         if bells is not None:
-            for bell in bells:
+            for bell in bells if bells.__class__ is list else (bells,):
                 ring(bell)
 
     def then(self, call: Callable[[StoreAnswer], object]) -> None:
@@ -74,9 +74,9 @@ class StoreAnswer:
         if self.done:
             bell.set_result(None)
         elif self._bells is None:
-            self._bells = [bell]
+            self._bells = bell
         else:
-            self._bells.append(bell)
+            self._bells = [*(self._bells if self._bells.__class__ is list else [self._bells]), bell]
         return bell
 
     def __await__(self) -> Generator[Any, None, Any]:

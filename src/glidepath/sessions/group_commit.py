@@ -377,7 +377,7 @@ def transact(connection: Connection, work: Callable[[Connection], T]) -> T:
     try:
         begin(connection)
         found = work(connection)
-        connection.execute("COMMIT")
+        connection.commit_all()
     except BaseException:
         roll_back(connection)
         raise
@@ -419,7 +419,7 @@ def _is_run_together(connection: Connection, jobs: Sequence[StoreJob], file: Sql
                 if connection.total_changes != before:  # half of it is written: each for itself, then
                     raise
                 job.failed = error
-        connection.execute("COMMIT")
+        connection.commit_all()
     except Exception as error:
         unfinished = connection.in_transaction
         roll_back(connection)

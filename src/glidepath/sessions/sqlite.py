@@ -242,7 +242,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self, lease: Lease, commit: Commit, *, summary: Mapping[str, Any] | None = None, durability: str = "sync"
     ) -> Awaitable[None] | None:
         """Write one commit: at once for a run that is alone, else with all others of this pass of the event loop."""
-        full = check_durability(durability)
+        full = durability != "sync" and check_durability(durability)
         if self._forks != FORKS.count:
             self._check_fork()
         # Only with a summary, at the beginning and end of a run: not worth its time at every commit.
@@ -255,12 +255,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if not full and len(self._held) == 1 and group.is_idle():
             try:
                 group.now(work)
-                held.head, held.hash = commit.number, commit.hash
                 return None
             except StoreError as error:
                 if error.kind != "locked":
                     raise
-        return group.submit(work, partial(_advance, held, commit), full=full)
+        return group.submit(work, full=full)
 
     def _append(self, held: _Held, commit: Commit, summary: Mapping[str, Any] | None, connection: Connection) -> None:
         lease, execute = held.lease, connection.execute
@@ -272,13 +271,14 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 raise self._refused(connection, lease)
             held.connection, held.version = connection, connection.version
         # What we know of the head is forgotten until the commit has landed: if it does not, the file is asked.
-        head, held.head = connection.heads.get(key, held.head), None
+        written = connection.heads.get(key)
+        head, held.head = held.head if written is None else written[1], None
         if head is None:
             head = self._last(connection, key)[0]
         if number != head + 1:
             raise conflict(lease.session_id, number, head)
         seq = execute(_APPEND, (key, number, commit.hash, commit.body)).lastrowid
-        connection.heads[key] = number
+        connection.heads[key] = (held, number, commit.hash)
         now = self._clock()
         if summary is not None or now >= held.renew:
             # The head in the row may be behind; until the next time, so may be the lease: it is good for four times.
@@ -386,7 +386,3 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path}>"
-
-
-def _advance(held: _Held, commit: Commit, _: object) -> None:
-    held.head, held.hash = commit.number, commit.hash

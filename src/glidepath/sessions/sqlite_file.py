@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 from glidepath import _wire
@@ -34,16 +35,29 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ceph", "ncpf
 _NETWORK |= {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "davfs"}
 
 
+class Head(Protocol):
+    """Knows the last commit of a session, once it is committed."""
+
+    head: int | None
+    hash: bytes
+
+
 class Connection(sqlite3.Connection):
     """A connection to a store's file."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        self.heads: dict[int, int] = {}
-        """The last commit that the open transaction has added to each session."""
+        self.heads: dict[int, tuple[Head, int, bytes]] = {}
+        """The last commit that the open transaction has added to each session, and who wants to know it."""
         self.version = 0
         """A number that is another one in each transaction before which another connection has written."""
         self.synchronous = ""
+
+    def commit_all(self) -> None:
+        """Commit the transaction, and tell what has become the last commit of each session."""
+        self.execute("COMMIT")
+        for held, number, digest in self.heads.values():
+            held.head, held.hash = number, digest
 
 
 def default_file() -> Path:
