@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from glidepath import Agent, Limits, tool
-from glidepath.errors import StoreError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.owner import free
 from glidepath.spi import Commit, Entry, Lease, Sign
 from glidepath.testing import ScriptedModel, call, say
@@ -101,8 +101,10 @@ class FolderStore:
         commit: Commit,
         *,
         summary: Mapping[str, Any] | None = None,
-        durability: str = "sync",  # noqa: ARG002 - every commit is written before this returns
+        durability: str = "sync",
     ) -> None:
+        if durability not in ("sync", "full"):  # every commit is written before this returns, whichever it is
+            raise ConfigurationError(f"durability={durability!r}: use 'sync' or 'full'")
         with self.locked():
             entry = self.held(lease)
             if commit.number != entry["head"] + 1:
