@@ -1,11 +1,12 @@
 #!/bin/sh
 # Programs that tests start and pip cannot bring: tmux for what a terminal shows, bubblewrap for the shell tool's sandbox,
-# Chromium for the flight deck (only where Node can build its page).
+# Chromium for the flight deck (only where Node can build its page), strace for power cuts on the simulated disk.
 set -eu
 missing=""
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 if [ "$(uname)" = Linux ]; then
     command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+    command -v strace >/dev/null 2>&1 || missing="$missing strace"
     if command -v npm >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
         command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
     fi

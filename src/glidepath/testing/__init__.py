@@ -22,14 +22,18 @@ from glidepath.testing.turns import (
 
 if TYPE_CHECKING:
     from glidepath.testing.clock import VirtualClock, VirtualTimeError, virtual
+    from glidepath.testing.disk import DiskOperation, PowerCut, SimulatedDisk
     from glidepath.testing.leftovers import Work, no_leftovers, work
     from glidepath.testing.plain_transcript import transcript_errors
     from glidepath.testing.recorder import EventRecorder
 
 __all__ = [
+    "DiskOperation",
     "EventRecorder",
+    "PowerCut",
     "ScriptError",
     "ScriptedModel",
+    "SimulatedDisk",
     "Turn",
     "VirtualClock",
     "VirtualTimeError",
@@ -56,6 +60,7 @@ if not TYPE_CHECKING:  # type checkers see only public names
         __name__,
         withdrawn(__name__, clock=("VirtualLoop",), leftovers=("live_work",), model=("RecordedRequest",)),
         clock=("VirtualClock", "VirtualTimeError", "virtual"),
+        disk=("DiskOperation", "PowerCut", "SimulatedDisk"),
         leftovers=("Work", "no_leftovers", "work"),
         plain_transcript=("transcript_errors",),
         recorder=("EventRecorder",),
