@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from glidepath.sessions.families import (
     renamed_summary,
     write_family,
 )
-from glidepath.sessions.finding import each_session, entry_of, prune
+from glidepath.sessions.finding import each_session, entry_of, prune, remove_unfinished
 from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.redaction import redacted_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
@@ -241,5 +241,12 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
                 tags=kept_tags(entry.tags),
             )
         )
-    await write_family(store, members)
+    with suppress(StoreError):  # of an import that was killed, under whatever name; without a store there is none
+        await remove_unfinished(store)
+    try:
+        await write_family(store, members)
+    except Exception:
+        with suppress(Exception):
+            await remove_unfinished(store)
+        raise
     return new

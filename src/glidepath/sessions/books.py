@@ -403,6 +403,33 @@ def gone(book: Book, name: str, *, parent: bool) -> None:
         raise StoreError(f"wallet {name!r} is in use: {why}", kind="busy")
 
 
+def errors_in(wallets: Iterable[WalletRow], accounts: Iterable[PeriodRow], holds: Iterable[HoldRow]) -> dict[str, str]:
+    """What does not add up, by wallet: what an account says is held must be what runs hold of it."""
+    held: dict[tuple[str, str], Pair] = {}
+    firm: dict[tuple[str, str], Pair] = {}
+    for hold in holds:
+        for place in hold.line:
+            held[place] = _plus(held.get(place, NOTHING), _minus(hold.grant, hold.spent))
+            firm[place] = _plus(firm.get(place, NOTHING), hold.firm)
+    names = {row.name for row in wallets}
+    found = {
+        row.name: f"its parent {row.parent!r} is not there"
+        for row in wallets
+        if row.parent is not None and row.parent not in names
+    }
+    for one in accounts:
+        place = (one.name, one.period)
+        when = f" in {one.period}" if one.period else ""
+        if one.name not in names:
+            found[one.name] = f"it has an account{when} and does not exist"
+        elif min(one.used) < 0:
+            found[one.name] = f"less than nothing is used{when}: {one.used}"
+        elif (one.held, one.firm) != (held.get(place, NOTHING), firm.get(place, NOTHING)):
+            owned = held.get(place, NOTHING)
+            found[one.name] = f"tokens and money held{when} are {one.held}, and its runs hold {owned}"
+    return found
+
+
 def all_used(row: PeriodRow) -> PeriodRow:
     """An account as another store takes it in: holds are settled where they were made."""
     return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))

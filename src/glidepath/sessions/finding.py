@@ -146,6 +146,20 @@ async def _remove_one_by_one(store: SessionStore, names: Sequence[str]) -> list[
     return gone
 
 
+async def remove_unfinished(store: SessionStore, *, older_than: float = 0.0) -> list[str]:
+    """Remove every copy that a fork, an import or a migration began and did not live to finish; returns their ids.
+
+    Nobody can run one of them. A copy that somebody is making stays.
+    """
+    now = time.time()
+    left = [
+        entry.session_id
+        for entry in await store.entries()
+        if is_half_copy(entry) and entry.updated <= now - older_than and free(entry.owner, entry.expires, now)
+    ]
+    return await remove_sessions(store, left) if left else []
+
+
 async def expired(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> AsyncIterator[Entry]:
@@ -161,8 +175,8 @@ async def prune(
 ) -> list[str]:
     """Remove sessions whose last run ended at least this many seconds ago in one of these states; their children, too.
 
-    `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Answers with
-    the ids of all that are gone.
+    `states=None` is any state; a run in flight always stays. With a `tag`, only sessions that have it. Copies that were
+    never finished go, too. Answers with the ids of all that are gone.
     """
     gone: list[str] = []
     for query in _expiries(older_than, states, tag):
@@ -173,7 +187,7 @@ async def prune(
             cursor = page.cursor
             if cursor is None:
                 break
-    return gone
+    return gone if tag is not None else gone + await remove_unfinished(store, older_than=older_than)
 
 
 def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:

@@ -120,6 +120,16 @@ class WalletDesk:
         """Forget a wallet."""
         await self._remove_wallet(keepable(name))
 
+    async def wallet_errors(self) -> tuple[int, dict[str, str]]:
+        """How many wallets there are, and what does not add up in any of them, by its name."""
+
+        def read(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
+            return list(book.wallets.values()), list(book.periods.values())
+
+        _, holds = await self._live_holds()
+        wallets, accounts = await self._lend(Rows(whole=True, everything=True), read)
+        return len(wallets), books.errors_in(wallets, accounts, holds)
+
     async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
         """Every wallet with its history, to be copied to another store; what is held counts as used."""
 

@@ -2,7 +2,8 @@
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
 and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
-store over into another.
+store over into another. `backup` copies a store while it is in use, `verify` checks all of it, and `compact` gives back
+the room that deleted sessions took.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from glidepath.cli.shelved import (
     print_entries,
     say_gone,
 )
+from glidepath.cli.store_upkeep import add_upkeep_actions, backup, compact, verify
 from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     moved.add_argument(
         "target", metavar="TARGET", help="the path of a file, or an address such as postgresql://host/db"
     )
+    add_upkeep_actions(actions)
     for action in actions.choices.values():
         add_store_flags(action)
 
@@ -194,4 +197,7 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] 
     "import": import_,
     "delete": _delete,
     "migrate": _migrate,
+    "backup": backup,
+    "verify": verify,
+    "compact": compact,
 }
