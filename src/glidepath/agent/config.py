@@ -361,6 +361,22 @@ def _check_model(field: str, model: object) -> None:
         )
 
 
+def _check_transactions(config: LoopConfig) -> None:
+    """Raise `ConfigurationError` for a transactional tool whose effect could not be kept with its result."""
+    name = next((one.name for one in config.tools if getattr(one, "transactional", False)), None)
+    if name is None:
+        return
+    what = f"tool {name!r} is transactional: it changes the database of the store, so it needs store=PostgresStore(dsn)"
+    if config.store is None:
+        raise ConfigurationError(f"{what}, and there is no store")
+    if getattr(config.store, "begin_transaction", None) is None:
+        raise ConfigurationError(f"{what}, not {type(config.store).__name__}; or make it an ordinary tool")
+    if config.durability not in ("sync", "full"):
+        raise ConfigurationError(
+            f"tool {name!r} is transactional: durability={config.durability!r} writes results later; use 'sync' or 'full'"
+        )
+
+
 def _check_objects(config: LoopConfig) -> None:
     if config.store is not None:
         from glidepath.spi import SessionStore
@@ -370,6 +386,7 @@ def _check_objects(config: LoopConfig) -> None:
             raise ConfigurationError(
                 f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
             )
+    _check_transactions(config)
     check_limits(config.limits)
     for field, kind in (
         ("guardrails", GuardrailsConfig),

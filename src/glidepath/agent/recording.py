@@ -8,6 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
+from glidepath.execute.transacting import DONE
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
 from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, Program, RunResult
 from glidepath.run.fingerprint import Fingerprint, differences
@@ -62,6 +63,8 @@ class Leg:
         self.attempts: list[AssistantMessage | None] = []
         self.results: dict[str, tuple[int, ToolResultMessage]] = {}
         """By call: after which commit it came, and what it was."""
+        self.landed: set[str] = set()
+        """Calls whose result was written before it joined the transcript."""
         self.kin: dict[str, list[Child]] = {}
         self.taken: dict[int, dict[str, Any]] = {}
         """By commit: the state to take from the journal, where something else has changed the figures."""
@@ -122,11 +125,7 @@ class Leg:
         if self._asked and (replies or folded.reserved is not None):
             self.attempts.append(replies[0] if replies else None)
         self._asked = folded.reserved is not None or (self._asked and not replies)
-        answers = [message_of(bytes(one.payload)) for one in records if one.kind in ("message", "result")]
-        placed = [one.call_id for one in answers if type(one) is ToolResultMessage]
-        for one in answers:
-            if type(one) is ToolResultMessage:
-                self.results.setdefault(one.call_id, (commit.number - 1, one))
+        placed = self._hear_results(commit, records)
         if states := folded.fields.get("program_states"):
             self.states[commit.number] = dict(states)
         for program in (folded.fields.get("programs") or {}).values():
@@ -141,6 +140,21 @@ class Leg:
         family = commit.number in self.charged or any(call_id in self.kin for call_id in placed)
         if failed or family or (first and self.kin and folded.result is None):
             self.taken[commit.number] = dict(folded.fields)
+
+    def _hear_results(self, commit: Commit, records: Sequence[JournalRecord]) -> list[str]:
+        """The results in this commit; returns the ids of their calls."""
+        placed: list[str] = []
+        for record in records:
+            one = message_of(bytes(record.payload)) if record.kind in ("message", "result") else None
+            if type(one) is not ToolResultMessage:
+                continue
+            placed.append(one.call_id)
+            due, known = self.results.setdefault(one.call_id, (commit.number - 1, one))
+            if known.content == DONE:  # a transactional call that hooks have looked at
+                self.results[one.call_id] = (due, one)
+            if record.kind == "result":
+                self.landed.add(one.call_id)
+        return placed
 
     def _out_of_reach(self, records: Sequence[JournalRecord], folded: Folded) -> str:
         """What in this commit depends on something outside the journal; empty when nothing does."""

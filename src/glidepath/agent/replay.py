@@ -157,6 +157,10 @@ class _Checking(MemoryStore):
         if self.difference or (commit.number >= leg.last and not leg.whole):
             self.token.cancel(ENDS_HERE)
 
+    async def begin_transaction(self, _lease: Lease, _seconds: float | None) -> _Landing:
+        """A transaction of a transactional tool: it has no effect here, and its result is compared."""
+        return _Landing(self)
+
     async def reach(self, number: int) -> None:
         """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
         turn: asyncio.Future[None] = self._loop.create_future()
@@ -192,6 +196,22 @@ class _Checking(MemoryStore):
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+
+class _Landing:
+    """Stands for the transaction of a recorded call."""
+
+    connection = None
+    is_unknown = False
+
+    def __init__(self, checking: _Checking) -> None:
+        self.append = checking.append
+
+    async def seal(self) -> None:
+        """Nothing was changed."""
+
+    async def roll_back(self) -> None:
+        """Nothing was changed."""
 
 
 def _first_difference(recorded: Commit, made: Commit) -> str:
@@ -417,7 +437,7 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
     config = _recorded(agent.config, leg, checking, answer)
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
-        flier._behind = tuple(_answering(tool, answer) for tool in agent._behind)  # noqa: SLF001
+        flier._behind = tuple(_answering(tool, answer, leg) for tool in agent._behind)  # noqa: SLF001
         flier._plan = assemble(config, told=flier._plan.told, behind=flier._behind)  # noqa: SLF001
     plan = flier._plan  # noqa: SLF001
     if above is not None:
@@ -459,7 +479,7 @@ def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner)
         config,
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_answering(tool, answer) for tool in config.tools),
+        tools=tuple(_answering(tool, answer, leg) for tool in config.tools),
         tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
@@ -469,8 +489,15 @@ def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner)
     )
 
 
-def _answering(tool: Tool, answer: Runner) -> Any:
+def _answering(tool: Tool, answer: Runner, leg: Leg) -> Any:
     """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
+
+    async def land(values: dict[str, Any], context: ToolContext | None) -> Any:
+        # The result of a transactional call is a commit by itself, unless it was rolled back.
+        if context is None or context.call_id not in leg.landed:
+            return await answer(values, context)
+        return await context.transact(lambda _: answer(values, context))
+
     if tool.makes_calls:
-        return tool.making_calls([hand.answering(answer) for hand in tool.hands])
-    return tool.answering(answer)
+        return tool.making_calls([hand.answering(land if hand.transactional else answer) for hand in tool.hands])
+    return tool.answering(land if tool.transactional else answer)

@@ -120,7 +120,7 @@ class Batch:
                 self.leaving.pop(job, None)
                 job.took = self.run.watch.time() - job.started_at  # type: ignore[operator]
                 self._land(job)
-                if self.notes_results and job.result is not None:
+                if self.notes_results and job.result is not None and not job.tool.transactional:  # type: ignore[union-attr]
                     self.landed.append(job)
 
     def _land(self, job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ToolError
@@ -91,6 +91,12 @@ class Host:
             return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name)
 
         return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
+
+    async def transact(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Do the work of the current call in a transaction of the run's store, with its result."""
+        from glidepath.execute.transacting import transact  # few tools are transactional
+
+        return await transact(self.run, work)
 
     def place(self, call_id: str) -> Place:
         """The call, as a place where children are started; open as long as the run is."""

@@ -77,6 +77,14 @@ class RunJournal(Protocol):
         """A call is about to start a child with its own journal."""
         ...
 
+    async def begin_transaction(self, seconds: float | None) -> Any:
+        """A transaction of the store's own database; raises `ToolError` when there is none."""
+        ...
+
+    async def land(self, message: ToolResultMessage, transaction: Any) -> None:
+        """Write a call's result in the transaction that has its effect: both are there, or neither."""
+        ...
+
     async def end(self, result: RunResult) -> RunResult:
         """The run is over: its last commit, and the result as it stands then."""
         ...

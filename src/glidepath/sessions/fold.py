@@ -69,6 +69,8 @@ class Intent(Value, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     idempotent: bool = False
     tool: str = ""
     """Its tool, if the model called it through another one (`call_found_tool`)."""
+    transactional: bool = False
+    """It takes effect in the same transaction as its result: without a result it has done nothing."""
 
 
 class Imported(Value, frozen=True, kw_only=True):
@@ -336,9 +338,12 @@ class Folded:
     def on_intent(self, data: bytes) -> None:
         """A call may take effect from here on."""
         intent = decoded(data, Intent)
-        # The last one counts: a call that is repeated after a crash has two.
-        self.intents[intent.call_id] = intent
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
+        if intent.transactional:  # counted, and not begun until its result is there
+            self.queued += (intent.call_id,)
+        else:
+            # The last one counts: a call that is repeated after a crash has two.
+            self.intents[intent.call_id] = intent
 
     def on_queued(self, data: bytes) -> None:
         """Calls that are counted and wait for their turn."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, StoreError
+from glidepath.errors import ConfigurationError, StoreError, ToolError
 from glidepath.run.interrupting import uninterrupted
 from glidepath.sessions.answer import FAREWELL, StoreAnswer, as_store_error, called, heard
 from glidepath.sessions.chain import link
@@ -92,6 +92,13 @@ class JournalWriter:
 
     def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
         return self.store.append(self.lease, commit, summary=summary)
+
+    async def begin_transaction(self, seconds: float | None) -> Any:
+        """A transaction of the store's own database, for one call."""
+        begin = getattr(self.store, "begin_transaction", None)
+        if begin is None:
+            raise ToolError(f"a transactional tool needs a PostgresStore, and this run is kept in {self.store!r:.80}")
+        return await begin(self.lease, seconds)
 
     # --- the lease --------------------------------------------------------------------------------------------
 

@@ -311,10 +311,9 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def _append(self, lease: Lease, commit: Commit, summary: bytes | None) -> None:
         number, hash_ = commit.number, commit.hash
-        values = (lease.key, number, hash_, self._lease, lease.owner, summary, lease.token, commit.body)
 
         async def work(connection: PostgresConnection) -> None:
-            if await connection.execute(_APPEND, *values) == "INSERT 0 1":
+            if await self._write_commit(connection, lease, commit, summary):
                 return
             query = "SELECT hash FROM glidepath_commits WHERE session = $1 AND number = $2"
             refused = await self._refused(connection, lease, number)
@@ -322,6 +321,19 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
                 raise refused  # otherwise it was written before the connection broke
 
         await self._do(work)
+
+    async def _write_commit(
+        self, connection: PostgresConnection, lease: Lease, commit: Commit, summary: bytes | None
+    ) -> bool:
+        """One statement: the commit, the new head, and the check of the lease; False when it was refused."""
+        values = (lease.key, commit.number, commit.hash, self._lease, lease.owner, summary, lease.token, commit.body)
+        return await connection.execute(_APPEND, *values) == "INSERT 0 1"
+
+    async def begin_transaction(self, lease: Lease, seconds: float | None) -> Any:
+        """A transaction of this database for one call of a transactional tool."""
+        from glidepath.sessions.postgres_transactions import PostgresTransaction
+
+        return await PostgresTransaction(self, lease, seconds).begin()
 
     async def _refused(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
         row = await connection.fetchrow("SELECT token, head FROM glidepath_sessions WHERE key = $1", lease.key)

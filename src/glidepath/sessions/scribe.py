@@ -50,6 +50,7 @@ class Scribe(JournalWriter):
         "_odd",
         "_plain",
         "_run",
+        "_vessel",
         "ahead",
         "base",
         "born",
@@ -115,6 +116,7 @@ class Scribe(JournalWriter):
         self._filed: dict[str, ToolResultMessage] = _NOTHING
         self._flying: StoreAnswer | None = None  # the commit that is on its way
         self._run: Any = None  # a Run, from `attend` on
+        self._vessel: Any = None  # the transaction that takes the next commit, in place of the store
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -216,7 +218,24 @@ class Scribe(JournalWriter):
             arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
             idempotent=job.tool.idempotent,
             tool=name if behind and name in behind else "",
+            transactional=job.tool.transactional,
         )
+
+    async def land(self, message: ToolResultMessage, transaction: Any) -> None:
+        """Write a call's result in the transaction that has its effect. Raises `Touchdown` when it is not written."""
+        while self._flying is not None and self._run is not None:
+            await self._see_through(self._flying)
+        if self._run is None:
+            raise _down(self.broken or StoreError("the run has ended", kind="fenced"))
+        # No await up to the append: nothing else may take this place in the chain.
+        self._vessel = transaction
+        try:
+            self._odd = True
+            self._filed = {**self._filed, message.call_id: message}
+            later = self._write([("result", message)], guards=False)
+        finally:
+            self._vessel = None
+        await _written(later)
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
@@ -467,7 +486,8 @@ class Scribe(JournalWriter):
     _moment = staticmethod(moment)
 
     def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - of the journal writer
-        return self.store.append(self.lease, commit, summary=summary, durability=self.durability)
+        taker = self._vessel or self.store
+        return taker.append(self.lease, commit, summary=summary, durability=self.durability)  # type: ignore[no-any-return]
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""

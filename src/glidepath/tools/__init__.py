@@ -8,6 +8,7 @@ from glidepath.tools.binding import ArgumentsError
 from glidepath.tools.context import ToolContext
 from glidepath.tools.definition import Tool, tool
 from glidepath.tools.results import ToolResult
+from glidepath.tools.transactions import StoreConnection
 
 __all__ = [
     "ArgumentsError",
@@ -16,6 +17,7 @@ __all__ = [
     "NeedsCalls",
     "NeedsInput",
     "ProgramSession",
+    "StoreConnection",
     "Tool",
     "ToolContext",
     "ToolResult",

@@ -49,6 +49,9 @@ class ToolHost(Protocol):
     def report(self, call_id: str, tool_name: str, progress: object, dropped: int = 0) -> None:
         """A running tool reports progress; `dropped` is how many earlier reports of this call were dropped."""
 
+    async def transact(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Do the work of a transactional tool, whose result is committed with it."""
+
     async def spawn(self, agent: object, prompt: object, limits: object, call_id: str) -> RunResult:
         """Run a child agent on the run's budget."""
 
@@ -201,6 +204,10 @@ class ToolContext(Generic[DepsT]):
         if untold:
             self._asked = True
             self._loop.call_soon(self._tell)  # type: ignore[union-attr]
+
+    async def transact(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """For the runtime: do the work of a transactional tool, whose result is committed with it."""
+        return await self._host.transact(work)
 
     async def spawn(self, agent: object, prompt: object, limits: object = None) -> RunResult:
         """Run a child agent that spends from this run's budget; await it on the run's own loop."""

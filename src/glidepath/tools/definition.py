@@ -53,6 +53,8 @@ class Tool:
     """Its success ends the run."""
     idempotent: bool
     """May be repeated after a crash."""
+    transactional: bool
+    """Its effect is kept in the store's own database, in one transaction with its result."""
     read_only: bool
     """Only looks, and changes nothing: its calls may run beside other calls under `ExecutionMode.AUTO`."""
     consequential: bool
@@ -141,6 +143,7 @@ class Tool:
         fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
         fields["origins"] = (self.name,) if self.untrusted else ()
+        _check_transactional(self.name, fn, signature, given)
         fields["isolation"] = given["isolation"] or ("inline" if _is_async(fn) else "thread")
         fields["_binder"] = binder
         fields["_bind"] = binder.bind
@@ -174,6 +177,10 @@ class Tool:
     def _runner(self, fn: Callable[..., Any]) -> Runner:
         if self.isolation == "inline":
             return partial(_run_inline, fn)
+        if self.transactional:
+            from glidepath.tools.transactions import run_transactional
+
+            return partial(run_transactional, fn, self.name, self._signature.connection or "")
         if self.isolation == "thread":
             return partial(_run_threaded, fn, self.name)
         from glidepath.tools.processes import Reference, run_in_process
@@ -315,6 +322,20 @@ def _tell_of_gaps(made: Tool, signature: Signature) -> None:
 
 _TOLD: set[tuple[str, str]] = set()
 _log = logging.getLogger("glidepath")
+
+
+def _check_transactional(name: str, fn: object, signature: Signature, given: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` unless the option and the parameter go together, on a plain function."""
+    how = "write `@tool(transactional=True)` above a plain `def` with a parameter `connection: StoreConnection`"
+    if not given["transactional"]:
+        if signature.connection is not None:
+            raise ConfigurationError(f"tool {name!r}: parameter {signature.connection!r} needs transactional=True")
+    elif signature.connection is None:
+        raise ConfigurationError(f"tool {name!r}: transactional=True without a StoreConnection: {how}")
+    elif given["isolation"] not in (None, "thread"):
+        raise ConfigurationError(f"tool {name!r}: transactional=True runs on a thread: remove isolation=")
+    elif _is_async(fn) or inspect.isgeneratorfunction(fn):
+        raise ConfigurationError(f"tool {name!r}: transactional=True is for a plain function: {how}")
 
 
 def _checked_schema(name: str, parameters: object) -> dict[str, Any]:

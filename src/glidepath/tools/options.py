@@ -28,6 +28,7 @@ class RunOptions(TypedDict, total=False):
     votes_on_termination: bool
     terminal: bool
     idempotent: bool
+    transactional: bool
     read_only: bool
     consequential: bool
     untrusted: bool

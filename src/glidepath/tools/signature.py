@@ -54,6 +54,8 @@ class Signature(Value, frozen=True, kw_only=True):
     description: str
     parameters: tuple[Parameter, ...]
     context: str | None = None
+    connection: str | None = None
+    """The parameter that is a `StoreConnection`."""
     deps: Any = None
     """The type of `deps` in its `ToolContext[...]`; None means any."""
     takes_instance: bool = False
@@ -90,12 +92,17 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     given = given[1:] if takes_instance else given
     parameters: list[Parameter] = []
     context: str | None = None
+    connection: str | None = None
     deps: Any = None
     for parameter in given:
         if parameter.kind in _WRONG_KIND:
             raise ConfigurationError(f"parameter {parameter.name!r} {_WRONG_KIND[parameter.kind]}")
         kind = _resolve(parameter.name, parameter.annotation, inner)
-        if not _is_context(kind):
+        if _is_connection(kind):
+            if connection is not None:
+                raise ConfigurationError(f"parameter {parameter.name!r}: only one parameter can be a StoreConnection")
+            connection = parameter.name
+        elif not _is_context(kind):
             parameters.append(_parameter(parameter, kind, said.get(parameter.name, "")))
         elif context is None:
             context, deps = parameter.name, _deps_of(kind)
@@ -108,6 +115,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         description=description,
         parameters=tuple(parameters),
         context=context,
+        connection=connection,
         deps=deps,
         takes_instance=takes_instance,
         unannotated=tuple([one.name for one in given if one.annotation is one.empty and one.name != context]),
@@ -179,6 +187,12 @@ def _is_context(kind: object) -> bool:
     if origin in (Annotated, typing.Union, types.UnionType):
         return any(_is_context(part) for part in typing.get_args(kind))
     return origin is not None and _is_context(origin)
+
+
+def _is_connection(kind: object) -> bool:
+    from glidepath.tools.transactions import StoreConnection
+
+    return isinstance(kind, type) and issubclass(kind, StoreConnection)
 
 
 def _deps_of(kind: object) -> Any:
