@@ -487,7 +487,7 @@ class Scribe(JournalWriter):
 
     def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - of the journal writer
         taker = self._vessel or self.store
-        return taker.append(self.lease, commit, summary=summary, durability=self.durability)  # type: ignore[no-any-return]
+        return taker.append(self.lease, commit, summary=summary, durability=self.durability)
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""

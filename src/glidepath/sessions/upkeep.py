@@ -19,7 +19,7 @@ from glidepath.sessions.finding import remove_unfinished
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.postgres import PostgresStore
 from glidepath.sessions.sqlite import SqliteStore
-from glidepath.sessions.sqlite_says import explained
+from glidepath.sessions.sqlite_file import SqliteFile
 from glidepath.spi.sessions import SessionStore
 
 _WAIT = 5.0  # seconds for another process's lock
@@ -124,7 +124,7 @@ def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
         ) as connection:
             yield connection
     except sqlite3.Error as error:
-        raise explained(error, str(path)) from error
+        raise SqliteFile(str(path)).explained(error) from error
     except OSError as error:
         raise StoreError(f"{path}: {error}", kind="unavailable") from error
 
