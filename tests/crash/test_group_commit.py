@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -541,3 +542,30 @@ def test_a_closed_store_on_a_full_disk_can_be_listed(small_disk):
         await store.close()
 
     asyncio.run(look())
+
+
+@pytest.mark.process
+def test_a_store_that_another_process_gave_its_identity_meanwhile_keeps_its_leases(tmp_path, monkeypatch):
+    """Two processes open the same new file: the one that looked first and writes last must not void a lease."""
+    path, real, asked = tmp_path / "new.db", sqlite_file._knows, []
+    claim = "import asyncio, sys; from glidepath.sessions import SqliteStore\n"
+    claim += "asyncio.run(SqliteStore(sys.argv[1]).claim('s', 'other'))"
+
+    def knows(connection, inode):
+        asked.append(inode)
+        if len(asked) == 1:  # between the first look and the write, another process opens the file and claims
+            subprocess.run([sys.executable, "-c", claim, str(path)], check=True)
+            return False
+        return real(connection, inode)
+
+    async def open_it():
+        store = SqliteStore(path)
+        lease = await store.claim("t", this_owner())
+        await store.release(lease)
+        await store.close()
+
+    monkeypatch.setattr(sqlite_file, "_knows", knows)
+    asyncio.run(open_it())
+    assert len(asked) == 2
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT owner FROM sessions WHERE id = 's'").fetchone() == ("other",)

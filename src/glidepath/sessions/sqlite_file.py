@@ -90,6 +90,12 @@ def identity(path: str) -> tuple[int, int] | None:
     return found.st_ino, found.st_dev
 
 
+def _knows(connection: sqlite3.Connection, inode: int) -> bool:
+    """Whether the store in this file knows that this is its file."""
+    known = connection.execute("SELECT value FROM meta WHERE name = 'inode'").fetchone()
+    return known is not None and known[0] == str(inode)
+
+
 def size_of(path: str) -> int:
     """How many bytes a file has; 0 if there is none."""
     try:
@@ -247,11 +253,14 @@ class SqliteFile:
         if (self._kind or "").startswith(("fuse", "9p", "virtiofs")):  # inodes come and go there
             return
         here = identity(self.path)
-        known = connection.execute("SELECT value FROM meta WHERE name = 'inode'").fetchone()
-        if here is None or (known is not None and known[0] == str(here[0])):
+        if here is None or _knows(connection, here[0]):
             return
         try:
             connection.execute("BEGIN IMMEDIATE")
+            # Asked again now that nobody else can write: another process that opened the same new file may have given
+            # it its identity, and leases.
+            if _knows(connection, here[0]):
+                return
             connection.execute("INSERT OR REPLACE INTO meta VALUES('inode', ?)", (str(here[0]),))
             connection.execute("INSERT OR REPLACE INTO meta VALUES('store', ?)", (os.urandom(8).hex(),))
             # Without an owner, but not given back: the head in the row may be behind.
