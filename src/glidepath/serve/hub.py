@@ -235,17 +235,18 @@ class Hub:
         return feed
 
     async def _claim(self, flight: HubFlight, feed: RunFeed, who: Visitor, tags: Sequence[str] | None) -> None:
-        """Say in the store whose the run is, and in its journal who started it; what cannot be claimed is stopped."""
+        """Say in its journal who started the run, and in the store whose it is; what cannot be claimed is stopped."""
+        # The journal first, before anything is awaited: a short run may end meanwhile, and then nobody can add to it.
+        run: Any = None if flight.stream is None else flight.stream.run
+        journal: Any = None if run is None else run.journal
+        if who.marks and journal is not None and not journal.mailbox.closed:
+            journal.mailbox.remark({"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)})
         try:
             await self.owners.mark(who, feed.head.session_id, tags or None)
         except (ConfigurationError, StoreError) as error:
             if who.marks:
                 flight.token.cancel("the owner of this run could not be stored")
             raise refusal_of(error) from None
-        run: Any = None if flight.stream is None else flight.stream.run
-        journal: Any = None if run is None else run.journal
-        if who.marks and journal is not None and not journal.mailbox.closed:
-            journal.mailbox.remark({"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)})
 
     async def check_owner(self, who: Visitor, session: str) -> None:
         """Raise `Refused` when there is such a session, and it is somebody else's."""
