@@ -224,7 +224,7 @@ async def finish_run(
             run.voice.leave()
         cancelled = await _dismiss(run)
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
-            raise asyncio.CancelledError("the task was cancelled")
+            raise asyncio.CancelledError(*watch.call_words)
         return run.tell_use(run.result or result)
     finally:
         come_back(before)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from asyncio import Future
+from asyncio import Future, isfuture  # nest_asyncio replaces the class later, and what is one then, `isfuture` knows
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
@@ -87,7 +87,7 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
             watch.consumer.ring()
         try:
             # Nothing to overhear in a bare yield, nor in what asyncio will refuse: no future, or the task itself.
-            if waiting is None or not isinstance(waiting, Future) or waiting is watch.task:
+            if waiting is None or waiting is watch.task or not (isinstance(waiting, Future) or isfuture(waiting)):
                 yield waiting
             else:
                 yield Ear(waiting, watch, coroutine)
@@ -123,9 +123,7 @@ def _driven(
         try:
             if failed:
                 raise failed.pop()
-            yield (
-                Ear(waiting, watch, coroutine) if isinstance(waiting, Future) and waiting is not watch.task else waiting
-            )
+            yield Ear(waiting, watch, coroutine) if isfuture(waiting) and waiting is not watch.task else waiting
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.asks(cancelled) or asked

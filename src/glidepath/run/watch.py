@@ -28,6 +28,7 @@ from glidepath.run.whose import INSIDE, is_by_hand
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
+_CANCELLED = ("the task was cancelled",)
 
 
 class Signal(IntEnum):
@@ -111,6 +112,7 @@ class Watch(TaskBound):
         "base",
         "beats",
         "began_at",
+        "call_words",
         "called_off",
         "consumer",
         "deadline_at",
@@ -166,6 +168,7 @@ class Watch(TaskBound):
         self.poking: bool = False
         self.interrupt: Interrupt | None = None
         self.gave_way: Interrupt | None = None  # for which interrupt it has let others go first
+        self.call_words: tuple[Any, ...] = _CANCELLED  # with which the caller has cancelled the task
         self.called_off: str | None = None  # another thread has cancelled the run, and its loop may not know yet
         self.streaming: Alive | None = None  # is told before the run waits for it
         self.showing: Sequence[str] = ()  # the text that is streaming now
@@ -346,7 +349,8 @@ class Watch(TaskBound):
 
     def delivered(self, cancelled: BaseException | None = None) -> None:
         """A cancellation arrived at our wait. Take ours back, and heed the caller's."""
-        self.retract()
+        if not self.retract():
+            self._keep_words(cancelled)
         self.arrived()
         self.claim()
         if is_request(cancelled):
@@ -360,7 +364,13 @@ class Watch(TaskBound):
         if self.retract():
             request(cancelled)
             return True
+        self._keep_words(cancelled)
         return from_around
+
+    def _keep_words(self, cancelled: BaseException | None) -> None:
+        """The caller knows its own cancellation by what it says: anyio's scopes would let any other one pass."""
+        if cancelled is not None:
+            self.call_words = cancelled.args or _CANCELLED
 
     def retract(self) -> bool:
         """Take back a cancellation of ours; True when there was one."""

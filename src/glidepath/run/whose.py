@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import scopes
-from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TIMED_OUT, pressed
+from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TASK_CANCEL, TIMED_OUT, pressed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -75,7 +75,8 @@ class Ear:
     def _from_inside(self, caller: FrameType | None) -> bool:
         if caller is None:
             return False
-        if type(self) is Ear and caller.f_code is Ear.cancel.__code__:  # a run inside a run has heard it first
+        # The task itself is no caller, nor is a run inside a run that has heard it first.
+        if caller.f_code in (TASK_CANCEL, Ear.cancel.__code__):
             return self._from_inside(caller.f_back)
         if caller.f_code is BY_HAND:
             return False

@@ -1,0 +1,488 @@
+"""Programs that live unusual lives: other event loops, other hosts, other ways to begin and to end. Each has its process.
+
+A program holds when it ends with 0, prints "held" last and nothing on stderr that it did not ask for.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+BEGIN = '''
+import asyncio, gc, os, signal, sys, threading, time
+from glidepath import Agent, Limits, tool
+from glidepath.testing import ScriptedModel, call, calls, hang, say, transcript_errors
+
+@tool
+async def group() -> str:
+    """Two tasks, one of which fails."""
+    async def bad():
+        await asyncio.sleep(0.01)
+        raise ValueError("bad")
+    async with asyncio.TaskGroup() as both:
+        both.create_task(bad())
+        both.create_task(asyncio.sleep(5))
+    return "no"
+
+@tool
+async def wait(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "waited"
+
+@tool
+def block(seconds: float) -> str:
+    """Block a thread."""
+    time.sleep(seconds)
+    return "blocked"
+
+def agent(*turns, **keywords):
+    keywords = {"tools": [group, wait, block], "limits": Limits(max_iterations=6, timeout=20)} | keywords
+    return Agent(model=ScriptedModel([*turns, say("ANSWER")]), **keywords)
+
+def check(result, outcome="done"):
+    assert result.outcome.value == outcome, result
+    assert outcome != "done" or result.text == "ANSWER", result
+    assert transcript_errors(result.messages) == []
+    return result
+
+BUSY = (call("wait", seconds=0.01), calls(call("group"), call("block", seconds=0.01)))
+'''
+
+UVLOOP = """
+import uvloop
+for turns in (BUSY, [call("group")]):
+    check(uvloop.run(agent(*turns).run("go")))
+check(uvloop.run(agent(hang(), limits=Limits(max_iterations=3, timeout=0.2)).run("go")), "wrapped_up")
+"""
+
+DEBUG_LOOP = """
+check(asyncio.run(agent(*BUSY).run("go"), debug=True))
+"""
+
+THREADS = """
+sys.setswitchinterval(1e-6)
+shared, ended = agent(), []
+def fly():
+    mine = shared.replace(model=ScriptedModel([*BUSY, say("ANSWER")]))
+    ended.append(check(mine.run_sync("go")))
+flown = [threading.Thread(target=fly) for _ in range(12)]
+[one.start() for one in flown]
+[one.join() for one in flown]
+assert len(ended) == 12
+"""
+
+ATEXIT = """
+import atexit
+atexit.register(lambda: (check(agent(call("wait", seconds=0.01)).run_sync("go")), print("held")))
+"""
+
+ATEXIT_THREAD_TOOL = """
+import atexit
+def last():
+    result = agent(call("block", seconds=0.01)).run_sync("go")
+    assert result.text == "ANSWER" and transcript_errors(result.messages) == [], result
+    print("held")
+atexit.register(last)
+"""
+
+DAEMON = """
+began = threading.Event()
+@tool
+def stuck() -> str:
+    "Block, past the end of the program."
+    began.set()
+    time.sleep(60)
+one = agent(call("stuck"), tools=[stuck])
+threading.Thread(target=lambda: one.run_sync("go"), daemon=True).start()
+assert began.wait(10)
+"""
+
+FORK_BEFORE = """
+mine = agent(*BUSY)
+check(agent(*BUSY).run_sync("go"))
+pid = os.fork()
+check(mine.run_sync("go"))
+if pid == 0:
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+"""
+
+FORK_IN_THREAD_TOOL = """
+@tool
+def helper() -> str:
+    "Fork in a thread, as multiprocessing does."
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    return str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+result = check(agent(call("helper"), tools=[helper]).run_sync("go"))
+assert [one.text for one in result.messages if one.role == "tool_result"] == ["3"]
+"""
+
+GC_ALWAYS = """
+gc.set_threshold(1, 1, 1)
+check(agent(*BUSY).run_sync("go"))
+"""
+
+GC_NEVER = """
+gc.disable()
+gc.freeze()
+for _ in range(20):
+    check(agent(*BUSY).run_sync("go"))
+"""
+
+GC_RAISES = """
+said = []
+sys.unraisablehook = said.append
+gc.callbacks.append(lambda phase, info: 1 / 0)
+gc.set_threshold(10)
+check(agent(*BUSY).run_sync("go"))
+"""
+
+RECURSION = """
+@tool
+async def deep(n: int) -> str:
+    "Recurse for ever."
+    def down():
+        return down()
+    return down()
+sys.setrecursionlimit(200)
+result = check(agent(call("deep", n=1), *BUSY, tools=[deep, group, wait, block]).run_sync("go"))
+assert "RecursionError" in next(one.text for one in result.messages if one.role == "tool_result")
+"""
+
+NO_STDIO = """
+out = os.dup(1)
+for fd in (0, 1, 2):
+    os.close(fd)
+sys.stdin = sys.stdout = sys.stderr = None
+check(agent(*BUSY).run_sync("go"))
+os.write(out, b"held\\n")
+os._exit(0)
+"""
+
+CLOSED_PIPE = """
+r, w = os.pipe()
+os.dup2(w, 2)
+os.close(r)
+import logging
+logging.basicConfig(level=logging.DEBUG, stream=os.fdopen(2, "w"))
+logging.raiseExceptions = False
+from glidepath.observe import LogObserver
+check(agent(*BUSY, plugins=[LogObserver()]).run_sync("go"))
+print("held", flush=True)
+os._exit(0)
+"""
+
+LOCALE = """
+import locale
+for name in ("de_DE.UTF-8", "tr_TR.UTF-8", "C"):
+    try:
+        locale.setlocale(locale.LC_ALL, name)
+    except locale.Error:
+        continue
+result = check(agent(*BUSY, limits=Limits(max_cost="0.50", max_iterations=6), prices={"scripted": ("3.17", "15.33")}).run_sync("g\\u00fc\\u0131"))
+assert result.cost > 0
+"""
+
+CLOCK_BACK = """
+real, jumps = time.time, iter(range(10**9))
+time.time = lambda: real() - 3600 * next(jumps)
+check(agent(*BUSY, limits=Limits(max_iterations=6, timeout=20)).run_sync("go"))
+"""
+
+CLOCK_STANDS = """
+time.time = lambda: 978307200.0
+check(agent(*BUSY).run_sync("go"))
+"""
+
+CONTEXTVARS = """
+from contextvars import ContextVar, copy_context
+who = ContextVar("who", default="nobody")
+seen = []
+@tool
+async def ask() -> str:
+    "Who is it?"
+    seen.append(who.get())
+    who.set("the tool")
+    return who.get()
+@tool
+def ask_in_thread() -> str:
+    "Who is it?"
+    seen.append(who.get())
+    who.set("the thread")
+    return who.get()
+async def main():
+    who.set("me")
+    check(await agent(call("ask"), call("ask_in_thread"), calls(call("ask"), call("ask_in_thread")), tools=[ask, ask_in_thread]).run("go"))
+    assert who.get() in ("me", "the tool"), who.get()
+copy_context().run(asyncio.run, main())
+assert seen[0] == "me" and "nobody" not in seen, seen
+assert who.get() == "nobody"
+"""
+
+TASK_FACTORY = """
+async def main():
+    made = []
+    def factory(loop, coro, **keywords):
+        made.append(coro)
+        return asyncio.Task(coro, loop=loop, **keywords)
+    asyncio.get_running_loop().set_task_factory(factory)
+    check(await agent(*BUSY).run("go"))
+asyncio.run(main())
+"""
+
+PYTHON_TASKS = """
+import asyncio.tasks, asyncio.futures
+asyncio.Task = asyncio.tasks._CTask = asyncio.tasks.Task = asyncio.tasks._PyTask
+asyncio.Future = asyncio.futures._CFuture = asyncio.futures.Future = asyncio.futures._PyFuture
+check(asyncio.run(agent(*BUSY, call("group")).run("go")))
+"""
+
+NESTED_LOOP = """
+import nest_asyncio2 as nest_asyncio
+check(asyncio.run(agent(call("group")).run("go")))
+nest_asyncio.apply()
+async def cell():
+    return check(agent(*BUSY, call("group")).run_sync("go"))
+asyncio.run(cell())
+check(asyncio.run(agent(call("group")).run("go")))
+"""
+
+ANYIO = """
+import anyio
+@tool
+async def scoped() -> str:
+    "Scopes of anyio."
+    with anyio.move_on_after(0.01):
+        await anyio.sleep(5)
+    try:
+        async with anyio.create_task_group() as both:
+            both.start_soon(anyio.sleep, 5)
+            raise ValueError("bad")
+    except ExceptionGroup:
+        return await anyio.to_thread.run_sync(lambda: "fine")
+async def stopped():
+    flight = asyncio.create_task(agent(call("wait", seconds=9)).run("go"))
+    await asyncio.sleep(0.05)
+    flight.cancel("tea time")
+    await flight
+async def main():
+    result = check(await agent(call("scoped"), call("scoped"), tools=[scoped]).run("go"))
+    assert [one.text for one in result.messages if one.role == "tool_result"] == ["fine", "fine"]
+    with anyio.move_on_after(0.2) as scope:
+        await agent(hang()).run("go")
+    assert scope.cancelled_caught
+    with anyio.move_on_after(0.2) as scope:
+        async with agent(call("wait", seconds=9)).stream("go") as stream:
+            async for _ in stream:
+                pass
+    assert scope.cancelled_caught and stream.result.state.value == "cancelled"
+anyio.run(main)
+try:
+    asyncio.run(stopped())
+except asyncio.CancelledError as stop:
+    assert stop.args == ("tea time",), stop.args
+"""
+
+WARNINGS = """
+import warnings
+warnings.simplefilter("error")
+check(agent(*BUSY).run_sync("go"))
+gc.collect()
+"""
+
+TRACED = """
+lines = []
+def trace(frame, event, arg):
+    return trace
+sys.settrace(trace)
+threading.settrace(trace)
+sys.setprofile(lambda *_: None)
+check(agent(*BUSY, call("group")).run_sync("go"))
+"""
+
+SIGCHLD = """
+import operator
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+double = tool(os.path.basename, name="double", description="Basename.", isolation="process")
+result = check(agent(call("double", p="a/b"), tools=[double]).run_sync("go"))
+assert [one.text for one in result.messages if one.role == "tool_result"] == ["b"], result.messages
+"""
+
+ALARMS = """
+rang = []
+signal.signal(signal.SIGALRM, lambda *_: rang.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for _ in range(20):
+    check(agent(*BUSY).run_sync("go"))
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert rang
+"""
+
+NO_HOME = """
+import tempfile
+os.environ.clear()
+gone = tempfile.mkdtemp()
+os.chdir(gone)
+os.rmdir(gone)
+check(agent(*BUSY).run_sync("go"))
+"""
+
+NO_THREADS = """
+def cannot(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = cannot
+result = check(agent(call("block", seconds=0.01)).run_sync("go"))
+assert "thread" in next(one.text for one in result.messages if one.role == "tool_result")
+"""
+
+FULL_EXECUTOR = """
+from concurrent.futures import ThreadPoolExecutor
+async def main():
+    loop = asyncio.get_running_loop()
+    pool = ThreadPoolExecutor(1)
+    loop.set_default_executor(pool)
+    stuck = pool.submit(time.sleep, 3)
+    began = time.monotonic()
+    check(await agent(*BUSY).run("go"))
+    assert time.monotonic() - began < 2, "a run must not wait for other people's threads"
+asyncio.run(main())
+"""
+
+VANDAL_OF_THE_LOOP = """
+@tool
+async def vandal() -> str:
+    "Take the loop apart."
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_default_executor()
+    await loop.shutdown_asyncgens()
+    asyncio.set_event_loop(None)
+    loop.set_exception_handler(lambda *_: 1 / 0)
+    try:
+        loop.close()
+    except RuntimeError as error:
+        return str(error)
+check(agent(call("vandal"), call("wait", seconds=0.01), tools=[vandal, wait]).run_sync("go"))
+"""
+
+INNER_SYNC = """
+@tool
+async def inner() -> str:
+    "Run another agent where a loop is running."
+    return agent().run_sync("go").text
+@tool
+def inner_in_thread() -> str:
+    "Run another agent in a thread."
+    return agent(*BUSY).run_sync("go").text
+@tool
+def own_loop() -> str:
+    "Run a loop of its own."
+    return asyncio.run(agent(*BUSY).run("go")).text
+result = check(agent(call("inner"), call("inner_in_thread"), call("own_loop"), tools=[inner, inner_in_thread, own_loop], limits=Limits(max_iterations=20)).run_sync("go"))
+texts = [one.text for one in result.messages if one.role == "tool_result"]
+assert texts == ["ANSWER"] * 3, texts
+"""
+
+RAISED_SIGNAL = """
+from glidepath.errors import RunInterrupted
+@tool
+async def press() -> str:
+    "Press Ctrl-C."
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(5)
+    return "no"
+try:
+    agent(call("press"), tools=[press]).run_sync("go")
+    raise SystemExit("not interrupted")
+except RunInterrupted as stop:
+    assert stop.result.state.value == "cancelled", stop.result
+"""
+
+BROKEN_LOGGING = """
+import logging
+class Handler(logging.Handler):
+    def emit(self, record):
+        raise SystemExit("a handler must not end a run")
+logging.getLogger("glidepath").addHandler(Handler())
+from glidepath import Plugin
+class Crashes(Plugin):
+    def before_tool_call(self, context):
+        raise RuntimeError("plugin bug")
+    def event_observer(self, event):
+        raise RuntimeError("observer bug")
+result = agent(*BUSY, plugins=[Crashes()]).run_sync("go")
+assert transcript_errors(result.messages) == [], result
+"""
+
+SPAWNED = """
+import multiprocessing, tempfile, subprocess
+path = tempfile.mkdtemp() + "/job.py"
+open(path, "w").write('''
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+from glidepath import Agent, Limits
+from glidepath.testing import ScriptedModel, say
+def job(n):
+    return Agent(model=ScriptedModel([say(str(n))]), limits=Limits(max_iterations=2)).run_sync("go")
+if __name__ == "__main__":
+    for way in ("spawn", "forkserver"):
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(way)) as pool:
+            assert [one.unwrap() for one in pool.map(job, range(4))] == ["0", "1", "2", "3"]
+''')
+subprocess.run([sys.executable, path], check=True, timeout=60)
+"""
+
+ABANDONED_STREAM = """
+said = []
+sys.unraisablehook = said.append
+async def main():
+    caught = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: caught.append(context))
+    stream = agent(*BUSY).stream("go")
+    async with stream:
+        async for _ in stream:
+            break
+    del stream
+    lost = agent(*BUSY).stream("go")
+    await lost.__aenter__()
+    del lost
+    gc.collect()
+    await asyncio.sleep(0.1)
+    return caught
+caught = asyncio.run(main())
+gc.collect()
+assert not said, said
+"""
+
+EXEC = """
+space = {"tool": tool}
+exec('''
+@tool
+async def made(n: "int", words: "list[str] | None" = None) -> "dict[str, int]":
+    "Made by exec: no file has its source."
+    raise KeyError(n)
+''', space)
+result = check(agent(call("made", n=1), tools=[space["made"]]).run_sync("go"))
+"""
+
+PROGRAMS = {name.lower(): text for name, text in vars().copy().items() if name.isupper() and name != "BEGIN"}
+SAYS_IT_ITSELF = {"atexit", "atexit_thread_tool", "no_stdio", "closed_pipe"}
+FLAGS = {"locale": ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}, []), "exec": ({}, ["-OO"])}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_holds(name):
+    environment, options = FLAGS.get(name, ({}, []))
+    program = BEGIN + PROGRAMS[name] + ("" if name in SAYS_IT_ITSELF else "\nprint('held')\n")
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["held"]), done.stdout + done.stderr
