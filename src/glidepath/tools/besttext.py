@@ -62,9 +62,14 @@ def finite(value: object) -> bool:
             from dataclasses import fields
 
             waiting += [getattr(one, field.name, None) for field in fields(one)]  # type: ignore[arg-type]
-        elif hasattr(one, "__struct_fields__"):
+        elif hasattr(type(one), "__struct_fields__"):
             waiting += [getattr(one, name, None) for name in one.__struct_fields__]
     return True
+
+
+def has_dump(value: object) -> bool:
+    """Whether it is a pydantic model, by duck typing. Its class is asked: a mock has every attribute it is asked for."""
+    return callable(getattr(type(value), "model_dump", None))
 
 
 class _Reader:
@@ -104,14 +109,14 @@ class _Reader:
 
     def _opened(self, value: object, depth: int) -> Any:
         below = depth + 1
-        if hasattr(value, "dtype"):  # an array or a scalar of numpy
+        if hasattr(type(value), "dtype"):  # an array or a scalar of numpy
             return self._array(value, depth)
         if isinstance(value, abc.Mapping):
             return {self._key(key): self.plain(value[key], below) for key in self._some(value)}
         if isinstance(value, abc.Collection) and not isinstance(value, bytes | bytearray | memoryview):
             return [self.plain(item, below) for item in self._some(value)]
-        if callable(dump := getattr(value, "model_dump", None)):
-            return self.plain(dump(), below)
+        if has_dump(value):
+            return self.plain(value.model_dump(), below)  # type: ignore[attr-defined]
         if hasattr(type(value), "__dataclass_fields__"):
             from dataclasses import fields
 

@@ -12,7 +12,7 @@ from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
 from glidepath.plurals import how_many
-from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, named
+from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, has_dump, named
 from glidepath.tools.text import clean, clean_data, split, trim
 
 NO_OUTPUT = "(no output)"
@@ -134,13 +134,13 @@ def _detached(details: object) -> Any:
 
 def _plainer(value: object) -> Any:
     """Plain data for a type that msgspec does not know."""
-    if callable(dump := getattr(value, "model_dump", None)):  # a pydantic model, by duck typing
-        return dump(mode="json")
+    if has_dump(value):
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, str):  # a subclass
         return str.__str__(value)
-    if hasattr(value, "dtype"):  # from numpy: see `best_text`
+    if hasattr(type(value), "dtype"):  # from numpy: see `best_text`
         raise NotImplementedError(f"{named(value)} has no JSON form of its own")
     if isinstance(value, abc.Mapping):
         return {name: value[name] for name in islice(value, MOST_ITEMS)}
