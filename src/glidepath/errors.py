@@ -23,7 +23,7 @@ RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; car
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -72,6 +72,18 @@ __all__ = [
 
 class GlidepathError(Exception):
     """Anything glidepath raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled with its fields: an error that cannot be read breaks the process pool it is raised in."""
+        return _revive, (type(self), self.args, vars(self))
+
+
+def _revive(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
+    """The same error again. Its `__init__` is not asked: it takes other things than the text it makes of them."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigurationError(GlidepathError):
@@ -185,6 +197,10 @@ class RunInterrupted(KeyboardInterrupt):
         super().__init__(getattr(result, "text", ""))
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As `GlidepathError`."""
+        return _revive, (type(self), self.args, vars(self))
+
 
 @contextmanager
 def readable() -> Iterator[None]:
@@ -211,12 +227,20 @@ def words(error: BaseException) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def told(error: BaseException) -> str:
+_DEEPEST = 3  # groups within groups whose errors are told
+
+
+def told(error: BaseException, depth: int = 0) -> str:
     """Type and message of any exception, even if its own text fails; of a group also its first three exceptions."""
     text = f"{type(error).__name__}: {words(error)}".removesuffix(": ")
-    if not isinstance(error, BaseExceptionGroup):
+    if not isinstance(error, BaseExceptionGroup) or depth == _DEEPEST:
         return text
-    return f"{text}: {'; '.join(told(one) for one in error.exceptions[:3])}"
+    return f"{text}: {'; '.join(told(one, depth + 1) for one in inner_errors(error)[:3])}"
+
+
+def inner_errors(group: BaseExceptionGroup[Any]) -> Sequence[BaseException]:
+    """The exceptions of a group, whatever its class has made of that attribute."""
+    return BaseExceptionGroup.exceptions.__get__(group)  # type: ignore[attr-defined,no-any-return]
 
 
 def shown(value: object, limit: int = 200) -> str:
