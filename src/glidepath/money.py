@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, settle_field
 from glidepath.errors import ConfigurationError, shown
+from glidepath.quantities import EXACT
 
 if TYPE_CHECKING:
     from glidepath.messages import Usage
@@ -28,7 +29,12 @@ def pico(amount: Decimal | str | float, *, field: str) -> int:
         ) from None
     if not value.is_finite() or not 0 <= value < MOST:
         raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {shown(amount, 100)}")
-    return int((value * PICO).to_integral_value(ROUND_CEILING))
+    return int(EXACT.multiply(value, PICO).to_integral_value(ROUND_CEILING, context=EXACT))
+
+
+def pico_of(cost: Decimal | None) -> int:
+    """A cost that we have written, as whole pico-dollars."""
+    return 0 if cost is None else int(EXACT.multiply(cost, PICO))
 
 
 class Price(Value, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from glidepath.burndown import BurnPoint, Use
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 from glidepath.plurals import how_many
+from glidepath.quantities import EXACT
 
 __all__ = [
     "PROTOCOL_STOPS",
@@ -52,7 +53,7 @@ _HEAD = 80  # characters of a text in a repr
 @lru_cache(maxsize=256)  # constraints ask three times a turn for what changes once
 def dollars(amount: int) -> Decimal:
     """Pico-dollars, as money is counted inside, as dollars."""
-    return Decimal(amount) / 10**12
+    return EXACT.divide(Decimal(amount), 10**12)
 
 
 class AgentState(str, Enum):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
-__all__ = ["MEANT", "MOST", "limit_called", "seconds_meant", "time_written", "whole_number_meant"]
+__all__ = ["EXACT", "MEANT", "MOST", "limit_called", "seconds_meant", "share_of", "time_written", "whole_number_meant"]
 
 MOST = 10**15
+EXACT = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""Reckons with money. A program's own decimal context may round to four digits, or raise where a digit is lost."""
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _LIMITS = {"tokens": "token", "money": "cost", "turns": "turn", "tool_calls": "tool call"}
 _SCALE = {"k": 1_000, "m": 1_000_000}
@@ -22,8 +24,8 @@ def whole_number_meant(value: object) -> object:
     text = value.strip().lower().replace("_", "").replace(",", "")
     scale = _SCALE.get(text[-1:], 1)
     try:
-        number = Decimal(text[:-1] if scale > 1 else text) * scale
-        return int(number) if abs(number) < MOST and number == int(number) else value
+        number = EXACT.multiply(Decimal(text[:-1] if scale > 1 else text), scale)
+        return int(number) if -MOST < number < MOST and number == int(number) else value
     except (InvalidOperation, ValueError, OverflowError):
         return value
 
@@ -52,6 +54,11 @@ def _dollars_meant(value: object) -> object:
     if isinstance(value, float):
         return Decimal(repr(value))
     return value[1:] if isinstance(value, str) and value.startswith("$") else value
+
+
+def share_of(amount: int, fraction: Decimal) -> int:
+    """This share of an amount, rounded down."""
+    return int(EXACT.multiply(Decimal(amount), fraction))
 
 
 def limit_called(resource: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
+from glidepath.money import pico_of
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
@@ -52,7 +53,7 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
             hear(parent, place_here(), result.origins)
             if all(child.run_id != result.run_id for child in parent.work.children):
                 parent.work.adopt(result)
-                parent.spend.charge_child(plan.config.agent_name, result.usage, int((result.cost or 0) * 10**12))
+                parent.spend.charge_child(plan.config.agent_name, result.usage, pico_of(result.cost))
         yield opening
 
 

@@ -18,6 +18,7 @@ from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
 from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
+from glidepath.quantities import share_of
 from glidepath.run import Plan
 from glidepath.run.watch import Patience
 from glidepath.setting import declared
@@ -216,7 +217,7 @@ def _with_format(system_prompt: str, output: Output | None) -> str:
 
 def _near_money(config: LoopConfig) -> int:
     money = config.limits.caps().money
-    return 0 if money is None else int(money * config.guardrails.cost_reserve)
+    return 0 if money is None else share_of(money, config.guardrails.cost_reserve)
 
 
 def _check_fits(plan: Plan) -> None:

@@ -11,6 +11,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.ledger import Caps, Meter, pico
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import NOT_CARRIED, AgentState, Carried, SessionStand
+from glidepath.quantities import share_of
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -99,7 +100,7 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
         node.tokens += snapshot.tokens - then.tokens
         node.money += snapshot.picodollars - then.money
         node.tool_calls += snapshot.metered_tool_calls - then.tool_calls
-    node.warn_near(config.guardrails.reserve_tokens, int((stand.max_money or 0) * config.guardrails.cost_reserve))
+    node.warn_near(config.guardrails.reserve_tokens, share_of(stand.max_money or 0, config.guardrails.cost_reserve))
     return node
 
 

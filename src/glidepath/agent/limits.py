@@ -10,6 +10,7 @@ from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
 from glidepath.plurals import how_many
+from glidepath.quantities import share_of
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
 from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, with_settings
@@ -148,7 +149,7 @@ class Budget:
         self.meter = Meter(limits.caps(), above, depth=-1)
         money = [self.meter.caps.money, *[one.max_money for one in self.line]]
         least = min([one for one in money if one is not None], default=0)
-        self.meter.warn_near(reserve_tokens, int(least * reserves.cost_reserve))
+        self.meter.warn_near(reserve_tokens, share_of(least, reserves.cost_reserve))
         self._started: float | None = None
         self.place: Place | None = None if parent is None else parent.place
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.ledger import Price
+from glidepath.quantities import EXACT
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -74,7 +75,7 @@ def _written_at(price: Price | None, model: object) -> Price | None:
     rate = getattr(model, "cache_write_rate", None)
     if price is None or rate is None:
         return price
-    write = max(price.cache_write or 0, math.ceil(price.input * Decimal(rate)))
+    write = max(price.cache_write or 0, math.ceil(EXACT.multiply(Decimal(price.input), Decimal(rate))))
     return replace(price, cache_write=write, tier=_written_at(price.tier, model))
 
 

@@ -37,6 +37,7 @@ from glidepath.messages import (
     ToolCallDelta,
     ToolResultMessage,
 )
+from glidepath.money import pico_of
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Plan, Run, restore_meter
@@ -300,7 +301,7 @@ class _Copyist(Scribe):
         run = self._run
         if result is not None and all(child.run_id != result.run_id for child in run.work.children):
             run.work.report(result)
-            run.spend.charge_child(agent, result.usage, int((result.cost or 0) * 10**12))
+            run.spend.charge_child(agent, result.usage, pico_of(result.cost))
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:

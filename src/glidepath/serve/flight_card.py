@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from glidepath import _wire
@@ -30,6 +29,7 @@ from glidepath.events import (
     TurnStarted,
 )
 from glidepath.messages import Usage
+from glidepath.money import pico_of
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, dollars
 from glidepath.plurals import how_many
 from glidepath.run.question import question_rows
@@ -232,7 +232,7 @@ class FlightCard:
     def _child_ended(self, event: ChildEnded) -> None:
         self.usage = self.usage + event.usage
         if event.cost is not None:
-            self.money = (self.money or 0) + int(event.cost * Decimal(10**12))
+            self.money = (self.money or 0) + pico_of(event.cost)
 
     def _run_ended(self, event: RunEnded) -> None:
         result = event.result
@@ -241,7 +241,7 @@ class FlightCard:
         self.usage, self.turn, self._parts = result.usage, result.iterations, []
         self.tool_calls = max(self.tool_calls, result.tool_calls)
         if result.cost is not None:
-            self.money = int(result.cost * Decimal(10**12))
+            self.money = pico_of(result.cost)
         if result.outcome is LoopOutcome.PAUSED:
             self.last = f"waiting for {how_many(len(result.pending), 'decision')}"
         else:

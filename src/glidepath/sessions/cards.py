@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, loads, replace
 from glidepath.errors import ConfigurationError
+from glidepath.quantities import EXACT
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry
 
@@ -75,7 +76,7 @@ def whole_session(past: Session | None, run: Run) -> dict[str, Any]:
     if not earlier:
         return {}
     own = run.cost()
-    cost = None if own is None and totals.cost is None else (totals.cost or 0) + (own or 0)
+    cost = None if own is None and totals.cost is None else EXACT.add(totals.cost or 0, own or 0)
     turns, tokens = totals.iterations + run.turn.iterations, run.meter.tokens - run.terms.carried.tokens
     tokens += totals.usage.total
     if leg is not None:

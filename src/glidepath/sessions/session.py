@@ -12,6 +12,7 @@ from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.plurals import how_many
+from glidepath.quantities import EXACT
 from glidepath.run import Run
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions.session_ids import is_keepable
@@ -144,7 +145,7 @@ class Session:
         totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
         totals.usage = totals.usage + used_since(result.usage, before.usage)
         if result.cost is not None:
-            totals.cost = result.cost - (before.cost or 0) + (totals.cost or 0)
+            totals.cost = EXACT.add(EXACT.subtract(result.cost, before.cost or 0), totals.cost or 0)
         self.last = result
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath.messages import Usage
+from glidepath.quantities import EXACT
 from glidepath.sessions.session import used_since
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     """The sum of two costs; None only when both are unknown."""
     if first is None or second is None:
         return first if second is None else second
-    return first + second
+    return EXACT.add(first, second)
 
 
 def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
     """What was spent between two moments."""
-    cost = None if after[1] is None else after[1] - (before[1] or 0)
+    cost = None if after[1] is None else EXACT.subtract(after[1], before[1] or 0)
     return used_since(after[0], before[0]), cost
 
 

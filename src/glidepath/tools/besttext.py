@@ -68,7 +68,7 @@ def finite(value: object) -> bool:
 
 
 def has_dump(value: object) -> bool:
-    """Whether it is a pydantic model, by duck typing. Its class is asked: a mock has every attribute it is asked for."""
+    """Whether it is a pydantic model, by duck typing. Its class is asked: a mock itself has every attribute."""
     return callable(getattr(type(value), "model_dump", None))
 
 
