@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
@@ -20,6 +19,7 @@ from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Too
 from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
 from glidepath.tools.results import as_result, trim_result
+from glidepath.tracebacks import format_error
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -153,7 +153,7 @@ class Job(Record, eq=False):
         if not isinstance(error, ABOUT_ARGUMENTS):
             self.blame()
         self.kind = type(error).__name__
-        self.traceback = "".join(traceback.format_exception(error))[-20_000:]
+        self.traceback = format_error(error)
         self.result = ToolResult(failure(error), is_error=True)
 
     def blame(self) -> None:
