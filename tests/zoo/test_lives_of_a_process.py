@@ -121,6 +121,38 @@ result = check(agent(call("helper"), tools=[helper]).run_sync("go"))
 assert [one.text for one in result.messages if one.role == "tool_result"] == ["3"]
 """
 
+FORKED_HELPER = """
+import tempfile
+log = tempfile.mkdtemp() + "/log"
+main = os.getpid()
+def helper_of(ending):
+    async def helper() -> str:
+        "Fork a helper, as old libraries do."
+        pid = os.fork()
+        if pid == 0:
+            ending()
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            await asyncio.sleep(0.02)
+        return "helped"
+    return tool(helper)
+def fails():
+    sys.stderr = open(os.devnull, "w")
+    raise ValueError("the helper has failed")
+@tool
+async def mail() -> str:
+    "Send a mail."
+    print(os.getpid(), file=open(log, "a"))
+    return "sent"
+for ending in (lambda: sys.exit(0), fails):
+    for turns in ([call("helper")], [calls(call("helper"), call("wait", seconds=0.01))]):
+        one = agent(*turns, call("mail"), tools=[helper_of(ending), mail, wait])
+        result = one.run_sync("go") if len(sys.argv) > 1 else asyncio.run(one.run("go"))
+        if os.getpid() != main:
+            os._exit(5)
+        check(result)
+assert open(log).read().split() == [str(main)] * 4, open(log).read()
+"""
+
 GC_ALWAYS = """
 gc.set_threshold(1, 1, 1)
 check(agent(*BUSY).run_sync("go"))

@@ -206,6 +206,8 @@ async def finish_run(
             except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
                 raise
             except BaseException as defect:
+                if run.watch.is_forked():
+                    raise
                 ending = await salvaged(run, defect)
             # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
             result = await _concluded(run, home, ending, patrol)

@@ -284,6 +284,8 @@ def _run_alone(run: Run, job: Job) -> Awaitable[None] | None:
             return _end_alone(run, job, work, waiting, inside, before)
         job.returned(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
+        if run.watch.is_forked():
+            raise
         job.raised(error)
     inside.run = inside.work = None
     _leave(before)
@@ -297,7 +299,7 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: Pla
     except Stopped as stopped:
         job.stopped(run, stopped)
     except BaseException as error:
-        if run.watch.gone:
+        if run.watch.gone or run.watch.is_forked():
             raise
         job.raised(error)
     finally:

@@ -174,6 +174,8 @@ async def _contained(run: Run, job: Job) -> BaseException | None:
         value = await closable(job.tool.invoke(job.bound.values, job.context), lambda: job.result is not None)  # type: ignore[union-attr, arg-type]
         job.returned(value)
     except BaseException as error:
+        if run.watch.is_forked():
+            raise
         return error
     finally:
         # Code that the tool has left running must not start children once the run has continued.

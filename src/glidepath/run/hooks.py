@@ -163,7 +163,7 @@ def contained(run: Run, error: BaseException) -> None:
         raise run.interrupted() from None
     if isinstance(error, KeyboardInterrupt):
         raise run.interrupted_by_hand() from None
-    if run.watch.gone:  # the run's own coroutine is being closed
+    if run.watch.gone or run.watch.is_forked():  # the run's own coroutine is being closed, or this is a copy of it
         raise error
 
 

@@ -11,6 +11,7 @@ Foreign code (a model's stream, a tool, a hook) is awaited through `interrupting
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -131,6 +132,7 @@ class Watch(TaskBound):
         "own",
         "patience_at",
         "patient",
+        "pid",
         "poked",
         "poking",
         "run",
@@ -152,6 +154,7 @@ class Watch(TaskBound):
         self.deadline_at: float = deadline_at
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        self.pid: int = os.getpid()
         self.time: Callable[[], float] = time.monotonic
         self.base: int = 0
         self.level: int = 0  # how often the task was cancelled when somebody last looked
@@ -327,6 +330,13 @@ class Watch(TaskBound):
                 return True
             above = above.above
         return False
+
+    def is_forked(self) -> bool:
+        """True in a process that foreign code has forked off. What it raises there must end that process.
+
+        Contained, it would let the copy of the run continue, and do everything a second time.
+        """
+        return os.getpid() != self.pid
 
     def poke(self) -> None:
         """Cancel what the run waits for, now or at its next wait."""
