@@ -15,7 +15,8 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
-from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
+from glidepath.events import StreamChunk, codec
+from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.testing import ScriptedModel, call, raw, say, transcript_errors
 
 LIMITS = Limits(max_iterations=6, timeout=20)
@@ -290,21 +291,49 @@ def test_a_mock_is_no_model_and_the_error_says_so():
         assert result.outcome is LoopOutcome.FAILED
 
 
-def test_a_gateway_may_split_a_character_over_two_pieces():
+HALVES = {
+    "a pair": ["robot ", "\ud83e", "\udd16", "."],
+    "a pair and its neighbors": ["a\ud83e", "\udd16b"],
+    "one half": ["a \ud83e", "."],
+    "one half at the end": ["a ", "\ud83e"],
+    "the wrong way round": ["\udd16", "\ud83e", "b"],
+    "other languages": ["fünf ", "\u72d7", "\ud83e", "", "\udd16"],
+}
+
+
+@pytest.mark.parametrize("pause", [False, True])
+@pytest.mark.parametrize("name", HALVES)
+def test_a_gateway_may_split_a_character_over_two_pieces(name, pause):
     class Gateway:
         name = "gateway"
 
         async def stream(self, request):
-            for piece in ("robot ", "\ud83e", "\udd16", " and a half \ud83e", "."):
+            for piece in HALVES[key]:
+                yield ThinkingDelta(piece)
+            for piece in HALVES[key]:
                 yield TextDelta(piece)
-                await asyncio.sleep(0)
+                if pause:
+                    await asyncio.sleep(0)
             yield StreamEnd("end_turn")
 
     async def main():
         async with Agent(model=Gateway(), limits=LIMITS).stream("x") as stream:
-            pieces = [piece async for piece in stream.text()]
-        for piece in pieces:
-            piece.encode()
-        assert "".join(pieces) == stream.result.text
+            chunks = [event async for event in stream if isinstance(event, StreamChunk)]
+        for chunk in chunks:
+            codec().encode(chunk)
+        assert "".join(chunk.text for chunk in chunks if not chunk.thinking) == stream.result.text
 
+    key = name
     asyncio.run(main())
+
+
+def test_a_gateway_may_split_a_character_of_an_argument():
+    @tool
+    async def take(words: str) -> str:
+        """Take words."""
+        return words
+
+    pieces = ['{"words": "a ', "\ud83e", "\udd16", '"}']
+    deltas = [ToolCallDelta(0, "c1" if number == 0 else "", "take" if number == 0 else "", one) for number, one in enumerate(pieces)]
+    result = fly(raw(*deltas, StreamEnd("tool_use")), tools=[take])
+    assert next(message.text for message in result.messages if message.role == "tool_result") == "a \U0001f916"

@@ -38,7 +38,7 @@ from glidepath.messages import (
 from glidepath.run import HIGH_WATER, LetGo, Stopped, Why
 from glidepath.run.hooks import contained
 from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
-from glidepath.tools.text import clean
+from glidepath.tools.text import clean, split_half
 
 if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
@@ -101,6 +101,9 @@ class Attempt(Record, gc=False):
     """Parts of the text whose characters are in `size`."""
     told: int = 0
     """Parts of the text that were made events."""
+    half: str = ""
+    """The first half of a character whose second half has not come yet; and that of a thought."""
+    half_thought: str = ""
     closing: bool = False
     """It is complete and did not end at once: its last wait has a time limit of its own."""
     loose: list[str] = field(default_factory=list)
@@ -288,6 +291,8 @@ def _fresh(call_id: str, seen: Collection[str]) -> str:
 def _tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     if name.__class__ is not str or not name.isascii():
         name = clean(name)
+    if not arguments.isascii():
+        arguments = clean(arguments)  # also what was split over two deltas
     try:
         written = arguments.encode()
         if _loads(written).__class__ is dict:
@@ -341,14 +346,14 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     except BaseException:  # what came before it is charged, and may be the best text there is
-        _say(run.voice, attempt)
+        _say(run.voice, attempt, last=True)
         attempt.gather()
         raise
     voice = run.voice
     if voice.chunks and not attempt.dead:  # as `_say` does it
         told = attempt.told
         attempt.told = _ALL
-        voice.say(parts[told:] if told else parts)
+        voice.say(_whole(attempt, parts[told:] if told else parts, last=True))
     attempt.gather()
     if not over:
         await finish(run, stream, attempt)
@@ -357,12 +362,29 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         attempt.complain()
 
 
-def _say(voice: Voice, attempt: Attempt) -> None:
+def _say(voice: Voice, attempt: Attempt, *, last: bool = False) -> None:
     """Make events of the text that has come since the last time, for the listeners."""
     told, parts = attempt.told, attempt.parts
     attempt.told = count = len(parts)
-    if count > told and not attempt.dead and voice.chunks:
-        voice.say(parts[told:] if told else parts)
+    if (count > told or (last and attempt.half)) and not attempt.dead and voice.chunks:
+        voice.say(_whole(attempt, parts[told:] if told else parts, last=last))
+
+
+def _whole(attempt: Attempt, texts: list[str], *, last: bool = False) -> list[str]:
+    """These pieces with whole characters only: a gateway may split one over two deltas, and no writer takes halves."""
+    try:
+        if not attempt.half and all(map(str.isascii, texts)):
+            return texts
+    except TypeError:  # not a text: `gather` says so
+        return texts
+    said = []
+    for text in texts:
+        piece, attempt.half = split_half(attempt.half + text)
+        said.append(piece)
+    if last and attempt.half:
+        said.append(clean(attempt.half))
+        attempt.half = ""
+    return said
 
 
 async def _opened(run: Run, stream: Any) -> Any:
@@ -483,7 +505,9 @@ def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
         attempt.thinking.append(delta.text)
         if run.voice.chunks and delta.text:
             _say(run.voice, attempt)
-            run.emit(StreamChunk, delta.text, False, True)
+            piece, attempt.half_thought = split_half(attempt.half_thought + delta.text)
+            if piece:
+                run.emit(StreamChunk, piece, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
         size, opaque = _piece(attempt, delta.text), _bytes(delta.opaque)

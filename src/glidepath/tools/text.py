@@ -23,6 +23,13 @@ def clean(text: str) -> str:
     return text
 
 
+def split_half(text: str) -> tuple[str, str]:
+    """A text, cleaned, without the first half of a character at its end, and that half."""
+    if "\ud800" <= text[-1:] <= "\udbff":
+        return clean(text[:-1]), text[-1]
+    return clean(text), ""
+
+
 def clean_data(data: object) -> Any:
     """Plain data with every text in it cleaned."""
     if isinstance(data, str):
