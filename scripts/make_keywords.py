@@ -29,6 +29,8 @@ OWNERS = {
 KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.config import ExecutionMode
@@ -54,7 +56,7 @@ from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords", "ResumeKeywords", "RunKeywords"]
 
 
 class _Rest(TypedDict, total=False):
@@ -64,6 +66,7 @@ class _Rest(TypedDict, total=False):
 SETTERS = '''"""Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
 
@@ -133,12 +136,22 @@ def _keywords_of(name, method, sync):
     (found,) = [node for node in agent.body if isinstance(node, ast.AsyncFunctionDef) and node.name == method]
     head = ["", "", f"class {name}(TypedDict, total=False):", f'    """What `{sync}` takes, as `{method}` does."""', ""]
     kinds = {one.arg: ast.unparse(one.annotation) for one in found.args.kwonlyargs}
-    return head + [f"    {word}: {kind.replace('DepsT | None', 'Any')}" for word, kind in kinds.items()]
+    # `deps` have the agent's type, which only the method itself knows.
+    return head + [f"    {word}: {kind}" for word, kind in kinds.items() if word != "deps"]
+
+
+def given(kind, one):
+    """The type of what a setting takes: also "50k" for a number, and "5m" or a timedelta for seconds."""
+    wider = one.wider or ("Decimal | str | float" if kind == "Fraction" else kind)
+    plain = one.kind.removesuffix("?")
+    if plain in ("int", "count"):
+        return wider.replace("int", "int | str", 1)
+    return wider.replace("float", "float | str | timedelta", 1) if plain == "seconds" else wider
 
 
 def keywords():
     lines = [
-        f"    {name}: {one.wider or kind}" for name, kind, one, _ in declarations("LoopConfig") if name not in APART
+        f"    {name}: {given(kind, one)}" for name, kind, one, _ in declarations("LoopConfig") if name not in APART
     ]
     tail = [
         "",
@@ -153,6 +166,12 @@ def keywords():
         '    """What `Agent(...)` takes: the settings, of which only the model is needed."""',
         "",
         "    model: Required[Model | str]",
+        "",
+        "",
+        "class LimitKeywords(TypedDict, total=False):",
+        '    """What `Limits(...)` takes."""',
+        "",
+        *[f"    {name}: {given(kind, one)}" for name, kind, one, _ in declarations("Limits")],
         *_keywords_of("RunKeywords", "run", "run_sync"),
         *_keywords_of("ResumeKeywords", "resume", "resume_sync"),
     ]
@@ -165,8 +184,7 @@ def setters():
     lines = []
     for owner in OWNERS:
         for name, kind, one, _ in declarations(owner):
-            kind = "Decimal | str | float" if kind == "Fraction" else kind  # noqa: PLW2901
-            value = f"value: {one.wider or kind}" + (" = ..." if one.kind == "bool" else "")
+            value = f"value: {given(kind, one)}" + (" = ..." if one.kind == "bool" else "")
             lines += [f"    def {name}(self, {value}) -> Self:", f'        """{sentence(one)}"""']
     return SETTERS + "\n".join(lines) + "\n"
 

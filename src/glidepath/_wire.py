@@ -40,17 +40,19 @@ class Value(msgspec.Struct, frozen=True):
 class _Suggesting(msgspec.StructMeta):
     """Calls a class of settings, and answers an unknown keyword with the class's own error."""
 
-    def __call__(self, *args: object, **fields: object) -> Any:
-        try:
-            return super().__call__(*args, **fields)
-        except TypeError:
-            for name in fields:
-                if name not in self.__struct_fields__:
-                    raise self.no_such_setting(name) from None  # type: ignore[attr-defined]
-            if args:
-                first = f"{self.__name__}({next(iter(self.__struct_fields__))}=...)"
-                raise TypeError(f"{self.__name__} takes keywords, such as {first}, not {args[0]!r:.80}") from None
-            raise
+    if not TYPE_CHECKING:  # a type checker reads the fields
+
+        def __call__(self, *args: object, **fields: object) -> Any:
+            try:
+                return super().__call__(*args, **fields)
+            except TypeError:
+                for name in fields:
+                    if name not in self.__struct_fields__:
+                        raise self.no_such_setting(name) from None
+                if args:
+                    first = f"{self.__name__}({next(iter(self.__struct_fields__))}=...)"
+                    raise TypeError(f"{self.__name__} takes keywords, such as {first}, not {args[0]!r:.80}") from None
+                raise
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))

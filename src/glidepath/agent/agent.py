@@ -178,7 +178,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         return await self._fly_on(asked, target, decisions, accept_repair=accept_repair)
 
     def run_sync(
-        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
+        self, prompt: str | Sequence[Message] | Message, *, deps: DepsT | None = None, **keywords: Unpack[RunKeywords]
     ) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and its own loop.
 
@@ -190,10 +190,10 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         token = keywords.get("cancel")
         if token is None and "parent" not in keywords:  # a child has its parent's
             token = keywords["cancel"] = CancelToken() if can_be_interrupted() else None
-        return in_its_own_loop(partial(self.run, prompt, **keywords), token)
+        return in_its_own_loop(partial(self.run, prompt, deps=deps, **keywords), token)
 
     def stream_sync(
-        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords]
+        self, prompt: str | Sequence[Message] | Message, *, deps: DepsT | None = None, **keywords: Unpack[RunKeywords]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
         from glidepath.agent.own_loop import SyncStream
@@ -202,13 +202,15 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         token = keywords.get("cancel") or CancelToken()
         keywords["cancel"] = token
 
-        return SyncStream(partial(self.stream, prompt, **keywords), token)
+        return SyncStream(partial(self.stream, prompt, deps=deps, **keywords), token)
 
-    def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords]) -> RunResult[OutputT]:
+    def resume_sync(
+        self, target: Target, *, deps: DepsT | None = None, **keywords: Unpack[ResumeKeywords]
+    ) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
         from glidepath.agent.own_loop import in_its_own_loop
 
-        return in_its_own_loop(partial(self.resume, target, **keywords))
+        return in_its_own_loop(partial(self.resume, target, deps=deps, **keywords))
 
     def stream(
         self,

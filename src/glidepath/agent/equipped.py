@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from glidepath.agent.config import LoopConfig
     from glidepath.agent.equipment import Fitted, Outfit
-    from glidepath.agent.keywords import RunKeywords
     from glidepath.agent.run_lifecycle import RunRequest
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
@@ -134,7 +133,7 @@ class Equipped:
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
         return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
 
-    def _given(self, **given: Unpack[RunKeywords]) -> Given:
+    def _given(self, **given: Any) -> Given:
         return checked_per_run(self.config.tools, given, more_tools=self._outfit is not None)
 
     def _as_given(self, given: Given) -> Self:

@@ -1,6 +1,8 @@
 """The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.config import ExecutionMode
@@ -26,7 +28,7 @@ from glidepath.texts import Texts
 from glidepath.tools import Tool, ToolContext
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "ResumeKeywords", "RunKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords", "ResumeKeywords", "RunKeywords"]
 
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
@@ -44,23 +46,23 @@ class _Rest(TypedDict, total=False):
     store: SessionStore | None
     event_sink: Callable[[Event], Any] | None
     default_execution_mode: ExecutionMode
-    max_tool_calls_per_turn: int | None
-    max_parallel_tools: int
-    max_image_bytes: int
-    max_image_bytes_per_request: int
-    max_file_bytes: int
-    tool_timeout: float | None
+    max_tool_calls_per_turn: int | str | None
+    max_parallel_tools: int | str
+    max_image_bytes: int | str
+    max_image_bytes_per_request: int | str
+    max_file_bytes: int | str
+    tool_timeout: float | str | timedelta | None
     temperature: float | None
-    max_output_tokens: int | None
+    max_output_tokens: int | str | None
     reasoning: str | None
     tool_choice: str
     strict_tools: bool
     stop_sequences: Iterable[str]
-    seed: int | None
-    logprobs: int | None
+    seed: int | str | None
+    logprobs: int | str | None
     extras: Mapping[str, Any] | None
     max_output_tokens_recovery: MaxTokensRecovery | None
-    empty_outcome_retry_budget: int | None
+    empty_outcome_retry_budget: int | str | None
     plain_text_terminal_fallback_tool: str | None
     plain_text_terminal_fallback_eager: bool
     plain_text_terminal_fallback_eager_nudge: bool
@@ -71,24 +73,25 @@ class _Rest(TypedDict, total=False):
     model_id: str | None
     token_estimator: TokenEstimator | None
     protocol_policy: ProtocolPolicy | None
-    context_window: int | None
+    context_window: int | str | None
     context_strategy: str | ContextStrategy
     prices: Mapping[str, Any] | None
     unpriced: str | None
     unbounded: bool
-    min_output_tokens: int
-    max_retries: int
+    min_output_tokens: int | str
+    max_retries: int | str
     fallback_models: Iterable[Model | str]
     durability: str
     deps_factory: Callable[[RunInfo], Any] | None
     agent_name: str
-    connect_timeout: float | None
-    first_chunk_timeout: float | None
-    stall_timeout: float | None
-    call_timeout: float | None
-    hook_timeout: float
-    constraint_timeout: float
-    kill_switch_grace: float
+    connect_timeout: float | str | timedelta | None
+    first_chunk_timeout: float | str | timedelta | None
+    stall_timeout: float | str | timedelta | None
+    call_timeout: float | str | timedelta | None
+    hook_timeout: float | str | timedelta
+    constraint_timeout: float | str | timedelta
+    kill_switch_grace: float | str | timedelta
+    debug: bool
     thinking_tags: bool
 
 class AgentChanges(_Rest, total=False):
@@ -101,13 +104,27 @@ class AgentKeywords(_Rest, total=False):
 
     model: Required[Model | str]
 
+class LimitKeywords(TypedDict, total=False):
+    """What `Limits(...)` takes."""
+
+    max_iterations: int | str | None
+    max_tokens: int | str | None
+    max_cost: Decimal | str | float | None
+    timeout: float | str | timedelta | None
+    max_tool_calls: int | str | None
+    max_depth: int | str
+    max_descendants: int | str
+    grace_iterations: int | str | None
+    landing_tokens: int | str
+    landing_seconds: float | str | timedelta
+    scope: str
+
 class RunKeywords(TypedDict, total=False):
     """What `run_sync` takes, as `run` does."""
 
     session: str | Session | None
     cancel: CancelToken | None
     parent: Budget | ToolContext | Inherit | None
-    deps: Any
     limits: Limits | None
     system_prompt: str | None
     model: Model | str | None
@@ -123,7 +140,6 @@ class ResumeKeywords(TypedDict, total=False):
     limits: Limits | None
     cancel: CancelToken | None
     parent: Budget | None
-    deps: Any
     system_prompt: str | None
     model: Model | str | None
     extras: Mapping[str, Any] | None

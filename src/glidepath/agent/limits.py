@@ -17,6 +17,9 @@ from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fiel
 from glidepath.spi import Remaining
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from glidepath.agent.keywords import LimitKeywords
     from glidepath.spi import Wallet, WalletStore, WalletTerms
 
 PERIODS = (None, "day", "month")
@@ -69,6 +72,10 @@ class Limits(Settings, frozen=True, kw_only=True):
     landing_seconds: Declared[float, Setting("seconds", "time kept back for the landing answer", found=HIGHER, in_python="seconds for the landing call; at most a quarter of timeout")] = 20
     scope: Declared[str, Setting("choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session"), see="[wallets](wallets.md#a-whole-conversation)")] = "run"
     # fmt: on
+
+    if TYPE_CHECKING:  # what is given may be "50k" or "5m"; what is kept is a number
+
+        def __init__(self, **fields: Unpack[LimitKeywords]) -> None: ...
 
     def __post_init__(self) -> None:
         check_fields(self, "Limits.")

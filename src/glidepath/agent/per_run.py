@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from operator import is_
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 from glidepath import _wire
 from glidepath._wire import Value, WireError, asdict, replace
@@ -28,9 +28,6 @@ from glidepath.setting import check_sendable, check_text
 from glidepath.spi import ResourceConstraint, RunInfo
 from glidepath.tools import Tool
 from glidepath.tools.picture_size import picture_bytes
-
-if TYPE_CHECKING:
-    from glidepath.agent.keywords import RunKeywords
 
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16
@@ -54,7 +51,7 @@ NOTHING = Given()
 _KEYWORDS = frozenset({*PerRun.__struct_fields__, "deps"} - {"notes"})
 
 
-def checked_per_run(tools: tuple[Tool, ...], given: RunKeywords, *, more_tools: bool = False) -> Given:
+def checked_per_run(tools: tuple[Tool, ...], given: Mapping[str, Any], *, more_tools: bool = False) -> Given:
     """What was passed to `run()` for this run alone; raises `ConfigurationError` naming the argument.
 
     `more_tools`: there are sources, whose tools are known only when the run starts.

@@ -1,6 +1,7 @@
 """Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
 
@@ -62,21 +63,21 @@ class Setters:
         """A callable that sees every event first."""
     def default_execution_mode(self, value: ExecutionMode) -> Self:
         """Whether the calls of one reply run in parallel."""
-    def max_tool_calls_per_turn(self, value: int | None) -> Self:
+    def max_tool_calls_per_turn(self, value: int | str | None) -> Self:
         """Tool calls of one reply that are run."""
-    def max_parallel_tools(self, value: int) -> Self:
+    def max_parallel_tools(self, value: int | str) -> Self:
         """Tool calls that run at the same time."""
-    def max_image_bytes(self, value: int) -> Self:
+    def max_image_bytes(self, value: int | str) -> Self:
         """Maximum bytes of one picture."""
-    def max_image_bytes_per_request(self, value: int) -> Self:
+    def max_image_bytes_per_request(self, value: int | str) -> Self:
         """Maximum bytes of all pictures and files of a request; older ones are left out."""
-    def max_file_bytes(self, value: int) -> Self:
+    def max_file_bytes(self, value: int | str) -> Self:
         """Maximum bytes of one document, recording or video."""
-    def tool_timeout(self, value: float | None) -> Self:
+    def tool_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds for one tool call."""
     def temperature(self, value: float | None) -> Self:
         """Passed to the model."""
-    def max_output_tokens(self, value: int | None) -> Self:
+    def max_output_tokens(self, value: int | str | None) -> Self:
         """Output cap of one model call."""
     def reasoning(self, value: str | None) -> Self:
         """How hard the model should think; passed to the model."""
@@ -86,15 +87,15 @@ class Setters:
         """Hold the model to the tools' schemas, where the provider can."""
     def stop_sequences(self, value: Iterable[str]) -> Self:
         """Texts at which a reply stops; passed to the model."""
-    def seed(self, value: int | None) -> Self:
+    def seed(self, value: int | str | None) -> Self:
         """Passed to the model."""
-    def logprobs(self, value: int | None) -> Self:
+    def logprobs(self, value: int | str | None) -> Self:
         """Alternatives to report with each token of a reply, with their probabilities."""
     def extras(self, value: Mapping[str, Any] | None) -> Self:
         """Passed to the model's provider unchanged."""
     def max_output_tokens_recovery(self, value: MaxTokensRecovery | None) -> Self:
         """A MaxTokensRecovery: ask again for truncated replies with a larger cap. Needs `max_output_tokens`."""
-    def empty_outcome_retry_budget(self, value: int | None) -> Self:
+    def empty_outcome_retry_budget(self, value: int | str | None) -> Self:
         """How many stops without a tool call may be answered in a row."""
     def plain_text_terminal_fallback_tool(self, value: str | None) -> Self:
         """The tool that a plain-text stop counts as calling."""
@@ -116,7 +117,7 @@ class Setters:
         """An object with estimate(text) -> int; None: by characters, over-estimating."""
     def protocol_policy(self, value: ProtocolPolicy | None) -> Self:
         """A ProtocolPolicy: terminal tool names, alias repair, words for hidden tools."""
-    def context_window(self, value: int | None) -> Self:
+    def context_window(self, value: int | str | None) -> Self:
         """Tokens the model can read; 0 is off."""
     def context_strategy(self, value: str | ContextStrategy) -> Self:
         """How a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy."""
@@ -126,9 +127,9 @@ class Setters:
         """Estimate:MODEL, the model whose price to use when none is known."""
     def unbounded(self, value: bool = ...) -> Self:
         """Allow a run without any limit."""
-    def min_output_tokens(self, value: int) -> Self:
+    def min_output_tokens(self, value: int | str) -> Self:
         """An output cap is never lowered below this to make a call fit."""
-    def max_retries(self, value: int) -> Self:
+    def max_retries(self, value: int | str) -> Self:
         """Attempts after the first when a model call fails."""
     def fallback_models(self, value: Iterable[Model | str]) -> Self:
         """Models to fall back to, in order."""
@@ -142,57 +143,59 @@ class Setters:
         """Makes the deps of a run that got none, for example in a worker: a plain function of RunInfo."""
     def agent_name(self, value: str) -> Self:
         """The agent's name in events and breakdowns."""
-    def connect_timeout(self, value: float | None) -> Self:
+    def connect_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds to connect to the provider."""
-    def first_chunk_timeout(self, value: float | None) -> Self:
+    def first_chunk_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds to the first piece of a reply."""
-    def stall_timeout(self, value: float | None) -> Self:
+    def stall_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds between two pieces of a reply."""
-    def call_timeout(self, value: float | None) -> Self:
+    def call_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds for one attempt at a model call."""
-    def hook_timeout(self, value: float) -> Self:
+    def hook_timeout(self, value: float | str | timedelta) -> Self:
         """Seconds for one answer of an async hook."""
-    def constraint_timeout(self, value: float) -> Self:
+    def constraint_timeout(self, value: float | str | timedelta) -> Self:
         """Seconds for one answer of a constraint."""
-    def kill_switch_grace(self, value: float) -> Self:
+    def kill_switch_grace(self, value: float | str | timedelta) -> Self:
         """How many seconds a kill switch may be unreadable before it counts as thrown."""
+    def debug(self, value: bool = ...) -> Self:
+        """Log the text and the traceback of errors in your tools, hooks, constraints, observers and models."""
     def thinking_tags(self, value: bool = ...) -> Self:
         """Hide <think> and its synonyms from the visible text."""
-    def max_iterations(self, value: int | None) -> Self:
+    def max_iterations(self, value: int | str | None) -> Self:
         """Model turns, those of descendants included; at least 1."""
-    def max_tokens(self, value: int | None) -> Self:
+    def max_tokens(self, value: int | str | None) -> Self:
         """Input and output together, descendants included."""
     def max_cost(self, value: Decimal | str | float | None) -> Self:
         """Dollars, best as a str or Decimal, descendants included."""
-    def timeout(self, value: float | None) -> Self:
+    def timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds for the whole run."""
-    def max_tool_calls(self, value: int | None) -> Self:
+    def max_tool_calls(self, value: int | str | None) -> Self:
         """Tool calls in total."""
-    def max_depth(self, value: int) -> Self:
+    def max_depth(self, value: int | str) -> Self:
         """How deep agents may be spawned."""
-    def max_descendants(self, value: int) -> Self:
+    def max_descendants(self, value: int | str) -> Self:
         """How many agents may be spawned."""
-    def grace_iterations(self, value: int | None) -> Self:
+    def grace_iterations(self, value: int | str | None) -> Self:
         """Turns between notice and limit; None chooses, 0 sends no notice. Needs `max_iterations`."""
-    def landing_tokens(self, value: int) -> Self:
+    def landing_tokens(self, value: int | str) -> Self:
         """Tokens kept back for the landing answer."""
-    def landing_seconds(self, value: float) -> Self:
+    def landing_seconds(self, value: float | str | timedelta) -> Self:
         """Seconds for the landing call; at most a quarter of timeout."""
     def scope(self, value: str) -> Self:
         """Whether the limits bound each run, or all runs of a session together."""
-    def max_tokens_recoveries(self, value: int) -> Self:
+    def max_tokens_recoveries(self, value: int | str) -> Self:
         """Continuations of a truncated answer; 0 is off."""
-    def max_repeated_tool_steps(self, value: int) -> Self:
+    def max_repeated_tool_steps(self, value: int | str) -> Self:
         """Repeats of the same calls until the tools are withdrawn; 0 is off."""
-    def max_error_streak(self, value: int) -> Self:
+    def max_error_streak(self, value: int | str) -> Self:
         """Equal errors in a row until the tool is withdrawn; 0 is off."""
-    def read_only_loop_threshold(self, value: int | None) -> Self:
+    def read_only_loop_threshold(self, value: int | str | None) -> Self:
         """Steps of read-only tools until a nudge; 8 is a good start."""
-    def max_premature_end_recoveries(self, value: int) -> Self:
+    def max_premature_end_recoveries(self, value: int | str) -> Self:
         """Re-prompts after an empty reply to a tool error; 0 is off."""
-    def max_empty_recoveries(self, value: int) -> Self:
+    def max_empty_recoveries(self, value: int | str) -> Self:
         """Re-prompts after an empty answer; 0 is off."""
-    def reserve_tokens(self, value: int) -> Self:
+    def reserve_tokens(self, value: int | str) -> Self:
         """Tokens left above the reserve at which the model is told to wrap up."""
     def reserve_cost_fraction(self, value: Decimal | str | float) -> Self:
         """Share of the money at which the model is told to wrap up."""

@@ -1,5 +1,6 @@
 """What type checkers must accept, and the types they must find."""
 
+from datetime import timedelta
 from typing import Any, assert_type
 
 from pydantic import BaseModel
@@ -33,6 +34,16 @@ assert_type(typed.run_sync("Bill me."), RunResult[Invoice])
 assert_type(typed.run_sync("Bill me.", session="s", user="u").output, Invoice | None)
 assert_type(typed.replace(limits=Limits(max_iterations=1)), Agent[Invoice])
 assert_type(plain.run_sync("Hi.").ok, bool)
+assert_type(plain.run_sync("Hi.").unwrap(), str)
+assert_type(typed.run_sync("Bill me.").unwrap(), Invoice)
+assert_type(typed.resume_sync("s").unwrap().total, int)
+with typed.stream_sync("Bill me.") as events:
+    for _ in events:
+        pass
+assert_type(events.result.unwrap(), Invoice)
+plain.replace(limits=Limits(max_tokens="50k", timeout="5m", max_iterations=3, max_cost="$0.50"))
+plain.replace(limits=Limits(timeout=timedelta(minutes=5)), tool_timeout="30s")
+assert_type(Limits(max_tokens="50k").max_tokens, int | None)
 
 
 async def go() -> None:
@@ -42,7 +53,10 @@ async def go() -> None:
         async for _ in stream:
             pass
     assert_type(stream.result.output, Invoice | None)
+    assert_type(stream.result.unwrap(), Invoice)
+    assert_type((await typed.resume(result)).unwrap(), Invoice)
 
 
 def generic(result: RunResult[Any]) -> str:
+    assert_type(result.unwrap(), Any)
     return result.text

@@ -3,6 +3,11 @@
 from glidepath import Agent, Limits
 from glidepath.testing import ScriptedModel
 
+
+class Invoice:
+    total: int = 0
+
+
 model = ScriptedModel(["hello"])
 LIMITS = Limits(max_iterations=3)
 
@@ -13,3 +18,6 @@ Agent(model=model, temperature="hot", limits=LIMITS)  # wrong
 Agent(model=model, limits=LIMITS).replace(limit=LIMITS)  # wrong
 Agent(model=model, limits=LIMITS).run_sync("Hi.", sesion="s")  # wrong
 print(Agent(model=model, limits=LIMITS).run_sync("Hi.").output.total)  # wrong
+print(Agent(model=model, limits=LIMITS, output_type=Invoice).run_sync("Hi.").unwrap().totl)  # wrong
+Limits(max_tokens=[50])  # wrong
+Limits(max_turns=3)  # wrong

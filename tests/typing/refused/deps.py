@@ -29,6 +29,10 @@ class Fine(Plugin):
 
 
 agent = Agent(model=model, tools=[count], deps_type=Shop, limits=LIMITS)
+agent.run_sync("Hi.", deps="shop")  # wrong
+agent.stream_sync("Hi.", deps="shop")  # wrong
+agent.resume_sync("s", deps="shop")  # wrong
+agent.run_sync("Hi.", modle=model)  # wrong
 
 
 async def go() -> None:
