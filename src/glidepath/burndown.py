@@ -136,6 +136,15 @@ def svg_burndown(burns: Sequence[Burn], *, then: str = "") -> str:
     )
 
 
+def notebook_card(head: str, cause: str, text: str, burn: Sequence[BurnPoint], limits: Mapping[str, float]) -> str:
+    """A result in a notebook: how it ended, its text, and what was left of each limit."""
+    from html import escape
+
+    cause = f"<br>{escape(cause)}" if cause else ""
+    shown = f"<pre style='white-space:pre-wrap'>{escape(text)}</pre>"
+    return f"<div><b>{escape(head)}</b>{cause}{shown}{svg_of_points(burn, limits)}</div>"
+
+
 def _last_turn(burns: Sequence[Burn]) -> str:
     turns = next((burn.used for burn in burns if burn.name == "turns" and burn.used), None)
     return f"reply {max(len(burn.used) for burn in burns)}" if turns is None else f"turn {_figure(turns[-1])}"

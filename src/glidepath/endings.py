@@ -20,6 +20,7 @@ from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
 from glidepath.plurals import how_many
 from glidepath.run import Ending, Touchdown, Verdict
+from glidepath.run.error_log import log_error
 from glidepath.spi import Recovery, Stop
 from glidepath.tools.output import OutputError
 
@@ -76,8 +77,11 @@ def delivered(run: Run) -> Ending:
     """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
     cause = run.descent.notice or run.descent.withdrawal
     text = run.answer.text or (run.turn.results[-1].text if run.turn.results else "")  # a terminal tool's may be it
-    if run.turn.stop_reason is StopReason.REFUSAL and cause is None:
+    if run.turn.stop_reason is StopReason.REFUSAL and (cause is None or run.plan.output is not None):
         cause = StopCause(source="provider", action="refuse", reason="the model refused")
+        if run.plan.output is not None:  # whoever asked for a value of a type has none
+            run.close_turn()
+            return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
         return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)
     outcome = LoopOutcome.DONE if cause is None else LoopOutcome.WRAPPED_UP
     output = None
@@ -192,6 +196,7 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
             raise
         except BaseException as error:
             reason = f"the guard failed: {told(error)}"
+            log_error(run, f"guard {guard.name!r}", error, "the run fails")
             run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
             return Recovery(reason=guard.name, fail=reason)
         if recovery is not None:

@@ -240,7 +240,7 @@ def told(error: BaseException, depth: int = 0) -> str:
 
 def inner_errors(group: BaseExceptionGroup[Any]) -> Sequence[BaseException]:
     """The exceptions of a group, whatever its class has made of that attribute."""
-    return BaseExceptionGroup.exceptions.__get__(group)  # type: ignore[attr-defined,no-any-return]
+    return BaseExceptionGroup.exceptions.__get__(group)  # type: ignore[no-any-return]
 
 
 def shown(value: object, limit: int = 200) -> str:

@@ -1,4 +1,6 @@
-"""Where an error was raised, and its traceback: of any exception, whatever its shape, and in bounded time.
+"""Errors of other people's code: where they were raised, their traceback, and their line in the log.
+
+Whatever their shape, and in bounded time.
 
 The standard library follows a chain of errors to its end and groups to their depth: ten thousand links hold the event
 loop for seconds, and a deep group ends in RecursionError. Attributes are read by the slots of BaseException: a class of
@@ -7,21 +9,55 @@ somebody else's may have made properties of them, and those may raise anything.
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from glidepath.errors import inner_errors, told, words
 
+_log = logging.getLogger("glidepath")
+
 MOST_LINKS = 10  # errors of a chain, the last ones
 MOST_MEMBERS = 10  # errors of a group
 DEEPEST = 3  # groups within groups
 MOST_FRAMES = 40  # of one error, the innermost ones
 LONGEST = 20_000  # characters
-_LIBRARY = os.path.dirname(os.__file__) + os.sep  # the standard library, and below it what is installed
+_STANDARD = os.__file__.removesuffix("os.py")
+_INSTALLED = ("site-packages", "dist-packages")
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def log_raised(what: str, error: BaseException, then: str = "", *, did: str = "", debug: bool = False) -> None:
+    """Log at ERROR that somebody else's code raised: its type and its place, and what becomes of it.
+
+    The text of an error and its traceback may hold what users said: they are written with `debug`, and to a terminal.
+    """
+    place = place_of(error)
+    did = did or f"raised {type(error).__name__}{f' at {place}' if place else ''}"
+    line = f"{what} {did}{f': {then}' if then else ''}"
+    try:
+        _log.error("%s", f"{line}\n{format_error(error)}" if debug or _is_seen() else line)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a handler of the program's own: it must not hurt a run
+        return
+
+
+def log_first(known: set[tuple[str, str]], what: str, error: BaseException, then: str) -> None:
+    """The same, unless it is `known`: of the same type, and from the same place."""
+    key = (type(error).__name__, place_of(error))
+    if key not in known:
+        known.add(key)
+        log_raised(what, error, then)
+
+
+def _is_seen() -> bool:
+    """True when the log goes to a terminal, and nowhere else: nobody has set up logging."""
+    return not _log.hasHandlers() and sys.stderr is not None and sys.stderr.isatty()
 
 
 def format_error(error: BaseException) -> str:
@@ -50,7 +86,8 @@ def place_of(error: BaseException) -> str:
 
 
 def _is_library(path: str, module: str) -> bool:
-    return path.startswith((_LIBRARY, "<frozen ")) or module.partition(".")[0] == "glidepath"
+    library = path.startswith((_STANDARD, "<frozen ")) or any(name in path for name in _INSTALLED)
+    return library or module.partition(".")[0] == "glidepath"
 
 
 def _chain(error: BaseException, depth: int) -> Iterator[str]:
@@ -79,8 +116,8 @@ def _single(error: BaseException, depth: int) -> Iterator[str]:
         yield "Traceback (most recent call last):\n"
         yield from traceback.format_tb(frames, limit=-MOST_FRAMES)
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    yield f"{name}: {words(error)}".removesuffix(": ") + "\n"
+    home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    yield f"{home}{kind.__qualname__}: {words(error)}".removesuffix(": ") + "\n"
     notes = vars(error).get("__notes__")
     yield from [f"{note}\n" for note in notes[:MOST_MEMBERS] if type(note) is str] if type(notes) is list else ()
     if isinstance(error, BaseExceptionGroup) and depth < DEEPEST:

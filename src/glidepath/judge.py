@@ -28,6 +28,7 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
+from glidepath.run.error_log import log_error
 from glidepath.run.hooks import contained
 from glidepath.run.inside import ASKED, recall
 from glidepath.run.run_transcript import AFTER_MODEL
@@ -228,6 +229,8 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if isinstance(error, Stopped):
             hung = f"did not answer within {run.plan.config.constraint_timeout} s"
             what = hung if error.why is Why.TIMEOUT else "cancelled itself"
+        else:
+            log_error(run, f"constraint {constraint.name!r}", error, "the run lands")
     return crashed(run, constraint, f"{constraint.name} {what}")
 
 

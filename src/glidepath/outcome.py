@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Never, overload
 
 from glidepath._wire import Value, digest, field
 from glidepath.burndown import BurnPoint, Use
@@ -15,6 +15,7 @@ from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 from glidepath.plurals import how_many
 from glidepath.quantities import EXACT
+from glidepath.result_kind import ResultKind as ResultKind  # noqa: PLC0414 - where everybody looks for it
 
 __all__ = [
     "PROTOCOL_STOPS",
@@ -265,48 +266,6 @@ class Program(Value, frozen=True, kw_only=True):
     """The untrusted sources that its calls have read so far."""
 
 
-class ResultKind(str, Enum):
-    """Why a call has the result it has, where that is not simply what its tool returned or raised.
-
-    `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
-    person, a hook or a limit refused does not. `early`: it may be refused before its tool is looked up. A new kind says
-    all of it here, and nobody keeps its own list.
-    """
-
-    ran: bool
-    failed: bool
-    early: bool
-
-    UNKNOWN_TOOL = ("unknown_tool", False, True, True)
-    HIDDEN_TOOL = ("hidden_tool", False, False)
-    INVALID_ARGUMENTS = ("invalid_arguments", False, True)
-    POLICY_FAILED = ("policy_failed", False, True, True)
-    BREAKER_OPEN = ("breaker_open", False, True)
-    CUT = ("cut", False, True)
-    WITHDRAWN = ("withdrawn", False, False, True)
-    SKIPPED = ("skipped", False, False, True)
-    BLOCKED = ("blocked", False, False)
-    DENIED = ("denied", False, False)
-    NOT_DECIDED = ("not_decided", False, False)
-    INTERRUPTED = ("interrupted", False, False, True)
-    ANSWERED = ("answered", False, True)
-    CANCELLED = ("cancelled", True, False, True)
-    """Stopped while it ran, or before: what it has done is not known to be nothing."""
-    ABORTED = ("aborted", True, False)
-    TIMEOUT = ("timeout", True, True)
-    NOT_STOPPED = ("not_stopped", True, True)
-    CANCELLED_INSIDE = ("CancelledError", True, True)
-    NOT_SHOWN = ("not_shown", True, True)
-    UNKNOWN_EFFECT = ("unknown_effect", True, True)
-    LANDING = ("landing", True, True)
-
-    def __new__(cls, value: str, ran: bool, failed: bool, early: bool = False) -> Self:
-        kind = str.__new__(cls, value)
-        kind._value_ = value
-        kind.ran, kind.failed, kind.early = ran, failed, early
-        return kind
-
-
 class Spend(Value, frozen=True, kw_only=True):
     """What one model, tool or child cost."""
 
@@ -551,13 +510,21 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         return origins_of(self.messages)
 
     @property
+    def tool_errors(self) -> tuple[ToolResultMessage, ...]:
+        """The results of calls whose tool raised, in this run: `kind` is the error's type, `raised_at` its place."""
+        return tuple([one for one in self.new_messages if type(one) is ToolResultMessage and one.raised_at is not None])
+
+    @property
     def cache_hit_rate(self) -> float | None:
         """The share of all calls' input, children's included, that came from a prompt cache; None without input."""
         return self.usage.cache_hit_rate
 
     @property
     def ok(self) -> bool:
-        """True when the run delivered: it is DONE, or was asked to wrap up and did."""
+        """True when the run delivered: it is DONE, or was asked to wrap up and did.
+
+        A run of an agent with an `output_type` delivers a value of it or is neither.
+        """
         return self.outcome in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP)
 
     if not TYPE_CHECKING:  # a type checker knows better
@@ -569,16 +536,13 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
 
     def _repr_html_(self) -> str:
         """State, outcome, spend and text at a glance, in a notebook."""
-        from html import escape
+        from glidepath.burndown import notebook_card
 
-        from glidepath.burndown import svg_of_points
-
+        used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}"
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
-        cause = "" if self.cause is None else f"<br>{escape(self.cause.source)}: {escape(self.cause.reason)}"
-        used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}{cost}"
-        head = f"{self.state.name} / {self.outcome.name}, {used}"
-        text = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
-        return f"<div><b>{escape(head)}</b>{cause}{text}{svg_of_points(self.burn, self.limits)}</div>"
+        cause = "" if self.cause is None else f"{self.cause.source}: {self.cause.reason}"
+        head = f"{self.state.name} / {self.outcome.name}, {used}{cost}"
+        return notebook_card(head, cause, self.text, self.burn, self.limits)
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -594,8 +558,17 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         """What was used after each reply; of a long run, a hundred of them. The last one is the run at its end."""
         return () if (use := self.__dict__.get("_use")) is None else use.points()
 
+    @overload
+    def unwrap(self: RunResult[Never]) -> Any: ...  # that is `RunResult[Any]`, of an agent made of a `LoopConfig`
+    @overload
+    def unwrap(self: RunResult[None]) -> str: ...
+    @overload
+    def unwrap(self) -> OutputT: ...
     def unwrap(self) -> Any:
-        """The text (or `output`) of a run that delivered; raises `RunNotCompleted` for any other."""
+        """The `output` of a run that delivered, or its text if the agent has no `output_type`.
+
+        Raises `RunNotCompleted` for any other. With an `output_type`, a run that has no value of it has not delivered.
+        """
         if not self.ok:
             raise RunNotCompleted(self)
         return self.text if self.output is None else self.output

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import told
-from glidepath.events import GuardTripped, HookFailed, ToolEnded
+from glidepath.events import GuardTripped, ToolEnded
 from glidepath.messages import StopReason, ToolCall, ToolResultMessage, visible
+from glidepath.run import report
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def _words(run: Run, tool: str) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = told(error)
-        run.emit(HookFailed, "protocol_policy", "plain_text_recovery_prompt", why, "default text")
+        report(run, "plain_text_recovery_prompt", "protocol_policy", error, "default text")
         return ours
 
 

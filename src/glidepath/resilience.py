@@ -209,3 +209,11 @@ def by_chance() -> float:
     except (ImportError, OSError):  # no file can be opened any more
         return 0.5
     return random()  # noqa: S311 - no secret
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether a model's own code is wrong: another try would fail as this one did.
+
+    Only of exactly these two classes: what cannot be decoded is a ValueError, too, and a fault of the transport.
+    """
+    return isinstance(error, TypeError | AttributeError | NameError) or type(error) in (ValueError, KeyError)

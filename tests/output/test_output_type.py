@@ -235,9 +235,9 @@ async def test_a_plain_text_delivery_is_read_as_well():
 
 
 @virtual
-async def test_a_refusal_stays_a_refusal():
+async def test_a_refusal_stays_a_refusal_and_is_no_success():
     result, _, model = await fly([say("I will not.", stop_reason="refusal")])
-    assert (result.outcome, result.output, result.cause.action) == (LoopOutcome.DONE, None, "refuse")
+    assert (result.outcome, result.output, result.cause.action) == (LoopOutcome.FAILED, None, "refuse")
     assert len(model.requests) == 1
 
 

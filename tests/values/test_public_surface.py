@@ -49,6 +49,7 @@ SURFACE = [
     "Texts",
 ]
 SINCE = {
+    "debug",
     "texts",
     "max_image_bytes",
     "max_image_bytes_per_request",

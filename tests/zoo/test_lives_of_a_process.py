@@ -1,4 +1,4 @@
-"""Programs that live unusual lives: other event loops, other hosts, other ways to begin and to end. Each has its process.
+"""Programs that live unusual lives, each in its own process: other event loops, hosts, beginnings and ends.
 
 A program holds when it ends with 0, prints "held" last and nothing on stderr that it did not ask for.
 """
@@ -215,7 +215,9 @@ for name in ("de_DE.UTF-8", "tr_TR.UTF-8", "C"):
         locale.setlocale(locale.LC_ALL, name)
     except locale.Error:
         continue
-result = check(agent(*BUSY, limits=Limits(max_cost="0.50", max_iterations=6), prices={"scripted": ("3.17", "15.33")}).run_sync("g\\u00fc\\u0131"))
+prices = {"scripted": ("3.17", "15.33")}
+one = agent(*BUSY, limits=Limits(max_cost="0.50", max_iterations=6), prices=prices)
+result = check(one.run_sync("g\\u00fc\\u0131"))
 assert result.cost > 0
 """
 
@@ -248,7 +250,8 @@ def ask_in_thread() -> str:
     return who.get()
 async def main():
     who.set("me")
-    check(await agent(call("ask"), call("ask_in_thread"), calls(call("ask"), call("ask_in_thread")), tools=[ask, ask_in_thread]).run("go"))
+    turns = call("ask"), call("ask_in_thread"), calls(call("ask"), call("ask_in_thread"))
+    check(await agent(*turns, tools=[ask, ask_in_thread]).run("go"))
     assert who.get() in ("me", "the tool"), who.get()
 copy_context().run(asyncio.run, main())
 assert seen[0] == "me" and "nobody" not in seen, seen
@@ -413,7 +416,9 @@ def inner_in_thread() -> str:
 def own_loop() -> str:
     "Run a loop of its own."
     return asyncio.run(agent(*BUSY).run("go")).text
-result = check(agent(call("inner"), call("inner_in_thread"), call("own_loop"), tools=[inner, inner_in_thread, own_loop], limits=Limits(max_iterations=20)).run_sync("go"))
+tools = [inner, inner_in_thread, own_loop]
+one = agent(call("inner"), call("inner_in_thread"), call("own_loop"), tools=tools, limits=Limits(max_iterations=20))
+result = check(one.run_sync("go"))
 texts = [one.text for one in result.messages if one.role == "tool_result"]
 assert texts == ["ANSWER"] * 3, texts
 """

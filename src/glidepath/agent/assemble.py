@@ -69,7 +69,7 @@ def assemble(
         landing_notice_tokens=estimate(landing_notice) + 8,
         near_money=_near_money(config),
         estimator=estimator,
-        size_of=sizer(estimator),
+        size_of=sizer(estimator, estimate),
         measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
         repair=partial(repair, texts=texts),

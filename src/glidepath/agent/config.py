@@ -126,6 +126,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     hook_timeout: Declared[float, Setting("seconds", "time for one answer of an async hook", in_python="seconds for one answer of an async hook")] = 5
     constraint_timeout: Declared[float, Setting("seconds", "time for one answer of a constraint", in_python="seconds for one answer of a constraint")] = 1
     kill_switch_grace: Declared[float, Setting("seconds", "how many seconds a kill switch may be unreadable before it counts as thrown", python_only="a kill switch is a Python object")] = 5
+    debug: Declared[bool, Setting("bool", "log the text and the traceback of errors in your tools, hooks, constraints, observers and models", flag="--debug", see="[your own bugs](how-a-run-ends.md#your-own-bugs)")] = False
     thinking_tags: Declared[bool, Setting("bool", "hide <think> and its synonyms from the visible text")] = False
     # fmt: on
 

@@ -14,7 +14,7 @@ from glidepath.agent.conversation import close_begun
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
 from glidepath.agent.route import priced
 from glidepath.endings import salvaged
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, told
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
 from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, what_is_left
@@ -320,12 +320,21 @@ def report_child(parent: Run, child: Run, key: str) -> None:
 
 
 def revived(plan: Plan, result: RunResult) -> RunResult:
-    """A result that was read from a store: its output is a value of its type again."""
-    if plan.output is None or result.output is None:
+    """The result of a run that was done before: its output is a value of this agent's type again, or it has failed.
+
+    It may come from a store, or from an agent whose type was another one.
+    """
+    if plan.output is None or not result.ok or plan.output.is_value(result.output):
         return result
-    with suppress(OutputError):  # the type has changed since: what was written stands
-        return replace(result, output=plan.output.read(encode(result.output).decode()))
-    return result
+    try:
+        written = result.text if result.output is None else encode(result.output).decode()
+        return replace(result, output=plan.output.read(written))
+    except OutputError as error:
+        reason = f"the answer does not fit output_type: {error}"
+    except Exception as error:  # a value of somebody else's type, which cannot be written
+        reason = f"the answer does not fit output_type: {told(error)}"
+    cause = StopCause(source="output_type", action="fail", reason=reason)
+    return replace(result, state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, output=None, partial=True)
 
 
 def paused_line(result: RunResult, texts: Texts) -> str:

@@ -148,7 +148,7 @@ class RunStarter(Equipped):
             found = find(target)
             if isinstance(found, RunResult):
                 nothing_to_decide(decisions)
-                return found
+                return revived(self._plan, found)
             snapshot, asked.given = continued(found[0], asked.given, asked.limits)
             resumed = Resumption(snapshot, check_decisions(decisions, snapshot))
             return await self._as_given(asked.given)._carry_on(asked, found[1], resumed)  # noqa: SLF001 - nearly itself

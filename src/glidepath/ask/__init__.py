@@ -16,11 +16,10 @@ from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import settle
 from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown, told
+from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
-    HookFailed,
     OutputTokensEscalated,
     RetryScheduled,
     StreamChunk,
@@ -31,7 +30,8 @@ from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.plurals import how_many
 from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
-from glidepath.run import HIGH_WATER, HookFault, Touchdown, interruptible, interruptible_within, report
+from glidepath.run import HIGH_WATER, HookFault, Stopped, Touchdown, interruptible, interruptible_within, report
+from glidepath.run.error_log import log_error
 from glidepath.run.hooks import contained
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -280,7 +280,9 @@ class _Call(Record, eq=False, gc=False):
                 tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
         except BaseException as error:
             contained(run, error)
-            return None  # our own over-estimate is used instead
+            if not isinstance(error, Stopped | ModelError):
+                log_error(run, f"count_tokens of {run.plan.model_name}", error, "our own estimate is used")
+            return None
         return tokens if type(tokens) is int and tokens >= 0 else None
 
     def broken(self, attempt: Attempt, error: BaseException) -> None:
@@ -351,7 +353,7 @@ class _Call(Record, eq=False, gc=False):
             raise
         except BaseException as error:
             name = type(ladder).__name__
-            self.run.emit(HookFailed, name, "max_output_tokens_recovery", told(error), "no larger cap")
+            report(self.run, "max_output_tokens_recovery", name, error, "no larger cap")
             return None
         return larger if larger is not None and larger > cap else None
 

@@ -35,7 +35,9 @@ from glidepath.messages import (
     Usage,
     packed,
 )
+from glidepath.resilience import is_mistake
 from glidepath.run import HIGH_WATER, LetGo, Stopped, Why
+from glidepath.run.error_log import log_error
 from glidepath.run.hooks import contained
 from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean, split_half
@@ -548,7 +550,8 @@ def broken(run: Run, attempt: Attempt, error: BaseException, what: str = "the mo
     if isinstance(error, Stopped):
         why = "it cancelled itself" if error.why is Why.UNINVITED else "no delta in time"
         return TransientError(f"the stream stalled: {why}")
-    failed = TransientError(told(error))
+    log_error(run, f"model {run.plan.model_name!r}", error)
+    failed = ModelError(told(error)) if is_mistake(error) else TransientError(told(error))
     failed.__cause__ = error
     return failed
 

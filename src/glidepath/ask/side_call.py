@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from glidepath._wire import Record, Value
 from glidepath.ask.booking import amount
 from glidepath.ask.metered import MeteredCall
-from glidepath.errors import GlidepathError, told
+from glidepath.errors import GlidepathError, ModelError, told
 from glidepath.ledger import pico
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.plurals import how_many
 from glidepath.resilience import BreakerState
 from glidepath.run import Touchdown
+from glidepath.run.error_log import log_error
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -144,6 +145,8 @@ async def _streamed(run: Run, call: MeteredCall) -> None:
         if limit.expired():
             call.attempt.let_go()
             raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
+        if not isinstance(error, ModelError):
+            log_error(run, f"model {run.plan.model_name!r}", error)
         raise SideRefused(f"the model failed: {told(error)}") from None
 
 

@@ -74,6 +74,7 @@ ROWS = (
     Setting(kind="seconds?", help="time for one attempt at a model call", key="call_timeout", python="LoopConfig.call_timeout"),
     Setting(kind="seconds", help="time for one answer of an async hook", key="hook_timeout", python="LoopConfig.hook_timeout"),
     Setting(kind="seconds", help="time for one answer of a constraint", key="constraint_timeout", python="LoopConfig.constraint_timeout"),
+    Setting(kind="bool", help="log the text and the traceback of errors in your tools, hooks, constraints, observers and models", flag="--debug", key="debug", python="LoopConfig.debug"),
     Setting(kind="bool", help="hide <think> and its synonyms from the visible text", key="thinking_tags", python="LoopConfig.thinking_tags"),
 )
 PYTHON_ONLY: dict[str, str] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from glidepath import _wire
+from glidepath.foreign_errors import log_first
 from glidepath.messages import (
     AssistantMessage,
     Message,
@@ -44,8 +45,9 @@ char_estimate: Estimate = CharEstimator().estimate
 
 def guarded(estimate: Estimate) -> Estimate:
     """The same estimate, with `CharEstimator` in its place for a text on which it raises or answers nonsense."""
-    if getattr(estimate, "__func__", None) is CharEstimator.estimate:
+    if getattr(estimate, "__func__", None) is CharEstimator.estimate or getattr(estimate, "is_guarded", False):
         return estimate
+    known: set[tuple[str, str]] = set()
 
     def measured(text: str) -> int:
         try:
@@ -54,10 +56,12 @@ def guarded(estimate: Estimate) -> Estimate:
             if not interrupt_by_hand():
                 raise
             return char_estimate(text)
-        except BaseException:
+        except BaseException as error:
+            log_first(known, "token_estimator", error, "characters are counted instead")
             return char_estimate(text)
         return tokens if type(tokens) is int and tokens >= 0 else char_estimate(text)
 
+    measured.is_guarded = True  # type: ignore[attr-defined]
     return measured
 
 
@@ -72,9 +76,9 @@ def message_size(message: Message, estimate: Estimate) -> int:
         return _size(message, char_estimate)
 
 
-def sizer(estimator: TokenEstimator) -> Callable[[Message], int]:
-    """A `message_size` for one estimator; quick for what is added every turn."""
-    estimate = guarded(estimator.estimate)
+def sizer(estimator: TokenEstimator, estimate: Estimate | None = None) -> Callable[[Message], int]:
+    """A `message_size` for one estimator, perhaps guarded already; quick for what is added every turn."""
+    estimate = guarded(estimator.estimate) if estimate is None else estimate
     if type(estimator) is not CharEstimator:
         return lambda message: message_size(message, estimate)
 

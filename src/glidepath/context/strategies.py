@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from glidepath.context.groups import marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate
-from glidepath.errors import ConfigurationError, close_to, shown, told
+from glidepath.errors import ConfigurationError, close_to, shown
+from glidepath.foreign_errors import log_first
 from glidepath.messages import Message
 from glidepath.spi import ContextStrategy, Shaped
 
@@ -68,13 +69,14 @@ class _Checked:
     def __init__(self, own: ContextStrategy, estimate: Estimate) -> None:
         self.name = own.name
         self._own, self._instead = own, Compact(estimate)
+        self._known: set[tuple[str, str]] = set()
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The view, or the one that `Compact` makes."""
         try:
             return _usable(self._own.shape(messages, sizes, budget, pinned), messages, pinned)
         except Exception as error:
-            _log.warning("context_strategy %r failed, compact is used instead: %s", self.name, told(error))
+            log_first(self._known, f"context_strategy {self.name!r}", error, "compact is used instead")
             return self._instead.shape(messages, sizes, budget, pinned)
 
 

@@ -456,7 +456,8 @@ async def _changed(
 def _shown(run: Run, job: Job) -> ToolResultMessage:
     call, result = job.call, job.result
     origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
-    return ToolResultMessage(call.id, call.name, result.content, result.is_error, job.kind, origins=origins)  # type: ignore[union-attr]
+    content, is_error = result.content, result.is_error  # type: ignore[union-attr]
+    return ToolResultMessage(call.id, call.name, content, is_error, job.kind, origins=origins, raised_at=job.raised_at)
 
 
 def _as_decision(answer: object) -> AfterDecision:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import shown, told
-from glidepath.events import HookFailed
 from glidepath.execute.doubt import hold_to_limit, unfinished
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
@@ -121,8 +120,7 @@ def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | Non
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = told(error)
-        run.emit(HookFailed, "protocol_policy", "normalize_tool_calls", why, "the calls will not run")
+        report(run, "normalize_tool_calls", "protocol_policy", error, "the calls will not run")
         return None
     return [
         replace(call, name=clean(new.name), arguments=new.stored) for call, new in zip(calls, repaired, strict=True)
@@ -161,7 +159,7 @@ def _hidden(run: Run, name: str, shown: list[str]) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        run.emit(HookFailed, "protocol_policy", "hidden_tool_error", told(error), "default text")
+        report(run, "hidden_tool_error", "protocol_policy", error, "default text")
         text = None
     if isinstance(text, str) and text:
         return clean(text)

@@ -10,6 +10,7 @@ from glidepath.events import GuardTripped, HookFailed
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
 from glidepath.run import Touchdown, Verdict
+from glidepath.run.error_log import log_error
 from glidepath.spi import CallGuard, GuardVerdict, Step
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def heeded(
 def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
     """A guard that fails lands the run."""
     reason = f"the guard failed: {told(error)}"
+    log_error(run, f"guard {name!r}", error, "the run lands")
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)
 

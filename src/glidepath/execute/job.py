@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, told, words
 from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
+from glidepath.foreign_errors import format_error, place_of
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.resilience import Admission, tool_breaker
 from glidepath.run import Stopped, Why
+from glidepath.run.error_log import log_error
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import heard_in
 from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
+from glidepath.tools.processes import ChildError
 from glidepath.tools.results import as_result, trim_result
-from glidepath.tracebacks import format_error
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -61,6 +63,10 @@ class Job(Record, eq=False):
     kind: str | None = None
     fatal: str | None = None
     traceback: str | None = None
+    error: BaseException | None = None
+    """What its tool raised; kept until it was told of."""
+    raised_at: str | None = None
+    """The place where it was raised."""
     started_at: float | None = None
     took: float | None = None
     """Seconds it took, in a batch: the others may still be running."""
@@ -153,6 +159,7 @@ class Job(Record, eq=False):
         if not isinstance(error, ABOUT_ARGUMENTS):
             self.blame()
         self.kind = type(error).__name__
+        self.error, self.raised_at = error, error.place if isinstance(error, ChildError) else place_of(error)
         self.traceback = format_error(error)
         self.result = ToolResult(failure(error), is_error=True)
 
@@ -238,7 +245,9 @@ class Job(Record, eq=False):
         result = trim_result(self.result, min(limit or MOST_KEPT, MOST_KEPT))  # type: ignore[arg-type]
         call, kind, origins = self.call, self.kind, self.origins(run)
         details, narration = result.details, result.narration
-        return ToolResultMessage(call.id, call.name, result.content, result.is_error, kind, details, narration, origins)
+        return ToolResultMessage(
+            call.id, call.name, result.content, result.is_error, kind, details, narration, origins, self.raised_at
+        )
 
     def origins(self, run: Run) -> tuple[str, ...]:
         """The untrusted sources of its result: its tool, and whatever its children have read."""
@@ -258,8 +267,20 @@ class Job(Record, eq=False):
         tool = self.tool
         origins = self.origins(run) if run.work.heard or tool is None else tool.origins
         message = ToolResultMessage(
-            call.id, call.name, content, result.is_error, self.kind, result.details, result.narration, origins
+            call.id,
+            call.name,
+            content,
+            result.is_error,
+            self.kind,
+            result.details,
+            result.narration,
+            origins,
+            self.raised_at,
         )
+        if self.error is not None:
+            error, self.error = self.error, None
+            if not isinstance(error, ToolError) or isinstance(error, ChildError):  # else it has words for the model
+                log_error(run, f"tool {call.name!r}", error)
         emit = run.voice.emit
         if emit is not None:
             seconds = self.took

@@ -37,8 +37,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     still = before is not None and before.state in (verdict.state, AgentState.COMPLETED)
     if still and run.turn.iterations == before.iterations:
         # The limit that ended it still holds: a second landing call would pay for the same answer again.
-        text = run.answer.text or summary(run)
-        return Ending(state=before.state, outcome=before.outcome, cause=before.cause, text=text, partial=before.partial)
+        return _as_before(run, before)
     if verdict.gentle and run.plan.config.landing != "off" and _may_call(run):
         # A landing call is a model call: constraints and observers must not see a run that waits for a tool.
         run.turn.enter(AgentState.RUNNING)  # the batch it may have been in is over
@@ -61,6 +60,18 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     # No answer was written: the best text so far is worth more than none, and `partial` says what it is.
     text = run.answer.text or summary(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
+
+
+def _as_before(run: Run, before: Any) -> Ending:
+    """The run ends as it had ended; with a value of its type, if it had wrapped up with one that is still to be had."""
+    outcome, partial, output = before.outcome, before.partial, None
+    if run.plan.output is not None and outcome is LoopOutcome.WRAPPED_UP:
+        try:
+            output = fitted(run)
+        except OutputError:
+            outcome, partial = LoopOutcome.CUT_OFF, True
+    text = run.answer.text or summary(run)
+    return Ending(state=before.state, outcome=outcome, cause=before.cause, text=text, partial=partial, output=output)
 
 
 async def _give_way(run: Run, verdict: Verdict) -> Verdict:

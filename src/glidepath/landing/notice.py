@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glidepath.errors import told
-from glidepath.events import HookFailed
 from glidepath.outcome import AgentState, StopCause
-from glidepath.run import Touchdown, Verdict
+from glidepath.run import Touchdown, Verdict, report
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -81,5 +79,5 @@ def _words(run: Run, source: str) -> str:
     if isinstance(error, KeyboardInterrupt):
         raise run.interrupted_by_hand()
     if error is not None:
-        run.emit(HookFailed, "graceful_turn_limit", "message_provider", told(error), "default text")
+        report(run, "message_provider", "graceful_turn_limit", error, "default text")
     return text

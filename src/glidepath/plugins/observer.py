@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.errors import told
 from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
 from glidepath.spi.direct_observer import DirectObserver
 from glidepath.spi.hooks import Plugin
@@ -19,7 +18,7 @@ from glidepath.spi.inside_variable import INSIDE
 _log, _inside = logging.getLogger("glidepath"), INSIDE.get
 FAREWELL = 1.0  # seconds that all observers of a run together have after its last event
 LAST_WORDS = 0.25  # seconds that they have when the run or its caller was stopped
-Report: TypeAlias = Callable[[str, str, str, str], None]
+Report: TypeAlias = Callable[[str, str, BaseException | str, str], None]
 """Called with a failure: plugin, hook, error, effect."""
 
 
@@ -39,7 +38,7 @@ class Sink:
     def fail(self, error: BaseException) -> None:
         """Report the error, and do not call it again."""
         self.removed = True
-        self._report("event_sink", "event_sink", told(error), "removed")
+        self._report("event_sink", "event_sink", error, "removed")
 
 
 class Observer:
@@ -96,7 +95,7 @@ class Observer:
         """Report the error; the third one removes the observer."""
         self._failed += 1
         effect = "removed" if self.removed else "ignored"
-        self._report(self.name, "event_observer", told(error), effect)
+        self._report(self.name, "event_observer", error, effect)
 
     def _enqueue(self, event: Event) -> None:
         if self.removed:

@@ -10,6 +10,7 @@ from glidepath._wire import Record
 from glidepath.errors import GlidepathError, told
 from glidepath.events import HookFailed
 from glidepath.messages import Message
+from glidepath.run.error_log import log_error
 from glidepath.run.inside import ASKED, Place, recall
 from glidepath.run.interrupting import interruptible_within
 from glidepath.run.watch import Stopped, Why
@@ -23,7 +24,9 @@ CHUNK = 64  # items of a foreign iterable between two looks at the clock
 
 
 class HookFault(GlidepathError):  # noqa: N818 - it never leaves the run
-    """A hook crashed, hung or answered nonsense; the caller decides what that means."""
+    """A hook crashed, hung or answered nonsense; the caller decides what that means. `raised`: its own error."""
+
+    raised: BaseException | None = None
 
 
 class ToRead(Sequence[Message]):
@@ -145,7 +148,9 @@ async def _answered(
                 if isinstance(error, Stopped):
                     hung = f"no answer within {run.plan.config.hook_timeout} s"
                     what = f": {hung if error.why is Why.TIMEOUT else 'it was cancelled'}"
-                return Opinion(name, None, HookFault(f"{hook} of plugin {name!r}{what}"))
+                fault = HookFault(f"{hook} of plugin {name!r}{what}")
+                fault.raised = None if isinstance(error, Stopped) else error
+                return Opinion(name, None, fault)
     finally:
         answer = None  # an error's traceback has this frame
         place.close()
@@ -198,11 +203,19 @@ def take_all(run: Run, items: Iterable[Any], most: int) -> tuple[list[Any], Hook
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # no iterable at all, or one that breaks
-        return taken, HookFault(told(error))
+        fault = HookFault(told(error))
+        fault.raised = error
+        return taken, fault
     return taken, None
 
 
 def report(run: Run, hook: str, name: str, fault: BaseException, effect: str) -> None:
-    """Tell the observers about a hook that failed."""
-    error = str(fault) if isinstance(fault, HookFault) else told(fault)
-    run.emit(HookFailed, name, hook, error, effect)
+    """Tell the observers, and the log, about a hook that failed."""
+    who = f"{hook} of {name!r}"
+    if not isinstance(fault, HookFault):
+        log_error(run, who, fault, effect)
+    elif fault.raised is not None:
+        log_error(run, who, fault.raised, effect)
+    else:
+        log_error(run, who, fault, effect, did="gave no usable answer")
+    run.emit(HookFailed, name, hook, str(fault) if isinstance(fault, HookFault) else told(fault), effect)

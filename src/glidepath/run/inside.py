@@ -146,10 +146,17 @@ class SideWork(Record, eq=False):
     """The untrusted sources that children and programs have read, by call or hook."""
     above: Any = None
     """The run that started this one, while this one runs."""
+    raised: frozenset[tuple[str, ...]] = frozenset()
+    """Errors of foreign code that are in the log."""
 
     def belong_to(self, above: Run | None) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
         self.above = above
+
+    def is_first(self, error: tuple[str, ...]) -> bool:
+        """True when this error was not logged yet; from now on it was."""
+        known, self.raised = self.raised, self.raised | {error}
+        return error not in known
 
     def hear(self, key: str, origins: tuple[str, ...]) -> None:
         """Something inside this call or hook has read from these sources."""

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, frozen
+from glidepath.errors import told
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.messages import Message, ToolResultMessage, UserMessage
@@ -21,6 +22,7 @@ from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
 from glidepath.run.account import Account, Spending, breakdown
 from glidepath.run.descent import Audit, Descent
+from glidepath.run.error_log import log_error
 from glidepath.run.inside import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import PRE_FLIGHT, AnswerSoFar, CurrentTurn, Transcript
@@ -174,12 +176,15 @@ class Run(Record, eq=False, kw_only=True):
         if emit is not None:
             emit(kind, *fields)
 
-    def hook_failed(self, name: str, hook: str, error: str, effect: str) -> None:
+    def hook_failed(self, name: str, hook: str, error: BaseException | str, effect: str) -> None:
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
+        said = error if isinstance(error, str) else told(error)
+        if not isinstance(error, str):
+            log_error(self, f"{hook} of {name!r}", error, effect)
         if self.result is None:
-            self.emit(HookFailed, name, hook, error, effect)
+            self.emit(HookFailed, name, hook, said, effect)
         else:  # nothing is emitted after the last event
-            _log.warning("%s: %s of %r failed after the end: %s; %s", self.run_id, hook, name, error, effect)
+            _log.warning("%s: %s of %r failed after the end: %s", self.run_id, hook, name, effect)
 
     def past_deadline(self) -> bool:
         """True when the whole time of this run is up, not only that of its landing."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, shown, told
+from glidepath.foreign_errors import log_raised
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.setting import check_text as check_any_text
@@ -288,6 +289,7 @@ def _answer(task: asyncio.Task[Any]) -> object:
 
 def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
+        log_raised("a reviewer", answer, "its review is exceeded")
         return refused(f"the reviewer crashed: {told(answer)}", exceeded=True), None
     if not isinstance(answer, EvaluationVerdict):
         said = "nothing" if answer is None else shown(answer, 80)

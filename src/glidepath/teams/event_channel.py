@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.errors import told
+from glidepath.foreign_errors import log_raised
 from glidepath.outcome import ConfigurationChange
 from glidepath.plugins.observer import FAREWELL, Observer, dismiss
 from glidepath.plugins.sole_listener import audience_of
@@ -128,7 +129,10 @@ class EventChannel:
             except Exception as error:
                 self.fail(told(error))
 
-    def _report(self, name: str, hook: str, error: str, effect: str) -> None:  # noqa: ARG002 - as observers report
+    def _report(self, name: str, hook: str, error: BaseException | str, effect: str) -> None:
+        if not isinstance(error, str):
+            log_raised(f"{self._request.id}: {hook} of {name!r}", error, effect)
+            error = told(error)
         self._warn(f"observer {name} failed and was {effect}: {error}")
 
     def _warn(self, warning: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, shown, told
+from glidepath.foreign_errors import log_raised
 from glidepath.teams.events import ending
 from glidepath.teams.step_table import StepTable
 from glidepath.teams.values import TeamResult, TeamStatus
@@ -62,6 +63,7 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
         if work.done() and not cancelled and run.deadline > asyncio.get_running_loop().time():
             status, reason = TeamStatus.FAILED, "the coordinator was cancelled, but nobody cancelled it"
     elif error is not None:
+        log_raised(f"{run.request.id}: the coordinator", error, "the team fails")
         reason = clean(f"the coordinator crashed: {told(error)}")
     elif result is None:
         reason = f"the coordinator answered {shown(work.result(), 80)}, which is not a result of this request"

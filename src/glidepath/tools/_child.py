@@ -83,7 +83,7 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def run(job: dict[str, Any]) -> bytes:
-    """The pickled reply: ("ok", result) or ("error", type name, message, traceback text, kind)."""
+    """The pickled reply: ("ok", result) or ("error", type name, message, traceback text, kind, place)."""
     try:
         sys.path[:] = job["path"]
         function = load(job)
@@ -97,7 +97,8 @@ def run(job: dict[str, Any]) -> bytes:
     except _Terminated:
         raise
     except BaseException as error:
-        return pickle.dumps(("error", type(error).__name__, _text(error)[:_MAX_MESSAGE], _trace(error), _kind(error)))
+        text, trace = _text(error)[:_MAX_MESSAGE], _trace(error)
+        return pickle.dumps(("error", type(error).__name__, text, trace, _kind(error), _place(error)))
 
 
 def _text(error: BaseException) -> str:
@@ -112,6 +113,14 @@ def _trace(error: BaseException) -> str:
         return "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
     except Exception:
         return ""
+
+
+def _place(error: BaseException) -> str:
+    """The module and line that raised it."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return "" if step is None else f"{step.tb_frame.f_globals.get('__name__')}:{step.tb_lineno}"
 
 
 def _kind(error: BaseException) -> str:

@@ -63,7 +63,7 @@ def finite(value: object) -> bool:
 
             waiting += [getattr(one, field.name, None) for field in fields(one)]  # type: ignore[arg-type]
         elif hasattr(type(one), "__struct_fields__"):
-            waiting += [getattr(one, name, None) for name in one.__struct_fields__]
+            waiting += [getattr(one, name, None) for name in one.__struct_fields__]  # type: ignore[attr-defined]
     return True
 
 

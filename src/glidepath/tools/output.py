@@ -24,9 +24,10 @@ class OutputError(ValueError):
 class Output:
     """Parses answers into one type: a msgspec Struct, dataclass, TypedDict or pydantic model."""
 
-    __slots__ = ("_read", "instructions", "schema")
+    __slots__ = ("_kind", "_read", "instructions", "schema")
 
     def __init__(self, kind: object) -> None:
+        self._kind = kind
         self.schema = _schema(kind)
         self._read = _wire.decoder(kind, dec_hook=bridge.build)
         self.instructions = (
@@ -50,6 +51,10 @@ class Output:
             except BaseException as error:  # whatever a user's own type raises means that this answer does not fit
                 problem = problem or _said(error)
         raise OutputError(problem or "there is no JSON object in it")
+
+    def is_value(self, value: object) -> bool:
+        """Whether this is certainly a value of the type; of a TypedDict nobody can say."""
+        return isinstance(self._kind, type) and type(value) is self._kind
 
     def complaint(self, problem: str, texts: Texts) -> str:
         """The message for a model whose answer did not fit."""

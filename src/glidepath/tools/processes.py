@@ -44,9 +44,10 @@ _SCRIPT = str(Path(_child.__file__))
 class ChildError(ToolError):
     """A function raised an error in its process; the cause has the traceback as text."""
 
-    def __init__(self, error_type: str, message: str) -> None:
+    def __init__(self, error_type: str, message: str, place: str = "") -> None:
         super().__init__(f"{error_type}: {message}" if message else error_type)
         self.error_type = error_type
+        self.place = place
 
 
 class ChildTraceback(Exception):  # noqa: N818 - not its own error: what `raise ... from` shows
@@ -274,13 +275,13 @@ class ProcessChild:
             raise ToolError(f"the result cannot be read back from its process ({error}): return plain data") from error
         if kind == "ok":
             return rest[0]
-        error_type, message, trace, family = rest
+        error_type, message, trace, family, place = rest
         cause = ChildTraceback("\n" + trace)
         if family == "fatal":
             raise FatalToolError(message) from cause
         if family == "tool":
             raise ToolError(message) from cause
-        raise ChildError(error_type, message) from cause
+        raise ChildError(error_type, message, place) from cause
 
     def _death(self) -> str:
         code = self._process.returncode if self._process is not None else None

@@ -1,0 +1,48 @@
+"""The kinds of results that calls get for other reasons than what their tool returned or raised."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Self
+
+
+class ResultKind(str, Enum):
+    """Why a call has the result it has, where that is not simply what its tool returned or raised.
+
+    `ran`: its tool was called. `failed`: it counts as a failure of the tool, or of the model that called it; what a
+    person, a hook or a limit refused does not. `early`: it may be refused before its tool is looked up. A new kind says
+    all of it here, and nobody keeps its own list.
+    """
+
+    ran: bool
+    failed: bool
+    early: bool
+
+    UNKNOWN_TOOL = ("unknown_tool", False, True, True)
+    HIDDEN_TOOL = ("hidden_tool", False, False)
+    INVALID_ARGUMENTS = ("invalid_arguments", False, True)
+    POLICY_FAILED = ("policy_failed", False, True, True)
+    BREAKER_OPEN = ("breaker_open", False, True)
+    CUT = ("cut", False, True)
+    WITHDRAWN = ("withdrawn", False, False, True)
+    SKIPPED = ("skipped", False, False, True)
+    BLOCKED = ("blocked", False, False)
+    DENIED = ("denied", False, False)
+    NOT_DECIDED = ("not_decided", False, False)
+    INTERRUPTED = ("interrupted", False, False, True)
+    ANSWERED = ("answered", False, True)
+    CANCELLED = ("cancelled", True, False, True)
+    """Stopped while it ran, or before: what it has done is not known to be nothing."""
+    ABORTED = ("aborted", True, False)
+    TIMEOUT = ("timeout", True, True)
+    NOT_STOPPED = ("not_stopped", True, True)
+    CANCELLED_INSIDE = ("CancelledError", True, True)
+    NOT_SHOWN = ("not_shown", True, True)
+    UNKNOWN_EFFECT = ("unknown_effect", True, True)
+    LANDING = ("landing", True, True)
+
+    def __new__(cls, value: str, ran: bool, failed: bool, early: bool = False) -> Self:  # noqa: D102 - of an enumeration
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.ran, kind.failed, kind.early = ran, failed, early
+        return kind
