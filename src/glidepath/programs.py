@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.execute import admitted, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, job_for, keep, unfinished
+from glidepath.execute.doubt import close_accounts, doubt, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, Program, ResultKind
+from glidepath.result_kind import Unknown
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
 from glidepath.run.run_transcript import AFTER_TOOLS
@@ -91,10 +92,10 @@ class _Program:
         self.made = CallsMade("", (), {})
         self.still: Mapping[str, PendingCall] = {}
         if call_id not in run.turn.program_states:  # it may not be kept, or a stranger wrote it
-            job.doubt = run.plan.config.texts.fill("unknown_effect")
+            doubt(run, job, Unknown.STATE_LOST)
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            job.doubt = unfinished(run, f"the tool {program.call.name!r} no longer exists")
+            doubt(run, job, Unknown.TOOL_GONE)
             job.refuse(UNKNOWN, "")
         else:
             job.bound = job.tool.bind(program.call.stored)
@@ -185,8 +186,11 @@ class _Program:
         """A call that waited for a person, or had begun when the process died."""
         job = waiting_job(self.run, call, pending)
         decision = known.get(call.id)
-        if job.result is None and decision is not None and decision.kind == "unknown":
-            job.refuse(UNKNOWN, "")
+        if job.result is None and decision is not None:
+            if decision.kind == "unknown":
+                job.refuse(UNKNOWN, "")
+            elif decision.kind == "void":
+                job.refuse(ResultKind.INTERRUPTED, self.run.plan.config.texts.fill("redacted_call"))
         return job
 
     def _judged(self, step: Step) -> list[Job]:

@@ -46,3 +46,41 @@ class ResultKind(str, Enum):
         kind._value_ = value
         kind.ran, kind.failed, kind.early = ran, failed, early
         return kind
+
+
+_DIED = "the process died while this call was running"
+
+
+class Unknown(str, Enum):
+    """Why nobody knows the outcome of a call, in a word or two; `reason` says it to the model.
+
+    The result of such a call has it in its details, as `unknown`.
+    """
+
+    reason: str
+
+    DIED = ("died in it", _DIED)
+    REDACTED = ("redacted", f"{_DIED}, and its stored arguments are redacted")
+    TOOL_GONE = ("tool gone", f"{_DIED}, and its tool no longer exists")
+    ARGUMENTS = ("arguments no longer fit", f"{_DIED}, and its tool no longer takes its arguments")
+    IMPORTED = ("imported", "this call had begun elsewhere, before its session was imported")
+    CHILD_LOST = ("child lost", "an agent that this call had started cannot be found any more")
+    STATE_LOST = ("state lost", "this call had begun, and what it needs to continue was not kept")
+    NOT_CONTINUED = ("not continued", "this call had begun, and did not continue")
+    DAMAGED = ("damaged", "the part of the journal that may have had the result of this call is damaged")
+    SERVER_LOST = ("server lost", "the server was lost while this call was in flight")
+
+    def __new__(cls, value: str, reason: str) -> Self:  # noqa: D102 - of an enumeration
+        why = str.__new__(cls, value)
+        why._value_ = value
+        why.reason = reason
+        return why
+
+    @classmethod
+    def called(cls, value: str) -> Unknown:
+        """The one of this value; an unknown one is the most common."""
+        return next((why for why in cls if why.value == value), cls.DIED)
+
+    def details(self) -> dict[str, str]:
+        """What the result of such a call has in its details."""
+        return {"unknown": self.value}

@@ -69,10 +69,7 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
         "find out before you repeat one: {calls}"
     )
     interrupted: str = "Interrupted: this call has no result. Whether it took effect is not known."
-    unknown_effect: str = (
-        "Outcome unknown: the process died while this call was running. It may have taken effect; find out before you "
-        "repeat it."
-    )
+    unknown_effect: str = "Outcome unknown: {reason}. It may have taken effect; find out before you repeat it."
     not_decided: str = "Not executed: this call was waiting for a person, and a new message came first."
     denied: str = "Denied by a person: {reason}"
     blocked: str = "Blocked: {reason}"
@@ -92,6 +89,10 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     )
     not_started: str = "Not started: {reason}."
     not_begun: str = "Not executed: the run was interrupted before this call began."
+    redacted_call: str = (
+        "Not executed: the run was interrupted before this call began, and its arguments were redacted when they were "
+        "stored. Make it again if it is still needed."
+    )
     stopped: str = "The tool was stopped: {reason}."
     not_stopped: str = "The tool did not stop when asked to ({reason}); it may still be running."
     cancelled_inside: str = "CancelledError: the tool cancelled itself"

@@ -181,7 +181,7 @@ def cut_store(store, number):
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
-def test_g13_a_call_whose_arguments_were_redacted_is_unknown_after_a_crash(begun):
+def test_g13_a_redacted_call_is_unknown_after_a_crash_only_if_it_had_begun(begun):
     async def fly():
         done = []
 
@@ -206,7 +206,13 @@ def test_g13_a_call_whose_arguments_were_redacted_is_unknown_after_a_crash(begun
         after = Agent(model=ScriptedModel([say("checked")]), tools=[pay], limits=LIMITS, store=store)
         result = await after.resume("s")
         assert (result.text, done) == ("checked", ["open"])
-        assert [one.id for one in result.unknown_effects] == ["call_1"]
+        assert [one.id for one in result.unknown_effects] == (["call_1"] if begun else [])
+        (told,) = [one for one in result.messages if one.role == "tool_result" and one.call_id == "call_1"]
+        assert (told.kind, told.details) == (
+            ("unknown_effect", {"unknown": "redacted"}) if begun else ("interrupted", None)
+        )
+        assert ("the process died while this call was running" in told.text) is begun
+        assert ("Not executed" in told.text) is not begun
 
     asyncio.run(fly())
 
@@ -229,14 +235,15 @@ def test_an_approval_of_a_redacted_call_must_bring_the_arguments():
             done.append(card)
             return "paid"
 
-        for decision, wanted, unknown in ((approve(), [], 1), (approve({"card": "sk-2"}), ["sk-2"], 0)):
+        for decision, wanted, kind in ((approve(), [], "interrupted"), (approve({"card": "sk-2"}), ["sk-2"], None)):
             done.clear()
             store = RedactingStore(MemoryStore(), hide)
             model = ScriptedModel([call("pay", card="sk-1"), say("end")])
             agent = Agent(model=model, tools=[pay], limits=LIMITS, store=store)
             await agent.run("go", session="s")
             result = await agent.resume("s", decisions={"call_1": decision})
-            assert (result.text, done, len(result.unknown_effects)) == ("end", wanted, unknown)
+            (told,) = [one for one in result.messages if one.role == "tool_result"]
+            assert (result.text, done, told.kind, result.unknown_effects) == ("end", wanted, kind, ())
 
     asyncio.run(fly())
 
@@ -254,7 +261,8 @@ def test_what_is_imported_is_redacted_as_well():
         assert not any(SECRET.search(commit.body.decode()) for commit in commits)
         after = Agent(model=ScriptedModel([say("end")]), tools=TOOLS, limits=LIMITS, store=store)
         result = await after.resume("s", decisions={"call_1": approve()})
-        assert [one.name for one in result.unknown_effects] == ["send"]
+        (told,) = [one for one in result.messages if one.role == "tool_result"]
+        assert (told.kind, result.unknown_effects) == ("interrupted", ())
 
     asyncio.run(fly())
 

@@ -10,6 +10,7 @@ from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
 from glidepath.money import pico_of
+from glidepath.result_kind import Unknown
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
@@ -73,4 +74,4 @@ def _lost(parent: Run, place: str) -> LostChild:
     call_id = place.rpartition(".")[0]
     calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls
     parent.work.doubt([call for call in calls if call.id == call_id])
-    return LostChild(parent.plan.config.texts.fill("unknown_effect"))
+    return LostChild(parent.plan.config.texts.fill("unknown_effect", reason=Unknown.CHILD_LOST.reason))

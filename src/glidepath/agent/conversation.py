@@ -12,6 +12,7 @@ from glidepath.ledger import Caps, Meter, pico
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import NOT_CARRIED, AgentState, Carried, SessionStand
 from glidepath.quantities import share_of
+from glidepath.result_kind import Unknown
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -113,8 +114,10 @@ def close_begun(home: Session, texts: Texts) -> tuple[ToolCall, ...]:
     asked = [one.call for one in last.pending if one.form is not None and not one.inside]
     begun = (*asked, *[program.call for program in programs.values()])
     text = texts.fill("unfinished", reason="a new prompt came instead of an answer")
+    details = Unknown.NOT_CONTINUED.details()
     home.messages += [
-        ToolResultMessage(call.id, call.name, text, is_error=True, kind="unknown_effect") for call in begun
+        ToolResultMessage(call.id, call.name, text, is_error=True, kind="unknown_effect", details=details)
+        for call in begun
     ]
     return begun
 

@@ -14,7 +14,9 @@ from glidepath.agent.resuming import check_decisions, is_about, nothing_to_decid
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
+from glidepath.result_kind import Unknown
 from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
+from glidepath.run.decisions import unknown
 from glidepath.sessions import Session
 from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base, with_measures
@@ -386,7 +388,7 @@ async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, op
     scribe.kin = dict(found.used)
     scribe.born = {child.session_id for child in folded.children}
     # Only calls that had begun: one that had not has no child that could have done anything.
-    lost = {call_id: Decision(kind="unknown") for call_id in found.lost if call_id in folded.intents}
+    lost = {call_id: unknown(Unknown.CHILD_LOST) for call_id in found.lost if call_id in folded.intents}
     opening.decisions = {**opening.decisions, **lost}
 
 

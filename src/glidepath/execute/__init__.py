@@ -10,7 +10,7 @@ from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
 from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
-from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, unfinished, without_tool
+from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, leave_unfinished, without_tool
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
@@ -124,7 +124,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     for call in run.turn.open_calls():
         job = job_for(run, call)
         if has_asked(run, call):
-            job.doubt = unfinished(run, "the run ended first")
+            leave_unfinished(run, job, "the run ended first")
             doubt_inner(run, call)
         job.refuse(kind, text)
         keep(run, job, last=in_order)
@@ -382,7 +382,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
                     run.turn.pend((*run.turn.pending, still or pend(run, job)))
                 continue
             if job.asks is not None:
-                job.doubt = unfinished(run, "the run ended first")
+                leave_unfinished(run, job, "the run ended first")
             job.refuse(
                 ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.errors import shown, told
-from glidepath.execute.doubt import hold_to_limit, unfinished
+from glidepath.execute.doubt import hold_to_limit, leave_unfinished
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
@@ -86,7 +86,7 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
             else:
                 _bind(run, job)
                 job.continuation = Continuation(job.asks.state, decision.arguments or {})
-                job.doubt = unfinished(run, "it was not allowed to")
+                leave_unfinished(run, job, "it was not allowed to")
             if job.result is None and run.hooks.before_tool_call:
                 await _ask_all(run, job, approved=True)
         elif decision.kind == "deny":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
 from glidepath.outcome import ResultKind
+from glidepath.result_kind import Unknown
 from glidepath.run.snapshot import place
 from glidepath.tools import ArgumentsError
 
@@ -26,25 +27,37 @@ def settle(run: Run) -> None:
         return
     for call in run.turn.open_calls():
         decision = resumed.decisions.get(call.id)
-        if decision is None or not decision.in_doubt:
+        if decision is None or not (decision.in_doubt or decision.kind == "void"):
             continue
         job = job_for(run, call)
-        if decision.kind == "unknown" or not _takes(job, decision.arguments):
+        if decision.kind == "void":
+            job.refuse(ResultKind.INTERRUPTED, run.plan.config.texts.fill("redacted_call"))
+        elif decision.kind == "unknown":
             job.refuse(UNKNOWN, "")
-            keep(run, job)
-            run.turn.forget_program(call.id)
-            run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
+        elif (why := _hindrance(job, decision.arguments)) is not None:
+            doubt(run, job, why)
+            job.refuse(UNKNOWN, "")
+        else:
+            continue
+        keep(run, job)
+        run.turn.forget_program(call.id)
+        run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
 
 
-def _takes(job: Job, arguments: Mapping[str, Any] | None) -> bool:
-    """Whether the current tool accepts the arguments the call began with."""
+def _hindrance(job: Job, arguments: Mapping[str, Any] | None) -> Unknown | None:
+    """Why a call cannot be repeated: the current tool does not accept the arguments it began with."""
     if job.tool is None:
-        return False
+        return Unknown.TOOL_GONE
     try:
         job.tool.bind(job.call.stored if arguments is None else arguments)
     except ArgumentsError:
-        return False
-    return True
+        return Unknown.ARGUMENTS
+    return None
+
+
+def doubt(run: Run, job: Job, why: Unknown) -> None:
+    """A call had begun, and unless it gets its result now its outcome is unknown: the model is told why."""
+    job.why, job.doubt = why, run.plan.config.texts.fill("unknown_effect", reason=why.reason)
 
 
 def job_for(run: Run, call: ToolCall) -> Job:
@@ -52,16 +65,16 @@ def job_for(run: Run, call: ToolCall) -> Job:
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
-        job.doubt = run.plan.config.texts.fill("unknown_effect")
+        doubt(run, job, Unknown.called(decision.text))
         job.counted = True
     elif run.terms.resumed is not None:
         job.counted = call.id in run.terms.resumed.counted
     return job
 
 
-def unfinished(run: Run, reason: str) -> str:
-    """What the model is told about a call that had asked in the middle and cannot continue."""
-    return run.plan.config.texts.fill("unfinished", reason=reason)
+def leave_unfinished(run: Run, job: Job, reason: str) -> None:
+    """A call had asked in the middle, and cannot continue."""
+    job.why, job.doubt = Unknown.NOT_CONTINUED, run.plan.config.texts.fill("unfinished", reason=reason)
 
 
 def has_asked(run: Run, call: ToolCall) -> bool:
@@ -98,7 +111,8 @@ def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
 def without_tool(run: Run, job: Job, decision: Decision) -> None:
     """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
     if job.asks is not None and decision.kind in ("approve", "answer"):
-        job.doubt = unfinished(run, f"the tool {job.call.name!r} no longer exists")
+        leave_unfinished(run, job, f"the tool {job.call.name!r} no longer exists")
+        job.why = Unknown.TOOL_GONE
         job.refuse(UNKNOWN, "")
     elif decision.kind == "approve":
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))

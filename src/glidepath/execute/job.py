@@ -13,6 +13,7 @@ from glidepath.foreign_errors import format_error, place_of
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.resilience import Admission, tool_breaker
+from glidepath.result_kind import Unknown
 from glidepath.run import Stopped, Why
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import LostChild
@@ -93,6 +94,8 @@ class Job(Record, eq=False):
     """What it continues with, once the calls it asked for are made."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
+    why: Unknown = Unknown.DIED
+    """Why its outcome is unknown then."""
     counted: bool = False
     """It was counted before the process died."""
 
@@ -101,10 +104,11 @@ class Job(Record, eq=False):
     def refuse(self, kind: ResultKind, text: str) -> None:
         """It does not run, or not to its end; this is what the model is told instead."""
         if self.result is None:
+            details = None
             if self.doubt is not None:
-                kind, text = UNKNOWN, self.doubt
+                kind, text, details = UNKNOWN, self.doubt, self.why.details()
             self.kind = kind.value
-            self.result = ToolResult(text, is_error=True)
+            self.result = ToolResult(text, is_error=True, details=details)
 
     def not_started(
         self, run: Run, kind: ResultKind = ResultKind.CANCELLED, reason: str = "the run is being stopped"
@@ -152,7 +156,8 @@ class Job(Record, eq=False):
             self.asks = error
             return
         if isinstance(error, LostChild):
-            self.kind, self.result = UNKNOWN.value, ToolResult(words(error), is_error=True)
+            details = Unknown.CHILD_LOST.details()
+            self.kind, self.result = UNKNOWN.value, ToolResult(words(error), is_error=True, details=details)
             return
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {words(error)}"

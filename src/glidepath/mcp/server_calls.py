@@ -11,6 +11,7 @@ from glidepath.errors import words
 from glidepath.mcp.elicitation import Question, answers_of, combined, question_of
 from glidepath.mcp.server_owner import Idle, Interruptible, Request, ServerLost, ServerRefused
 from glidepath.mcp.tool_answers import as_tool_result
+from glidepath.result_kind import Unknown
 from glidepath.tools import NeedsInput, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError
 
@@ -244,4 +245,6 @@ def _unknown(call: ServerCall, why: SourceError) -> ToolResult:
     note = getattr(call.context._host, "unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
     if note is not None and call.context is not None:
         note(call.context.call_id)
-    return ToolResult(_UNKNOWN.format(why=words(why)), is_error=True, kind="unknown_effect")
+    return ToolResult(
+        _UNKNOWN.format(why=words(why)), is_error=True, kind="unknown_effect", details=Unknown.SERVER_LOST.details()
+    )

@@ -8,17 +8,20 @@ from typing import Any, Literal
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
+from glidepath.result_kind import Unknown
 
 
 class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.
 
-    Three do not come from a person. `unknown`: a call that had begun when the process died, and may have taken effect.
+    Four do not come from a person. `unknown`: a call that had begun when the process died, and may have taken effect;
+    `text` says why nobody knows, as a value of `Unknown`. `void`: one that had not begun, and is not executed, as its
+    stored arguments are redacted.
     `repeat`: one that had begun and is idempotent; it runs again under the same key, and is unknown where it may not.
     `ask`: a call from an imported journal, about which a person must be asked whatever its tool says.
     """
 
-    kind: Literal["approve", "deny", "answer", "unknown", "repeat", "ask"]
+    kind: Literal["approve", "deny", "answer", "unknown", "repeat", "ask", "void"]
     text: str = ""
     arguments: Mapping[str, Any] | None = None
     digest: str = ""
@@ -33,6 +36,11 @@ class Decision(Value, frozen=True, kw_only=True):
     def in_doubt(self) -> bool:
         """True for a call that had begun: its outcome is its result or unknown, and nothing else."""
         return self.kind in ("unknown", "repeat")
+
+
+def unknown(why: Unknown) -> Decision:
+    """Nobody knows the outcome of a call, for this reason."""
+    return Decision(kind="unknown", text=why.value)
 
 
 def approve(arguments: Mapping[str, Any] | None = None, *, digest: str = "") -> Decision:

@@ -14,7 +14,8 @@ from typing import Any
 from glidepath._wire import replace
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause, dollars
-from glidepath.run.decisions import Decision
+from glidepath.result_kind import Unknown
+from glidepath.run.decisions import Decision, unknown
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
@@ -96,25 +97,31 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
     """
     decisions: dict[str, Decision] = strangers(folded, snapshot)
+    waiting = {one.call.id for one in snapshot.pending}
     for call in (*open_calls(folded), *inner_calls(snapshot)):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
-        if call.id in folded.redacted:  # its real arguments are not stored
-            decisions[call.id] = Decision(kind="unknown")
-        elif intent is None:
+        if intent is None:
             if call.id in folded.decisions:
                 decisions[call.id] = folded.decisions[call.id]
-        # Both must agree: the tool may have changed between the two processes.
-        elif intent.idempotent and tool is not None and tool.idempotent:
-            decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
+            elif call.id in folded.redacted and call.id not in waiting:  # its real arguments are not stored
+                decisions[call.id] = Decision(kind="void")
+        elif not intent.idempotent:
+            decisions[call.id] = unknown(Unknown.IMPORTED if folded.foreign else Unknown.DIED)
+        elif tool is None:
+            decisions[call.id] = unknown(Unknown.TOOL_GONE)
+        elif not tool.idempotent:  # both must agree: it may have changed between the two processes
+            decisions[call.id] = unknown(Unknown.DIED)
+        elif call.id in folded.redacted:
+            decisions[call.id] = unknown(Unknown.REDACTED)
         else:
-            decisions[call.id] = Decision(kind="unknown")
-    return decisions
+            decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
+    return unredacted(folded, decisions)
 
 
 def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
-    """A person's decisions; an approved call whose stored arguments are redacted cannot be made, and is unknown."""
+    """A person's decisions; an approved call whose stored arguments are redacted cannot be made, and does not run."""
     void = {
-        call_id: Decision(kind="unknown")
+        call_id: Decision(kind="void")
         for call_id, decision in decided.items()
         if decision.kind == "approve" and decision.arguments is None and call_id in folded.redacted
     }
@@ -131,19 +138,20 @@ def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
 
 def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult, list[ToolResultMessage]]:
     """Close a run that crashed and is not resumed; returns its result, and results for its open calls."""
-    results, unknown = [], []
+    results, doubtful = [], []
     counted = 0
     for call in open_calls(folded):
         begun = call.id in folded.intents
         # The limit counts calls that are queued; the result counts those that ran.
         counted += not begun and call.id in folded.queued
         if begun:
-            unknown.append(call)
-        kind, text = (
-            ("unknown_effect", texts.fill("unknown_effect")) if begun else ("interrupted", texts.fill("not_begun"))
-        )
-        results.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind=kind))
-    unknown += [call for call in inner_calls(snapshot) if call.id in folded.intents]
+            doubtful.append(call)
+        kind, text, details = "interrupted", texts.fill("not_begun"), None
+        if begun:
+            why = Unknown.IMPORTED if folded.foreign else Unknown.DIED
+            kind, text, details = "unknown_effect", texts.fill("unknown_effect", reason=why.reason), why.details()
+        results.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind=kind, details=details))
+    doubtful += [call for call in inner_calls(snapshot) if call.id in folded.intents]
     for result in results:
         folded.add(result)
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
@@ -163,6 +171,6 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
         tool_calls=max(0, snapshot.tool_calls - counted),
         landing_calls=snapshot.landing_calls,
         elapsed=snapshot.elapsed,
-        unknown_effects=(*snapshot.unknown_effects, *unknown),
+        unknown_effects=(*snapshot.unknown_effects, *doubtful),
     )
     return ended, results

@@ -10,6 +10,7 @@ from glidepath import _wire
 from glidepath._wire import Raw, Value, replace
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall, ToolResultMessage, UserMessage, codec
+from glidepath.result_kind import Unknown
 from glidepath.sessions.chain import SCHEMA, chained, link, read
 from glidepath.sessions.effects import effects_in, told_effects
 from glidepath.sessions.families import TEAM
@@ -153,9 +154,8 @@ def _closing(
     for call in open_calls(folded):
         known = results.pop(call.id, None)
         if known is None:
-            known = ToolResultMessage(
-                call.id, call.name, texts.fill("unknown_effect"), is_error=True, kind="unknown_effect"
-            )
+            text, details = texts.fill("unknown_effect", reason=Unknown.DAMAGED.reason), Unknown.DAMAGED.details()
+            known = ToolResultMessage(call.id, call.name, text, is_error=True, kind="unknown_effect", details=details)
             effects.append(Effect(call_id=call.id, name=call.name, arguments=call.arguments))
         answers.append(known)
     answered = {one.call_id for one in answers}
