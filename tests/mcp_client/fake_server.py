@@ -153,6 +153,11 @@ def called(request):  # noqa: C901, PLR0912, PLR0915 - one line for each thing a
         return text(request, json.dumps(params.get("_meta", {})))
     if name == "die":
         os._exit(3)
+    if name == "die_with_heir":
+        import subprocess
+
+        subprocess.Popen(["sleep", "30"])  # it holds our pipes, as what npx or a shell has started does
+        os._exit(3)
     if name == "die_once":
         if os.path.getsize(COUNT) < 2:
             os._exit(3)

@@ -1,6 +1,7 @@
 """Servers that lie, flood, die, freeze or ask for ever: each is contained, typed, and within its budget."""
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -156,6 +157,18 @@ async def test_g13_a_call_in_flight_when_the_server_dies_is_unknown_and_is_not_r
     assert (first.kind, second.text) == ("unknown_effect", "again")
     assert [one.name for one in result.unknown_effects] == ["die"]
     assert log.read_text().count("call die") == 1
+
+
+@pytest.mark.parametrize("has_pidfd", [True, False])
+async def test_a_server_that_dies_is_noticed_while_a_process_it_started_holds_its_pipes(has_pidfd, monkeypatch):
+    if not has_pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+    server = fake(setup={"tools": ["die_with_heir", "echo"]}, trusted=True, idle_timeout=20)
+    began = time.monotonic()
+    result = await agent_with([call("die_with_heir"), call("echo", text="again"), say("ok")], server).run("go")
+    assert [one.kind for one in results(result)] == ["unknown_effect", None]
+    assert results(result)[1].text == "again"
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -45,6 +45,8 @@ AT_ONCE = 64  # lines taken before others have their turn
 LAST_WORDS = 0.02
 POLITE = 0.6  # seconds a server has to end after its stdin was closed
 FIRM = 0.3  # and after SIGTERM
+LOOK = 0.5  # seconds between two looks at the process, where the system does not tell of its end
+HEIRS = 0.2  # seconds for what it wrote last, when others hold its pipes
 
 
 _ANSWER = re.compile(
@@ -124,6 +126,8 @@ class StdioTransport:
         self._inbox: _Inbox | None = None
         self._leaving = False
         self._boxed: Boxed | None = None
+        self._pidfd: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> tuple[Any, Any]:
         link = self._link
@@ -166,6 +170,7 @@ class StdioTransport:
         self._stdin.set_write_buffer_limits(high=256 << 10)
         self._inbox = inbox = _Inbox(loop)
         self._reader = loop.create_task(self._read(stdout, inbox), name=f"glidepath-mcp-read-{self._link.name}")
+        self._watch_process(loop, process)
         return inbox, _Outbox(self._stdin, drain)
 
     async def __aexit__(
@@ -183,6 +188,40 @@ class StdioTransport:
         finally:  # also when the loop itself is closing
             self._kill(signal.SIGKILL)  # whatever it has left behind in its group
             await self._release()
+
+    # --- its death: a process that it started may hold its pipes, so that they never end -------------------------
+
+    def _watch_process(self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> None:
+        try:
+            self._pidfd = os.pidfd_open(process.pid)
+            loop.add_reader(self._pidfd, self._ended, loop)
+        except (AttributeError, OSError, NotImplementedError):  # not on this system: look now and then
+            self._close_pidfd()
+            self._timer = loop.call_later(LOOK, self._look, loop, process)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            self._timer = loop.call_later(LOOK, self._look, loop, process)
+        else:
+            self._ended(loop)
+
+    def _ended(self, loop: asyncio.AbstractEventLoop) -> None:
+        """It has died: what it wrote last is read, and then nothing more, whoever holds the other end."""
+        self._stop_watching(loop)
+        if not self._leaving:
+            self._timer = loop.call_later(HEIRS, self._pipes[0].close)
+
+    def _stop_watching(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pidfd is not None:
+            loop.remove_reader(self._pidfd)
+        self._close_pidfd()
+
+    def _close_pidfd(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
     async def _exited(self, seconds: float) -> bool:
         process = cast("subprocess.Popen[bytes]", self._process)
@@ -204,6 +243,7 @@ class StdioTransport:
                 process.send_signal(number)
 
     async def _release(self) -> None:
+        self._stop_watching(asyncio.get_running_loop())
         for pipe in self._pipes:
             pipe.close()
         if self._stdin is not None and self._drain is not None and not self._drain.closed:
