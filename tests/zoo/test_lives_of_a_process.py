@@ -494,6 +494,21 @@ gc.collect()
 assert not said, said
 """
 
+CLOSED_LOOP = """
+import weakref
+from glidepath import Budget
+budget = Budget(Limits(max_tokens=6_000))
+loop = asyncio.new_event_loop()
+task = weakref.ref(loop.create_task(agent(hang(), limits=Limits(max_iterations=3)).run("go", parent=budget)))
+loop.run_until_complete(asyncio.sleep(0.1))
+assert budget.remaining().tokens < 6_000
+loop.set_exception_handler(lambda *_: None)
+loop.close()
+gc.collect()
+assert task() is None, "a run of a closed loop is never collected"
+assert budget.remaining().tokens > 5_000, budget.remaining()
+"""
+
 EXEC = """
 space = {"tool": tool}
 exec('''

@@ -144,12 +144,12 @@ async def _journal_call(run: Run, booking: Booking, later: Awaitable[None] | Non
         raise
 
 
-class _Call(Record, eq=False, gc=False):
+class _Call(Record, eq=False):
     """One model call with all its attempts.
 
-    Many are made, and the garbage collector does not look at them. An error keeps its call, by the frames of its
-    traceback, and a model may keep the error: the code that makes a call clears its `error` and its `run` in the end,
-    so that nothing leads from it back to either.
+    An error keeps its call, by the frames of its traceback, and a model may keep the error: the code that makes a call
+    clears its `error` and its `run` in the end, so that nothing leads from it back to either. The garbage collector
+    looks at it: a loop that is closed in the middle of a call leaves a ring, which holds what the call has reserved.
     """
 
     run: Any  # a Run
