@@ -11,11 +11,13 @@ from .shell_user import glidepath
 S, O = AgentState, LoopOutcome  # noqa: E741 - a table reads better with short names
 LAND = StopCause(source="repetition", action="land", reason="again and again")
 CRASH = StopCause(source="mine", action="graceful_exit", reason="mine failed")
+WITHDRAWN = StopCause(source="repetition", action="withdraw", reason="again and again")
 LIMIT = StopCause(source="MaxIterationConstraint", action="graceful_exit", reason="5 turns")
 
 TABLE = [
     (S.COMPLETED, O.DONE, None, 0),
-    (S.COMPLETED, O.WRAPPED_UP, LIMIT, 0),
+    (S.COMPLETED, O.WRAPPED_UP, LIMIT, 3),
+    (S.COMPLETED, O.WRAPPED_UP, WITHDRAWN, 0),
     (S.COMPLETED, O.CUT_OFF, LIMIT, 3),
     (S.MAX_STEPS, O.WRAPPED_UP, LIMIT, 3),
     (S.MAX_STEPS, O.CUT_OFF, LIMIT, 3),
@@ -46,6 +48,12 @@ def test_the_table_has_every_ending():
 @pytest.mark.parametrize(("state", "outcome", "cause", "code"), TABLE)
 def test_an_ending_has_one_exit_code(state, outcome, cause, code):
     assert exit_code(result(state, outcome, cause)) == code
+
+
+@pytest.mark.parametrize(("state", "outcome", "cause", "code"), TABLE)
+def test_landed_ok_makes_0_of_an_answer_that_a_limit_hurried_and_of_nothing_else(state, outcome, cause, code):
+    landed = code == 3 and outcome is O.WRAPPED_UP
+    assert exit_code(result(state, outcome, cause), landed_ok=True) == (0 if landed else code)
 
 
 @pytest.mark.parametrize(("state", "outcome", "cause", "code"), TABLE)

@@ -10,8 +10,11 @@ _CLOSED = ("unavailable", "read_only", "damaged", "newer", "schema")  # kinds of
 STUCK = 4
 
 
-def exit_code(result: RunResult, signal: int | None = None) -> int:
-    """The exit code for this result; `signal` is the number of the first signal that asked it to stop."""
+def exit_code(result: RunResult, signal: int | None = None, *, landed_ok: bool = False) -> int:
+    """The exit code for this result; `signal` is the number of the first signal that asked it to stop.
+
+    `landed_ok`: an answer that a limit has hurried is good enough.
+    """
     if signal is not None:
         return 128 + signal
     if result.stop_reason is StopReason.REFUSAL:
@@ -21,9 +24,15 @@ def exit_code(result: RunResult, signal: int | None = None) -> int:
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
         return 2 if _never_began(result) else STUCK if stuck else 1
-    if result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
-        return 3
+    wrapped_up = result.outcome is LoopOutcome.WRAPPED_UP and not _withdrawn(result)
+    if wrapped_up or result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
+        return 0 if landed_ok and result.ok else 3
     return 0
+
+
+def _withdrawn(result: RunResult) -> bool:
+    """True when no limit was near: a guard has taken a tool away, and the agent has finished by itself."""
+    return result.state is AgentState.COMPLETED and result.cause is not None and result.cause.action == "withdraw"
 
 
 def _never_began(result: RunResult) -> bool:

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
     )
+    parser.add_argument("--landed-ok", action="store_true", help="exit with 0, not 3, when a limit hurried the answer")
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -42,5 +43,5 @@ def execute(options: argparse.Namespace, world: World) -> int:
     agent = make_agent(settings, world, plugins=(changes,))
     limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
     screen = make_screen(settings, agent, world, changes=changes)
-    how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes}
+    how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes, "landed_ok": options.landed_ok}
     return asyncio.run(fly(agent, None, screen, settings, world, resume=found, **how))

@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
     )
+    parser.add_argument("--landed-ok", action="store_true", help="exit with 0, not 3, when a limit hurried the answer")
     parser.add_argument("-o", "--out", metavar="FILE", help="also write the answer to a file")
     parser.add_argument("-p", "--print", dest="plain", action="store_true", help="print the raw answer, no status line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
@@ -93,7 +94,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     agent = make_agent(settings, world, plugins=(changes,), output=output)
     screen = make_screen(settings, agent, world, options, changes)
     message = with_pictures(task, pictures)
-    how: Any = {"session": session, "changes": changes, "name": options.name}
+    how: Any = {"session": session, "changes": changes, "name": options.name, "landed_ok": options.landed_ok}
     return asyncio.run(fly(agent, message, screen, settings, world, **how))
 
 
@@ -179,6 +180,7 @@ async def fly(
     session: str | None = None,
     changes: Changes | None = None,
     name: str | None = None,
+    landed_ok: bool = False,
     **going_on: Any,
 ) -> int:
     """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
@@ -221,7 +223,7 @@ async def fly(
             if agent.config.store is not None:
                 await agent.config.store.close()
             await let_go()
-    return exit_code(result, caught.number)
+    return exit_code(result, caught.number, landed_ok=landed_ok)
 
 
 def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool) -> None:

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help="the run's id: submitting it twice starts one run")
     parser.add_argument("--wallet", metavar="NAME", help="also spend from this wallet in the fleet's store")
     parser.add_argument("--wait", action="store_true", help="wait for the answer")
+    parser.add_argument("--landed-ok", action="store_true", help="exit with 0, not 3, when a limit hurried the answer")
 
 
 def execute(options: argparse.Namespace, world: World) -> int:
@@ -52,10 +53,10 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
             return 0
         world.note(session)
         await fleet.wait(session)
-        return _show(await fleet.result(session), world)
+        return _show(await fleet.result(session), world, landed_ok=options.landed_ok)
 
 
-def _show(result: RunResult | None, world: World) -> int:
+def _show(result: RunResult | None, world: World, *, landed_ok: bool) -> int:
     from glidepath.cli.exits import exit_code
 
     if result is None:
@@ -65,4 +66,4 @@ def _show(result: RunResult | None, world: World) -> int:
     world.stdout.write(f"{result.text}\n")
     if result.cause is not None:
         world.note(f"{result.state.name}/{result.outcome.name}: {result.cause.reason}")
-    return exit_code(result)
+    return exit_code(result, landed_ok=landed_ok)
