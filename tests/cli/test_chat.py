@@ -436,7 +436,7 @@ def test_the_status_line_is_drawn_when_it_changes_and_never_lays_the_log_out(tmp
 def test_another_model_after_the_embedded_one_has_its_tools_again(tmp_path, monkeypatch):
     made = talk(tmp_path)
     monkeypatch.setattr("glidepath.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
-    made._settings.known["tools"] = Known(("list",), "default")
+    made.settings.known["tools"] = Known(("list",), "default")
     made.command("/model python:flights:hello")
     assert made.agent.config.tools == ()
     made.command("/model python:flights:chat")

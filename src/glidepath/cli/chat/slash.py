@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
 from glidepath.cli.attachments import INTERRUPTED, typed
+from glidepath.cli.chat.chat_limits import limits_command
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import session_named
@@ -135,6 +136,7 @@ def _tools(talk: Talk, _: str) -> str:
 
 SLASHES: dict[str, Callable[[Talk, str], str]] = {
     "cost": _cost,
+    "limits": limits_command,
     "context": _context,
     "tools": _tools,
     "diff": _diff,
@@ -193,7 +195,7 @@ def out_of_money(last: RunResult | None) -> str:
 def how_it_ended(result: RunResult, talk: Talk) -> str:
     """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        more = f"leave and type: {talk.way_back()}" if talk.kept else "start again with a larger --max-budget-usd"
+        more = "type /limits cost AMOUNT" + (f", or leave and type: {talk.way_back()}" if talk.kept else "")
         words = ending(result)
         if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
             words = f"interrupted ({result.cause.reason})"

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from textwrap import fill
 
-from glidepath.agent import Agent, Limits
+from glidepath.agent import Agent
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
+from glidepath.cli.chat.chat_limits import conversation_limits, message_limits
 from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, sent_along, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
@@ -35,6 +36,7 @@ COMMANDS = {
     "help": "what you can type",
     "status": "how much this conversation has used",
     "cost": "what it cost, and what is left",
+    "limits": "show the limits, or set one for the conversation: /limits tokens 50k",
     "context": "how much is sent with the next message",
     "model": "show the model, or change it: /model NAME",
     "tools": "the tools the model may call",
@@ -71,7 +73,7 @@ class Talk:
     """One conversation. `turn` says something to the agent; the slash commands answer with text."""
 
     def __init__(self, settings: LoadedSettings, world: World) -> None:
-        self._settings = settings
+        self.settings = settings
         self._world = world
         self.unread = world.unread
         self.folder = workspace_folder(settings, world)
@@ -84,6 +86,8 @@ class Talk:
         self.counted = ("", 0, 0)
         """A conversation, its messages so far, and how many tokens the model counted in them."""
         self.last: RunResult | None = None
+        self.worked = 0.0
+        """Seconds that the agent has worked in this conversation, since the chat was opened."""
         self.asides: list[str | ImageBlock] = []
         """What the person ran with `!`, and pictures: sent with the next message."""
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
@@ -113,9 +117,13 @@ class Talk:
         return text
 
     def _conversation(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
-        """A session whose money limit is that of the whole conversation, not of each message."""
-        most = self.agent.config.limits.max_cost
-        return Session(name, messages=messages, limits=None if most is None else Limits(max_cost=most))
+        """A session with the limits of the whole conversation."""
+        return Session(name, messages=messages, limits=conversation_limits(self))
+
+    def become(self, agent: Agent) -> None:
+        """An agent with other limits answers from now on."""
+        self.agent, self.status.limits = agent, agent.config.limits
+        self.session.limits = conversation_limits(self)
 
     @property
     def kept(self) -> bool:
@@ -141,6 +149,7 @@ class Talk:
 
     async def turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
         """Send a message, show what happens, and ask about calls that need a person, until the run has ended."""
+        limits = message_limits(self)
         token = self._token = CancelToken()
         self.status.restart(self.session.totals.cost)
         self.changes.next_turn()
@@ -150,20 +159,22 @@ class Talk:
         try:
             # The store has the whole conversation.
             home = self._conversation(self.session.id) if self.kept else self.session
-            above = await wallet_of(self._settings, self.agent)
-            stream = self.agent.stream(text, session=home, cancel=token, parent=above)
+            above = await wallet_of(self.settings, self.agent)
+            stream = self.agent.stream(text, session=home, cancel=token, parent=above, limits=limits)
             while True:
                 async with stream:
                     async for event in stream:
                         self.status.hear(event)
                         if self.kept and isinstance(event, RunStarted):  # from now on, whatever ends this process
                             remember_here(self._world.folder, self.session.id)
-                            keep_card(self.session, text, self.model, self._settings, self._world.folder)
+                            keep_card(self.session, text, self.model, self.settings, self._world.folder)
                             await self._name_it()
                         await show(event)
                 result = stream.result
                 if self.kept and not result.messages:  # such as while another process has the conversation
                     raise ConfigurationError(f"Not sent: {ending(result)}")
+                before = self.last if self.last is not None and self.last.run_id == result.run_id else None
+                self.worked += result.elapsed - (0.0 if before is None else before.elapsed)
                 self.last = result
                 if self.kept:
                     self.session.messages[:] = result.messages
@@ -240,9 +251,9 @@ class Talk:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
             return "A turn is running: Esc interrupts it."
-        self.agent = make_agent(self._settings.copy(), self._world, model=name, plugins=(self.changes,))
+        self.agent = make_agent(self.settings.copy(), self._world, model=name, plugins=(self.changes,))
         self.model = name
-        self._settings.known["model"] = Known(name, "flag --model", name)
+        self.settings.known["model"] = Known(name, "flag --model", name)
         return f"{name} answers from now on."
 
     def _compact(self, _: str) -> str:
@@ -279,6 +290,7 @@ class Talk:
             return str(error)
         self.session = self._conversation(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
+        self.worked = 0.0
         count = how_many(len(folded.messages), "message")
         return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
 
@@ -314,7 +326,7 @@ class Talk:
         sign = "=" if name.startswith("-") else " "
         which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
         most = out_of_money(self.session.last)  # with the same limit, no message would be answered
-        flags = [*said_flags(self._settings, but=most), *raised(self._settings, most, self.session.last)]
+        flags = [*said_flags(self.settings, but=most), *raised(self.settings, most, self.session.last)]
         return " ".join(["glidepath chat", which, *flags])
 
     def completions(self, word: str) -> list[str]:
@@ -344,6 +356,7 @@ class Talk:
         """Begin a new conversation."""
         self.remember()
         self.asides.clear()
+        self.worked = 0.0
         self.session = self._conversation()
 
 

@@ -1,7 +1,7 @@
 """Talk with an agent in a full-screen terminal.
 
-Every message is its own run with the limits that are set, but --max-budget-usd is for the whole conversation.
-/help lists the commands.
+A limit that you give is for the whole conversation; the defaults are for each message. Of --timeout only the time that
+the agent works counts. /limits shows and raises them, /help lists the commands.
 """
 
 from __future__ import annotations
