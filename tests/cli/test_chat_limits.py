@@ -31,7 +31,7 @@ def test_defaults_are_for_each_message_and_given_limits_for_the_conversation(tmp
 def test_turns_that_are_used_up_are_said_and_a_higher_limit_lets_the_conversation_continue(tmp_path):
     chat = talk(tmp_path, "echoes", "--max-turns", "1")
     say(chat)
-    with pytest.raises(ConfigurationError, match="used its model turns .1.. /limits turns 2 raises it"):
+    with pytest.raises(ConfigurationError, match=r"used its model turns .1.. /limits turns 2 raises it"):
         say(chat)
     assert chat.command("/limits turns 9") == "turns       9 for the conversation, 1 used"
     assert say(chat).ok
@@ -53,7 +53,7 @@ def test_only_working_time_counts_and_a_new_conversation_begins_anew(tmp_path):
     worked = chat.worked
     assert 0 < worked < 60
     chat.worked = 61.0
-    with pytest.raises(ConfigurationError, match="working time .1m.. /limits time 2m raises it"):
+    with pytest.raises(ConfigurationError, match=r"working time .1m.. /limits time 2m raises it"):
         say(chat)
     chat.clear()
     assert say(chat).ok

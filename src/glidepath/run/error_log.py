@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def log_error(run: Run, what: str, error: BaseException, then: str = "", *, did: str = "") -> None:
-    """Log that `what` raised, and what becomes of it; a hook that fails in every turn is one line."""
+    """Log that `what` raised, and what happens then; a hook that fails in every turn is one line."""
     if run.work.is_first((what, type(error).__name__, place_of(error))):
         log_raised(f"{run.run_id}: {what}", error, then, did=did, debug=run.plan.config.debug)

@@ -75,7 +75,7 @@ class Ear:
     def _from_inside(self, caller: FrameType | None) -> bool:
         if caller is None:
             return False
-        # The task itself is no caller, nor is a run inside a run that has heard it first.
+        # Neither the task itself is the caller, nor a run inside a run that has heard it first.
         if caller.f_code in (TASK_CANCEL, Ear.cancel.__code__):
             return self._from_inside(caller.f_back)
         if caller.f_code is BY_HAND:
