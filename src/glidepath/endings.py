@@ -79,7 +79,7 @@ def delivered(run: Run) -> Ending:
     text = run.answer.text or (run.turn.results[-1].text if run.turn.results else "")  # a terminal tool's may be it
     if run.turn.stop_reason is StopReason.REFUSAL and (cause is None or run.plan.output is not None):
         cause = StopCause(source="provider", action="refuse", reason="the model refused")
-        if run.plan.output is not None:  # whoever asked for a value of a type has none
+        if run.plan.output is not None:  # the caller asked for a typed value and gets none
             run.close_turn()
             return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
         return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.DONE, cause=cause, text=text)

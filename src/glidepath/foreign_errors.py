@@ -32,7 +32,7 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 
 
 def log_raised(what: str, error: BaseException, then: str = "", *, did: str = "", debug: bool = False) -> None:
-    """Log at ERROR that somebody else's code raised: its type and its place, and what becomes of it.
+    """Log at ERROR that somebody else's code raised: its type, its place, and what happens then.
 
     The text of an error and its traceback may hold what users said: they are written with `debug`, and to a terminal.
     """

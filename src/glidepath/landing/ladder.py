@@ -63,7 +63,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
 
 
 def _as_before(run: Run, before: Any) -> Ending:
-    """The run ends as it had ended; with a value of its type, if it had wrapped up with one that is still to be had."""
+    """The run ends as it had ended; with a value of its type, if it had wrapped up with one that can still be read."""
     outcome, partial, output = before.outcome, before.partial, None
     if run.plan.output is not None and outcome is LoopOutcome.WRAPPED_UP:
         try:

@@ -206,7 +206,7 @@ class StdioTransport:
             self._ended(loop)
 
     def _ended(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It has died: what it wrote last is read, and then nothing more, whoever holds the other end."""
+        """It has died: what it wrote last is read, and then nothing more: another process may hold the pipe."""
         self._stop_watching(loop)
         if not self._leaving:
             self._timer = loop.call_later(HEIRS, self._pipes[0].close)

@@ -18,7 +18,7 @@ BY_HAND = Runner._on_sigint.__code__  # type: ignore[attr-defined]
 TIMED_OUT = asyncio.Timeout._on_timeout.__code__  # type: ignore[attr-defined]
 GROUP_FAILED = asyncio.TaskGroup._on_task_done.__code__
 
-# The task written in Python, which nest_asyncio puts in the place of the one in C: its `cancel` has a frame of its own.
+# The task written in Python, which nest_asyncio puts in the place of the one in C: its `cancel` has its own frame.
 TASK_CANCEL = asyncio.tasks._PyTask.cancel.__code__  # type: ignore[attr-defined]
 
 # A timeout or task group that moves to another task and keeps the old one would cancel that long after.
