@@ -26,11 +26,16 @@ if TYPE_CHECKING:
     from glidepath.testing.leftovers import Work, no_leftovers, work
     from glidepath.testing.plain_transcript import transcript_errors
     from glidepath.testing.recorder import EventRecorder
+    from glidepath.testing.schedules import Explored, Schedule, ScheduleError, Schedules
 
 __all__ = [
     "DiskOperation",
     "EventRecorder",
+    "Explored",
     "PowerCut",
+    "Schedule",
+    "ScheduleError",
+    "Schedules",
     "ScriptError",
     "ScriptedModel",
     "SimulatedDisk",
@@ -64,6 +69,7 @@ if not TYPE_CHECKING:  # type checkers see only public names
         leftovers=("Work", "no_leftovers", "work"),
         plain_transcript=("transcript_errors",),
         recorder=("EventRecorder",),
+        schedules=("Explored", "Schedule", "ScheduleError", "Schedules"),
     )
 
 
