@@ -6,31 +6,24 @@ Every charge goes to a node and all its ancestors. At each node, for each thing 
 
 `reserved` is in flight and comes back, but for the part that is `pledged`: the first calls of runs that were admitted
 and not yet asked, which may be behind the asker in the queue. `aside` are the landing reserves of live descendants;
-`held` is the node's own. A call that would fit if nothing were in flight waits in one queue per tree, in order.
+`held` is the node's own. What would fit once something has come back waits in one queue per tree (`waiting.py`): a call
+for calls in flight, a run that has yet to start for the landing reserves of others, too.
 Money is counted in whole pico-dollars inside and is a `Decimal` at the edge.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
+from collections.abc import Iterator
 from math import inf
-from typing import Any
 
 from glidepath._wire import Record, Value
 from glidepath.money import Price, pico
 from glidepath.outcome import dollars
 from glidepath.plurals import how_many
 from glidepath.spi.constraints import Remaining
+from glidepath.waiting import Amount, Back, Refusal, Room, Tree, Waiting, smallest_of, worst_of
 
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
-
-
-class Amount(Value, frozen=True, gc=False):
-    """Tokens and money."""
-
-    tokens: int = 0
-    money: int = 0
 
 
 class Caps(Value, frozen=True, kw_only=True):
@@ -42,68 +35,6 @@ class Caps(Value, frozen=True, kw_only=True):
     tool_calls: int | None = None
     descendants: int | None = None
     depth: int | None = None
-
-
-class Refusal(Value, frozen=True, kw_only=True):
-    """A reservation that does not fit. `room` is what would fit with nothing in flight, `now` what fits at once."""
-
-    resource: str
-    limit: int
-    used: int
-    room: int = 0
-    now: int = 0
-    asked: int = 0
-
-
-class Waiting:
-    """A place in the queue of a tree; await `turn` and then ask again."""
-
-    __slots__ = ("loop", "thread", "turn")
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.thread = threading.get_ident()
-        self.turn: asyncio.Future[None] = self.loop.create_future()
-
-    def wake(self) -> None:
-        """Let the waiter ask again; from any thread."""
-        if threading.get_ident() == self.thread:
-            self._ring()
-        else:
-            try:
-                self.loop.call_soon_threadsafe(self._ring)
-            except RuntimeError:  # its loop is closed: nobody waits any more
-                return
-
-    def _ring(self) -> None:
-        if not self.turn.done():
-            self.turn.set_result(None)
-
-    def rearm(self) -> None:
-        """Be ready for the next wake-up; call it before looking, so that none is missed."""
-        if self.turn.done():
-            self.turn = self.loop.create_future()
-
-
-class _Tree:
-    """What all meters of a tree share: the lock and the queue.
-
-    `source` (`ask/source.py`) is where a tree draws from whose root holds a part of a budget that is kept elsewhere.
-    `shared`: it has more than one meter, or had a queue. Before that it belongs to one run alone, which needs no lock.
-    """
-
-    __slots__ = ("lock", "queue", "shared", "source")
-
-    def __init__(self) -> None:
-        self.shared = False
-        self.lock = threading.Lock()
-        self.queue: list[Waiting] | tuple[()] = ()  # nearly always empty
-        self.source: Any = None
-
-    def wake_head(self) -> None:
-        """Only the head of the queue: the others would ask, be refused, and wait again."""
-        if self.queue:
-            self.queue[0].wake()
 
 
 class Meter:
@@ -147,7 +78,7 @@ class Meter:
         self.parent: Meter | None = parent
         self.depth: int = depth
         self.above: tuple[Meter, ...] = ()  # all above it, the nearest first
-        self.tree: _Tree = _Tree() if parent is None else parent.tree
+        self.tree: Tree = Tree() if parent is None else parent.tree
         self.tokens: int = 0
         self.money: int = 0
         self.turns: int = 0
@@ -282,8 +213,13 @@ class Meter:
             or self.tool_calls >= self.calls_wire
         )
 
-    def reserve_start(self, landing: Amount, first: Amount, *, queued: bool) -> Reservation | Refusal:
-        """Start a run on the parent's budget: set aside its landing and reserve its first call, or say why not."""
+    def reserve_start(
+        self, landing: Amount, first: Amount, *, queued: bool, around: tuple[Meter, ...] = ()
+    ) -> Reservation | Refusal:
+        """Start a run on the parent's budget: set aside its landing and reserve its first call, or say why not.
+
+        The `room` of a refusal is what there is once everybody who can be counted on has given back what they keep.
+        """
         parent = self.parent
         assert parent is not None  # noqa: S101 - for the type checker
         with self.tree.lock:
@@ -293,10 +229,12 @@ class Meter:
                 if node.caps.turns is not None and node.turns >= node.caps.turns:
                     return Refusal(resource="turns", limit=node.caps.turns, used=node.turns, asked=1)
             # The landing and the first call together, or the child could start and then find no way down.
-            refusal = parent.lack(landing.tokens + first.tokens, landing.money + first.money)
-            refusal = refusal or self.lack(first.tokens, first.money)  # its own limits are there from the start
-            if refusal is not None:
-                return refusal
+            whole = landing + first
+            if not parent.has_now(whole) or not self.has_now(first):  # its own limits are there from the start
+                back = self.tree.back_without(self, around)
+                refusal = worst_of(parent.start_rooms(back), whole) or worst_of(self.start_rooms(back), first)
+                if refusal is not None:
+                    return refusal
             for node in parent.lineage:
                 node.aside_tokens += landing.tokens
                 node.aside_money += landing.money
@@ -304,10 +242,16 @@ class Meter:
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
-                # Nobody counts on it: two runs that wait for each other's first call would wait forever.
+                # No call counts on it: two runs that wait for each other's first call would wait forever.
                 node.pledged_tokens += first.tokens
                 node.pledged_money += first.money
+            self.tree.join(self, landing)
         return Reservation(self, first.tokens, first.money, pledged=True)
+
+    def room_to_start(self, around: tuple[Meter, ...] = ()) -> tuple[int | None, int | None]:
+        """Tokens and pico-dollars for a run that has yet to start, once all that can be counted on has come back."""
+        with self.tree.lock:
+            return smallest_of(self.start_rooms(self.tree.back_without(self, around)), now=False, ahead=True)
 
     def adopt(self) -> Refusal | None:
         """Count a spawned run among the descendants of all its ancestors; a refusal when it is one too many."""
@@ -334,6 +278,8 @@ class Meter:
             self.set_wires()
             self.reserved_tokens += reserve.tokens
             self.reserved_money += reserve.money
+            if admitted and self.tree.members is not None:
+                self.tree.members[self].landing = _NO_AMOUNT
             for node in self.above:
                 if admitted:
                     node.aside_tokens -= reserve.tokens
@@ -369,10 +315,14 @@ class Meter:
             more_tokens -= trading.tokens
             more_money -= trading.money
         with tree.lock:
-            # Waiting calls come first: a small call that would fit must not starve a large one in front of it. One
-            # that trades goes ahead: it gives up a pledge, which nobody in the queue has counted on.
-            if tree.queue and not queued and trading is None:
-                return Refusal(resource="queue", limit=0, used=0, room=1)
+            if tree.queue:
+                # Waiting calls come first: a small call that would fit must not starve a large one in front of it. One
+                # that trades goes ahead: it gives up a pledge, which no call in the queue has counted on.
+                if not queued and trading is None and tree.has_calls():
+                    return Refusal(resource="queue", limit=0, used=0, room=1)
+                short = self.lack(tokens, money, trading, fair=True) if tree.has_starts() else None
+                if short is not None:
+                    return short
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
             lineage = self.lineage
             for node in lineage:
@@ -399,59 +349,121 @@ class Meter:
                 return Refusal(resource="turns", limit=int(node.turns_wire), used=node.turns)
         return self.lack(tokens, money, trading)  # type: ignore[return-value]
 
-    def lack(self, tokens: int, money: int, trading: Reservation | None = None) -> Refusal | None:
-        """What stands in the way of this much now, where `trading` is given up for it; None when it fits."""
-        mine_tokens, mine_money = (0, 0) if trading is None else (trading.tokens, trading.money)
-        worst: Refusal | None = None
-        for node in self.lineage:
-            caps = node.caps
-            if caps.tokens is not None:
-                # `room` is what there is with nothing in flight: when that is too little, waiting cannot help.
-                room = node.spare_tokens() - node.pledged_tokens + mine_tokens
-                now = room - node.reserved_tokens + node.pledged_tokens
-                if tokens > now and (worst is None or worst.resource != "tokens" or room < worst.room):
-                    used = node.tokens
-                    worst = Refusal(resource="tokens", limit=caps.tokens, used=used, room=room, now=now, asked=tokens)
-            if caps.money is not None:
-                room = node.spare_money() - node.pledged_money + mine_money
-                now = room - node.reserved_money + node.pledged_money
-                if money > now and (worst is None or room < worst.room):
-                    used = node.money
-                    worst = Refusal(resource="money", limit=caps.money, used=used, room=room, now=now, asked=money)
-        return worst
+    def lack(
+        self, tokens: int, money: int, trading: Reservation | None = None, *, fair: bool = False
+    ) -> Refusal | None:
+        """What stands in the way of this much now, where `trading` is given up for it; None when it fits.
 
-    def room_for(self, trading: Reservation | None, *, now: bool, ahead: bool = False) -> tuple[int | None, int | None]:
+        `fair`: enough is left for the run that waits to start. The lock is held.
+        """
+        asked = Amount(tokens, money)
+        if not fair and self.has_now(
+            asked if trading is None else Amount(tokens - trading.tokens, money - trading.money)
+        ):
+            return None
+        return worst_of(self._call_rooms(trading, (), fair=fair), asked)
+
+    def lacks(self, amount: Amount, trading: Reservation | None = None) -> Refusal | None:
+        """The same without the lock, and fair."""
+        with self.tree.lock:
+            return self.lack(amount.tokens, amount.money, trading, fair=True)
+
+    def has_now(self, amount: Amount) -> bool:
+        """Whether this much fits at once, in the whole lineage."""
+        return all(
+            node.tokens + node.aside_tokens + node.reserved_tokens + amount.tokens <= node.tokens_wire
+            and node.money + node.aside_money + node.reserved_money + amount.money <= node.money_wire
+            for node in self.lineage
+        )
+
+    def room_for(
+        self,
+        trading: Reservation | None,
+        *,
+        now: bool,
+        ahead: bool = False,
+        fair: bool = True,
+        around: tuple[Meter, ...] = (),
+    ) -> tuple[int | None, int | None]:
         """Tokens and pico-dollars that fit at once, or with nothing in flight; None where unlimited.
 
         What other runs have been pledged is never counted on; `trading` is what the asker itself would give up.
-        `ahead`: what can still be drawn from elsewhere counts, too.
+        `ahead`: what can still be drawn from elsewhere counts, too. `fair`: enough is left for the run that waits to
+        start. `around` are the runs that wait for the asker: what they have in flight does not come back either.
         """
-        tokens: int | None = None
-        money: int | None = None
-        for node in self.lineage:
-            caps = node.caps
-            if caps.tokens is not None:
-                room = node.spare_tokens() + ahead * node.ahead_tokens
-                room -= node.reserved_tokens if now else node.pledged_tokens
-                tokens = room if tokens is None else min(tokens, room)
-            if caps.money is not None:
-                room = node.spare_money() + ahead * node.ahead_money
-                room -= node.reserved_money if now else node.pledged_money
-                money = room if money is None else min(money, room)
-        if trading is not None:
-            tokens = None if tokens is None else tokens + trading.tokens
-            money = None if money is None else money + trading.money
-        return tokens, money
-
-    def enqueue(self) -> Waiting:
-        """Take a place at the end of the queue."""
-        waiting = Waiting()
         with self.tree.lock:
-            self.tree.shared = True
-            self.tree.queue = queue = self.tree.queue or []
-            queue.append(waiting)
-            if queue[0] is waiting:
-                waiting.wake()
+            return smallest_of(self._call_rooms(trading, around, fair=fair), now=now, ahead=ahead)
+
+    def start_rooms(self, back: dict[Meter, Back]) -> Iterator[Room]:
+        """For each limit: what fits now, and once this has come back."""
+        for node in self.lineage:
+            got = back.get(node) or _NONE
+            if node.caps.tokens is not None:
+                now = node.spare_tokens() - node.reserved_tokens
+                yield Room(node, "tokens", now, now + got.landing_tokens + got.flight_tokens)
+            if node.caps.money is not None:
+                now = node.spare_money() - node.reserved_money
+                yield Room(node, "money", now, now + got.landing_money + got.flight_money)
+
+    def _call_rooms(self, trading: Reservation | None, around: tuple[Meter, ...], *, fair: bool) -> Iterator[Room]:
+        """For each limit: what fits now for a call, and with nothing in flight."""
+        tree = self.tree
+        stays = tree.kept_by_stuck(self, around) if tree.members else {}
+        left = self._left_for_calls() if fair and tree.has_starts() else {}
+        mine = _NO_AMOUNT if trading is None else Amount(trading.tokens, trading.money)
+        for node in self.lineage:
+            kept, most = stays.get(node) or _NONE, left.get(node)
+            if node.caps.tokens is not None:
+                spare = node.spare_tokens() + mine.tokens
+                now, alone = spare - node.reserved_tokens, spare - node.pledged_tokens - kept.sure_tokens
+                if most is not None:  # what is pledged to the asker is its own, even while others wait
+                    now = min(now, max(0, most.landing_tokens) + mine.tokens)
+                    alone = min(alone, max(0, most.flight_tokens) + mine.tokens)
+                yield Room(node, "tokens", now, alone)
+            if node.caps.money is not None:
+                spare = node.spare_money() + mine.money
+                now, alone = spare - node.reserved_money, spare - node.pledged_money - kept.sure_money
+                if most is not None:
+                    now = min(now, max(0, most.landing_money) + mine.money)
+                    alone = min(alone, max(0, most.flight_money) + mine.money)
+                yield Room(node, "money", now, alone)
+
+    def _left_for_calls(self) -> dict[Meter, Back]:
+        """What a call may take so that the first run that waits to start still can, once this one has come down.
+
+        As `landing_*` with what is in flight at its worst, as `flight_*` with nothing in flight. Empty when that run
+        cannot start anyway: nobody lands for nothing.
+        """
+        tree = self.tree
+        first = tree.first_start(self)
+        if first is None:
+            return {}
+        claim = first.claim or _NO_AMOUNT
+        stuck = tree.stuck(first.meter, first.around, behind_calls=True)
+        counted = [one for one in tree.members or () if one not in stuck]
+        whole = tree.coming(counted)
+        for room in first.meter.start_rooms(whole):
+            if room.node is not first.meter and room.alone < (claim.tokens if room.what == "tokens" else claim.money):
+                return {}
+        back = tree.coming([one for one in counted if one is not self])
+        left = {}
+        for node in first.meter.above:
+            got = back.get(node) or _NONE
+            tokens = 0 if node.caps.tokens is None else node.spare_tokens() - node.reserved_tokens - claim.tokens
+            money = 0 if node.caps.money is None else node.spare_money() - node.reserved_money - claim.money
+            left[node] = Back(
+                tokens + got.landing_tokens,
+                money + got.landing_money,
+                tokens + got.landing_tokens + got.flight_tokens,
+                money + got.landing_money + got.flight_money,
+            )
+        return left
+
+    def enqueue(self, claim: Amount | None = None, around: tuple[Meter, ...] = ()) -> Waiting:
+        """Take a place in the queue; with a `claim`, as a run that has yet to start and needs this much."""
+        waiting = Waiting(self, claim, around)
+        with self.tree.lock:
+            self.tree.enter(waiting)
         return waiting
 
     def is_head(self, waiting: Waiting) -> bool:
@@ -467,8 +479,9 @@ class Meter:
             self.tree.wake_head()
 
     def give_back(self, amount: Amount) -> None:
-        """This run has ended without its landing call: what was set aside for it is free again."""
+        """This run has ended; what was set aside for its landing call and not used is free again."""
         with self.tree.lock:
+            self.tree.forget(self)
             for node in self.above:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
@@ -501,6 +514,10 @@ class Meter:
             for node in self.lineage:
                 node.tool_calls -= 1
                 node.look()
+
+
+_NO_AMOUNT = Amount()
+_NONE = Back()
 
 
 class Reservation(Record, gc=False):

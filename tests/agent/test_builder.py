@@ -135,6 +135,7 @@ OTHER = {  # for each field a value that is not the default
     "first_chunk_timeout": 2.0,
     "stall_timeout": 3.0,
     "call_timeout": 5.0,
+    "start_timeout": 6.0,
     "hook_timeout": 6.0,
     "constraint_timeout": 7.0,
     "kill_switch_grace": 8.0,

@@ -37,18 +37,27 @@ async def test_64_children_on_200k_tokens_all_answer():
 
 
 @virtual
-async def test_64_children_on_20k_tokens_some_answer_and_the_rest_are_refused_at_once():
+async def test_64_children_on_20k_tokens_wait_for_each_other_and_all_answer():
     parent, results = fanning(answering(), 64, limits=Limits(max_iterations=500, max_tokens=20_000, max_descendants=64))
     result = await parent.run("go")
+    assert ends(results) == {(AgentState.COMPLETED, LoopOutcome.DONE): 64}
+    assert (result.outcome, result.usage.total <= 20_000) == (LoopOutcome.DONE, True)
+
+
+@virtual
+async def test_64_children_on_12k_tokens_use_them_up_and_the_rest_are_refused_at_once():
+    parent, results = fanning(answering(), 64, limits=Limits(max_iterations=500, max_tokens=12_000, max_descendants=64))
+    result = await parent.run("go")
     ended = ends(results)
-    ran = ended[AgentState.COMPLETED, LoopOutcome.DONE]
-    assert ran >= 10
+    ran = sum(child.ok for child in results)
+    assert ran >= 30
     assert ended[AgentState.BUDGET_EXCEEDED, LoopOutcome.CUT_OFF] == 64 - ran
     refused = [child for child in results if child.outcome is LoopOutcome.CUT_OFF]
     assert {(child.iterations, child.usage.total, child.landing_calls) for child in refused} == {(0, 0, 0)}
     assert {child.cause.source for child in refused} == {"TokenBudgetConstraint"}
-    assert result.usage.total <= 20_000
-    assert result.outcome is LoopOutcome.DONE
+    assert result.elapsed < 1
+    assert result.usage.total <= 12_000
+    assert result.text == "the parent's answer"
 
 
 @virtual

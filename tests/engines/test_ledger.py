@@ -285,12 +285,15 @@ def test_a_tenant_over_its_month_is_refused_until_the_next_month(address):
         await one.ledger.set_tenant("acme", day=Quota(), month=Quota(tokens=660))
         first = await fly(one, "month 1", "acme")
         clock.at = datetime(2026, 3, 31, tzinfo=UTC)
-        second = await admit(one, "month 2", "acme")
-        if not second:
-            _, result = await fly(one, "month 3", "acme")
-            assert result.cause.source == "budget of tenant acme, month 2026-03"
+        number = 2
+        while not await admit(one, f"asked {number}", "acme"):  # a run can start with little; then nothing is left
+            _, result = await fly(one, f"month {number}", "acme")
+            if not result.iterations:
+                assert result.cause.source == "budget of tenant acme, month 2026-03"
+                break
+            number += 1
         clock.at = datetime(2026, 4, 1, tzinfo=UTC)
-        april = await admit(one, "month 4", "acme")
+        april = await admit(one, "april", "acme")
         accounts = await one.ledger.accounts()
         await leave(one)
         return first, budget(accounts, "tenant acme, month 2026-03"), april

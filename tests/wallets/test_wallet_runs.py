@@ -97,12 +97,12 @@ def test_g5_the_model_is_told_in_time_that_a_wallet_is_nearly_empty():
 def test_a_run_that_its_wallet_cannot_pay_is_not_started():
     async def main():
         store = MemoryStore(clock=epoch)
-        budget = Budget(Limits(max_tokens=900), name="poor", store=store)
+        budget = Budget(Limits(max_tokens=400), name="poor", store=store)
         model = ScriptedModel([])
         result = await make(model).run("Read.", parent=budget)
         assert (result.outcome, result.iterations) == (LoopOutcome.CUT_OFF, 0)
         assert result.cause.source == "wallet poor"
-        assert result.cause.metrics == {"wallet": "poor", "limit": 900, "used": 0}
+        assert result.cause.metrics == {"wallet": "poor", "limit": 400, "used": 0}
         assert model.calls == 0
         assert (await budget.account()).holds == 0
 
@@ -112,7 +112,7 @@ def test_a_run_that_its_wallet_cannot_pay_is_not_started():
 def test_a_tight_parent_is_what_the_cause_names():
     async def main():
         store = MemoryStore(clock=epoch)
-        company = Budget(Limits(max_tokens=900), name="company", store=store)
+        company = Budget(Limits(max_tokens=400), name="company", store=store)
         team = Budget(Limits(max_tokens=50_000), name="team", store=store, per="day", parent=company)
         result = await make().run("Read.", parent=team)
         assert result.cause.source == "wallet company"
@@ -242,7 +242,7 @@ def test_g9_a_wallet_that_cannot_be_reached_pays_for_nothing(after):
         result = await make(model).run("Read.", parent=budget)
         assert (result.state, result.outcome) == (AgentState.ERROR, LoopOutcome.FAILED)
         assert (result.cause.source, result.cause.metrics["kind"]) == ("store", "unavailable")
-        assert model.calls <= 2 * after  # a call may use what the one before it has left
+        assert model.calls <= 3 * after  # a call may use what the ones before it have left
         used = {} if not after else (await store.wallets("c"))[0].history
         assert sum(tokens for tokens, _ in used.values()) == result.usage.total
 
@@ -317,8 +317,8 @@ def test_a_new_day_has_the_whole_limit_again():
         now = [1_800_000_000.0]
         store = MemoryStore(clock=lambda: now[0])
         budget = Budget(Limits(max_tokens=6_000), name="c", store=store, per="day")
-        await make().run("Read.", parent=budget)
-        assert (await make().run("Read.", parent=budget)).iterations == 0
+        while (await make().run("Read.", parent=budget)).iterations:
+            pass
         now[0] += 86_400
         assert (await make().run("Read.", parent=budget)).iterations > 0
 
@@ -356,7 +356,8 @@ def test_the_limits_of_the_last_program_hold_and_an_operator_outranks_them():
             ).iterations
 
         assert await turns(6_000) > 1
-        assert await turns(6_000) == 0  # it is used up
+        while await turns(6_000):  # until it is used up
+            pass
         assert await turns(30_000) > 1
         await store.set_wallet("c", max_tokens=10, max_money=None)
         assert await turns(90_000) == 0

@@ -119,6 +119,7 @@ class LoopConfig(Settings, frozen=True, kw_only=True):
     deps_type: Declared[Any, Setting("object?", "the type of what is passed as run(deps=...)", python_only="a Python type", wider="object")] = None
     deps_factory: Declared[Callable[[RunInfo], Any] | None, Setting("callable?", "makes the deps of a run that got none, for example in a worker: a plain function of RunInfo", python_only="a Python callable")] = None
     agent_name: Declared[str, Setting("text", "the agent's name in events and breakdowns")] = "agent"
+    start_timeout: Declared[float | None, Setting("seconds?", "time to wait for a shared budget before the run starts", see="[a shared budget](budgets.md#a-shared-budget)", in_python="seconds to wait for a shared budget before the run starts; None: as long as it takes")] = None
     connect_timeout: Declared[float | None, Setting("seconds?", "time to connect to the provider", see="[timeouts](retries-and-timeouts.md#timeouts)", in_python="seconds to connect to the provider")] = 10
     first_chunk_timeout: Declared[float | None, Setting("seconds?", "time to the first piece of a reply", in_python="seconds to the first piece of a reply")] = 120
     stall_timeout: Declared[float | None, Setting("seconds?", "time between two pieces of a reply", in_python="seconds between two pieces of a reply")] = 60

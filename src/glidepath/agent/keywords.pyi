@@ -84,6 +84,7 @@ class _Rest(TypedDict, total=False):
     durability: str
     deps_factory: Callable[[RunInfo], Any] | None
     agent_name: str
+    start_timeout: float | str | timedelta | None
     connect_timeout: float | str | timedelta | None
     first_chunk_timeout: float | str | timedelta | None
     stall_timeout: float | str | timedelta | None

@@ -74,18 +74,28 @@ class Purse:
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
-    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
+    async def draw(
+        self,
+        run: Run,
+        asked: Amount,
+        least: Amount,
+        *,
+        patient: bool = True,
+        around: tuple[Meter, ...] | None = None,
+    ) -> None:
         """Have room for `asked` more; see `glidepath.ask.source`."""
         while not self._gate.acquire(blocking=False):  # noqa: ASYNC110 - the other draw may be on another loop
             await asyncio.sleep(GATE)
         try:
-            await self._draw(run, asked, least, patient=patient)
+            await self._draw(run, asked, least, patient=patient, around=around)
         except StoreError as error:
             raise store_failed(error) from error
         finally:
             self._gate.release()
 
-    async def _draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool) -> None:
+    async def _draw(
+        self, run: Run, asked: Amount, least: Amount, *, patient: bool, around: tuple[Meter, ...] | None
+    ) -> None:
         first = self.hold is None
         if first:
             self._open(run)
@@ -95,7 +105,7 @@ class Purse:
             until = loop.time()
         while first or not has_room(self.meter, asked):
             first = False
-            grant = await self._ask(asked, least)
+            grant = await self._ask(asked, least, around)
             if grant.verdict == "granted":
                 break
             final = grant.verdict != "wait"
@@ -145,10 +155,11 @@ class Purse:
         root.tokens, root.money = run.meter.tokens, run.meter.money
         self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
 
-    async def _ask(self, asked: Amount, least: Amount) -> Grant:
+    async def _ask(self, asked: Amount, least: Amount, around: tuple[Meter, ...] | None = None) -> Grant:
         """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
+        stays = Amount() if around is None else self._kept_around(around)
         with root.tree.lock:
             now = held(root)
             reach(root, now.tokens, now.money)
@@ -163,6 +174,9 @@ class Purse:
                 asked_money=max(0, asked.money),
                 least_tokens=max(0, least.tokens),
                 least_money=max(0, least.money),
+                starting=around is not None,
+                around_tokens=stays.tokens,
+                around_money=stays.money,
             )
         grant = await heard(called(self.store.draw, hold, want))
         if not isinstance(grant, Grant):
@@ -176,6 +190,13 @@ class Purse:
             if max(asked.tokens, asked.money) > 0:
                 look_ahead(root, grant)
         return grant
+
+    def _kept_around(self, around: tuple[Meter, ...]) -> Amount:
+        """What runs that wait for this one keep of the same wallet for their landings: it never comes back first."""
+        roots = {meter.tree.source.meter for meter in around if isinstance(meter.tree.source, Purse)}
+        names = {one.name for one in self.line}
+        kept = [root for root in roots - {self.meter} if names & {one.name for one in root.tree.source.line}]
+        return Amount(sum(root.aside_tokens for root in kept), sum(root.aside_money for root in kept))
 
     def deadline(self, now: float) -> float:  # noqa: ARG002 - as a budget has it
         """A wallet has no time limit."""

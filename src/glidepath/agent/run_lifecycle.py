@@ -17,7 +17,7 @@ from glidepath.endings import salvaged
 from glidepath.errors import ConfigurationError, told
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, what_is_left
+from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, least_landing, what_is_left
 from glidepath.ledger import Meter, Refusal
 from glidepath.loop import fly
 from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
@@ -110,6 +110,7 @@ def open_run(
         if resumed is not None or meter.tokens or meter.money:  # some of it is used: by the run, or earlier ones
             reserve = what_is_left(reserve, meter)
             paid = can_pay_landing(plan, reserve) and enough_to_land(plan, reserve, meter)
+        watch.meter = meter
         meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
         run = open_state(
             plan,
@@ -121,6 +122,7 @@ def open_run(
             meter=meter,
             watch=watch,
             landing_reserve=reserve,
+            least_landing=reserve if meter.parent is None else least_landing(plan, reserve),
             landing_paid=paid,
             deps=deps,
             stream=asked.stream,

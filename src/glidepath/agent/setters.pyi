@@ -143,6 +143,8 @@ class Setters:
         """Makes the deps of a run that got none, for example in a worker: a plain function of RunInfo."""
     def agent_name(self, value: str) -> Self:
         """The agent's name in events and breakdowns."""
+    def start_timeout(self, value: float | str | timedelta | None) -> Self:
+        """Seconds to wait for a shared budget before the run starts; None: as long as it takes."""
     def connect_timeout(self, value: float | str | timedelta | None) -> Self:
         """Seconds to connect to the provider."""
     def first_chunk_timeout(self, value: float | str | timedelta | None) -> Self:

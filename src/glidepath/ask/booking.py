@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.ask.pictures import without_pictures
 from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
-from glidepath.ledger import Amount, Price, Refusal, Reservation, Waiting, dollars
+from glidepath.ledger import Amount, Meter, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
 from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
@@ -27,6 +28,8 @@ SLICE = 4096  # how much a reply that outgrows its reservation asks for at a tim
 PIECE = 64  # bytes of a piece of text: what a stream has sent when it is found to be too long must still fit
 LARGEST_PIECE = 1024  # tokens that one delta may have: the same, where all the rest of a budget is reserved
 UNBOUNDED = 1 << 60  # bytes that a reply may have where no budget is looked after
+NOTICE = 32  # tokens by which the notice of a limit that is near may be longer than that of the landing
+LOOK_AGAIN = 1.0  # seconds between two looks of a waiter who counts on runs of other loops
 _NOTHING = Amount()
 FILL = 0.75  # how full the window is after shaping, so that it is not done again at every turn
 MARGIN = 1.1  # our token count and the provider's differ: a lowered cap leaves this much room
@@ -77,7 +80,8 @@ class Booking(Record, gc=False):
 
     def _rest(self) -> int:
         """Reserve what is left when a whole slice is not; 0 when that is too little."""
-        tokens, money = self.reservation.meter.room_for(None, now=True)
+        # A reply cut in the middle is worth less than what it would leave for a run that waits to start.
+        tokens, money = self.reservation.meter.room_for(None, now=True, fair=False)
         rest = SLICE if tokens is None else min(SLICE, tokens)
         if money is not None and self.price is not None and self.price.output:
             rest = min(rest, money // self.price.output)
@@ -108,59 +112,111 @@ def least_output(run: Run) -> int:
 
 
 async def admit_to_budget(run: Run) -> None:
-    """Start the run. On a shared budget: set aside the landing and the first call, or refuse to start."""
+    """Start the run. On a shared budget: set aside the landing and the first call, wait for them, or do not start."""
     # The task is on disk before anything is spent on it.
     if run.journal is not None:
         await run.journal.begin()
     # Alone, nobody else can take what the first call will need: it is reserved when it is made.
     if run.meter.parent is None:
         return
-    first, landing = amount(run, run.transcript.input_tokens(), least_output(run)), run.spend.landing_reserve
-    compacted = False
+    around, ways = runs_around(run), _ways_to_start(run)
+    landing, first = next(ways)
 
     async def start(waiting: Waiting | None) -> Reservation | None:
-        nonlocal first, compacted
+        nonlocal landing, first
         while True:
             if run.meter.tree.source is not None:
-                from glidepath.ask.source import draw  # only a wallet is a source
+                from glidepath.ask.source import draw_start  # only a wallet is a source
 
-                whole = Amount(first.tokens + landing.tokens, first.money + landing.money)
-                await draw(run, whole, whole)
-            got = run.meter.reserve_start(landing, first, queued=waiting is not None)
+                await draw_start(run, landing + first, around)
+            got = run.meter.reserve_start(landing, first, queued=waiting is not None, around=around)
             if isinstance(got, Reservation):
                 return got
             if got.resource == "queue" or got.room >= got.asked:
                 return None
-            # A shorter prompt helps against tokens and money, never against turns; and it is tried once.
-            if compacted or got.resource == "turns":
+            # Not even with all that others will give back. A smaller start helps against all but turns.
+            smaller = None if got.resource == "turns" else next(ways, None)
+            if smaller is None:
                 raise Touchdown(_refused(run, got))
-            compacted = True
-            first = amount(run, _squeeze(run, run.transcript.input_tokens(), landing), least_output(run))
+            landing, first = smaller
+            if waiting is not None:
+                waiting.claim = landing + first
 
-    run.spend.admit(await _in_turn(run, start))
+    reservation = await _in_turn(run, start, claim=lambda: landing + first, until=_start_until(run))
+    run.spend.admit(reservation, landing)
+
+
+def runs_around(run: Run) -> tuple[Meter, ...]:
+    """The meters of the runs inside whose tools and hooks this one was started, whichever budget it spends from."""
+    outer, meters = run.watch.outer, []
+    while outer is not None:
+        if outer.meter is not None:
+            meters.append(outer.meter)
+        outer = outer.outer
+    return tuple(meters)
+
+
+def _ways_to_start(run: Run) -> Iterator[tuple[Amount, Amount]]:
+    """Landing and first call, ever smaller: with the whole landing, with a shorter prompt, with the least landing."""
+    spend = run.spend
+    output = min(run.plan.first_output_tokens, least_output(run))
+    whole, least = spend.landing_reserve, spend.least_landing
+    size = run.transcript.input_tokens()
+    # Little may be left by the time of the first call, and then it is told to wrap up: that must still fit.
+    notice = run.plan.landing_notice_tokens + NOTICE
+    for landing in (whole, least):
+        yield landing, amount(run, size + notice, output)
+        shorter = _squeeze(run, size, run.meter.room_to_start(runs_around(run)), landing)
+        if shorter < size:
+            size = shorter
+            yield landing, amount(run, size + notice, output)
+
+
+def _start_until(run: Run) -> float:
+    """When a run that has yet to start stops waiting; its deadline is looked after by its watch."""
+    patience = run.plan.config.start_timeout
+    return inf if patience is None else run.watch.time() + patience
 
 
 async def _in_turn(
-    run: Run, attempt: Callable[[Waiting | None], Awaitable[T | None]], waiting: Waiting | None = None
+    run: Run,
+    attempt: Callable[[Waiting | None], Awaitable[T | None]],
+    waiting: Waiting | None = None,
+    *,
+    claim: Callable[[], Amount] | None = None,
+    until: float = inf,
 ) -> T:
-    """Try at once, unless `waiting` in the queue of the tree already, and then whenever it is our turn there."""
-    meter = run.meter
+    """Try at once, unless `waiting` in the queue of the tree already, and then whenever it is our turn there.
+
+    `claim` is what a run needs that has yet to start; it waits until `until`.
+    """
+    meter, watch = run.meter, run.watch
     try:
         while True:
             # Before looking: what comes free between the look and the wait must wake us.
             if waiting is not None:
                 waiting.rearm()
             if waiting is None or meter.is_head(waiting):
+                if until < inf:
+                    watch.scope(max(0.0, until - watch.time()))
                 got = await attempt(waiting)
                 if got is not None:
                     return got
             if waiting is None:
-                waiting = meter.enqueue()
-            if not await came_round(run.watch, waiting.turn):
+                waiting = meter.enqueue(None if claim is None else claim(), runs_around(run))
+            # A loop that is closed under the runs on it rings no bell: where there are others, look now and then.
+            look = watch.time() + LOOK_AGAIN if meter.tree.is_spread(waiting.loop) else inf
+            if not await came_round(watch, waiting.turn, min(until, look)):
                 raise Touchdown(_blocked(run))
+            if watch.time() >= until:
+                raise Touchdown(_waited_too_long(run))
     except asyncio.CancelledError:
+        if watch.interrupt is None and watch.scope_hit:  # inside a draw
+            raise Touchdown(_waited_too_long(run)) from None
         raise run.interrupted() from None
     finally:
+        if until < inf:
+            watch.calm()
         if waiting is not None:
             meter.leave(waiting)
 
@@ -184,7 +240,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tok
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
         raise Touchdown(_refused(run, refusal))
-    meter, compacted = run.meter, False
+    meter, compacted, around = run.meter, False, runs_around(run)
 
     async def take(_: object) -> Booking | None:
         nonlocal input_tokens, compacted
@@ -194,14 +250,15 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tok
                 from glidepath.ask.source import draw
 
                 await draw(run, amount(run, input_tokens, want), least)
-            output = _affordable(run, input_tokens, want)
+            output = _affordable(run, input_tokens, want, around)
             if output is not None:
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
             if compacted:
-                raise Touchdown(_refused(run, meter.lack(least.tokens, least.money, run.spend.first_call) or refusal))
+                raise Touchdown(_refused(run, meter.lacks(least, run.spend.first_call) or refusal))
             compacted = True
-            input_tokens = _squeeze(run, input_tokens)
+            room = meter.room_for(run.spend.first_call, now=False, ahead=True, around=around)
+            input_tokens = _squeeze(run, input_tokens, room)
         if not output:
             return None
         asked = amount(run, input_tokens, output)
@@ -215,13 +272,13 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tok
             raise Touchdown(_refused(run, got))
         return None
 
-    return await _in_turn(run, take, meter.enqueue())
+    return await _in_turn(run, take, meter.enqueue(around=around))
 
 
-def _affordable(run: Run, input_tokens: int, want: int) -> int | None:
+def _affordable(run: Run, input_tokens: int, want: int, around: tuple[Meter, ...]) -> int | None:
     """Output tokens to ask for now; 0: wait for calls in flight; None: not even the least would ever fit."""
     least = least_output(run)
-    alone = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=False))
+    alone = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=False, around=around))
     if alone < min(least, want):
         return None
     now = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=True))
@@ -240,11 +297,11 @@ def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | N
     return room
 
 
-def _squeeze(run: Run, input_tokens: int, landing: Amount = _NOTHING) -> int:
-    """Compact the context so that the least output fits; returns the new input size."""
+def _squeeze(run: Run, input_tokens: int, available: tuple[int | None, int | None], landing: Amount = _NOTHING) -> int:
+    """Compact the context so that the least output fits into what is available; returns the new input size."""
     plan = run.plan
     least = least_output(run)
-    tokens, money = run.meter.room_for(run.spend.first_call, now=False, ahead=True)
+    tokens, money = available
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
         room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)
@@ -328,6 +385,16 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
             metrics={"limit": limit, "used": used},
         ),
     )
+
+
+def _waited_too_long(run: Run) -> Verdict:
+    """It has not started within `start_timeout`."""
+    reason = (
+        f"the run waited {run.plan.config.start_timeout:g} s (start_timeout) for what other runs keep of the budget, "
+        "and did not start"
+    )
+    cause = StopCause(source="start_timeout", action="graceful_exit", reason=reason)
+    return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause)
 
 
 def _blocked(run: Run) -> Verdict:

@@ -13,6 +13,7 @@ from glidepath.ledger import Amount
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from glidepath.ledger import Meter
     from glidepath.outcome import StopCause
     from glidepath.run import Run
 
@@ -28,8 +29,19 @@ class Source(Protocol):
 
     refused: StopCause | None
 
-    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
-        """Have room for `asked` more in the root, or at the least for `least`, or for nothing."""
+    async def draw(
+        self,
+        run: Run,
+        asked: Amount,
+        least: Amount,
+        *,
+        patient: bool = True,
+        around: tuple[Meter, ...] | None = None,
+    ) -> None:
+        """Have room for `asked` more in the root, or at the least for `least`, or for nothing.
+
+        `around` is given for a run that has yet to start: the runs that wait for it. It may wait for others to end.
+        """
         ...
 
     async def pace(self, run: Run, tokens: int) -> None:
@@ -48,6 +60,11 @@ async def draw(run: Run, asked: Amount, least: Amount) -> None:
         asked = Amount(asked.tokens - mine.tokens, asked.money - mine.money)
         least = Amount(least.tokens - mine.tokens, least.money - mine.money)
     await _raced(run, run.meter.tree.source.draw(run, asked, least))
+
+
+async def draw_start(run: Run, asked: Amount, around: tuple[Meter, ...]) -> None:
+    """Draw what a run needs to start; `around` are the runs that wait for it, so that it must not wait for them."""
+    await _raced(run, run.meter.tree.source.draw(run, asked, asked, around=around))
 
 
 async def pace(run: Run, tokens: int) -> None:

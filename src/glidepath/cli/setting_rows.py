@@ -68,6 +68,7 @@ ROWS = (
     Setting(kind="names", help="models to fall back to, in order", flag="--fallback-models", metavar="NAMES", key="fallback_models", python="LoopConfig.fallback_models"),
     Setting(kind="choice", help="when the store writes to disk", choices=("sync", "full"), key="durability", python="LoopConfig.durability"),
     Setting(kind="text", help="the agent's name in events and breakdowns", key="agent_name", python="LoopConfig.agent_name"),
+    Setting(kind="seconds?", help="time to wait for a shared budget before the run starts", key="start_timeout", python="LoopConfig.start_timeout"),
     Setting(kind="seconds?", help="time to connect to the provider", key="connect_timeout", python="LoopConfig.connect_timeout"),
     Setting(kind="seconds?", help="time to the first piece of a reply", key="first_chunk_timeout", python="LoopConfig.first_chunk_timeout"),
     Setting(kind="seconds?", help="time between two pieces of a reply", key="stall_timeout", python="LoopConfig.stall_timeout"),

@@ -44,6 +44,15 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
     return Amount(tokens, money)
 
 
+def least_landing(plan: Plan, reserve: Amount) -> Amount:
+    """The smallest reserve for a run that could not start beside a larger one: the notice, and a few sentences."""
+    tokens = plan.landing_fixed_tokens + LEAST_LANDING
+    # Half of it for the notice, which is input, and half for what is written.
+    price, half = plan.price, LEAST_LANDING // 2
+    money = 0 if price is None else (tokens - half) * price.worst_input + half * price.output
+    return Amount(min(tokens, reserve.tokens), min(money, reserve.money))
+
+
 def what_is_left(reserve: Amount, meter: Meter) -> Amount:
     """The landing reserve of a run that continues: no more than its own limits leave."""
     caps = meter.caps

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glidepath.run.state import Run
 
 _NOTHING: Final[Any] = MappingProxyType({})
+_NO_AMOUNT: Final = Amount()
 
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
@@ -82,6 +83,8 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     landing_reserve: Amount
     landing_paid: bool = True
     """False when what was used before, by earlier runs or another process, left too little for a landing call."""
+    least_landing: Amount = _NO_AMOUNT
+    """The smallest reserve that a landing call can be paid from, for a start that cannot have the whole one."""
     first_call: Reservation | None = None
     """On a budget above: reserved before take-off, traded for the first call."""
     admitted: bool = False
@@ -151,9 +154,9 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
 
     # --- what is set aside ------------------------------------------------------------------------------------
 
-    def admit(self, first_call: Reservation) -> None:
+    def admit(self, first_call: Reservation, landing: Amount) -> None:
         """A budget above has set aside the landing and the first call."""
-        self.first_call = first_call
+        self.first_call, self.landing_reserve = first_call, landing
         self.admitted = True
 
     def trade_first_call(self) -> None:
@@ -173,9 +176,10 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     def settle_up(self, meter: Meter) -> None:
         """Give back what was promised and not used."""
         self.drop_first_call()
-        if self.admitted:
+        if meter.parent is not None:
+            # Also when nothing is left to give back: a waiter must not count on a run that has ended.
+            meter.give_back(self.landing_reserve if self.admitted else _NO_AMOUNT)
             self.admitted = False
-            meter.give_back(self.landing_reserve)
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -426,14 +427,14 @@ async def _followed(errand: _Errand) -> Any:
         raise
 
 
-async def came_round(watch: Watch, turn: asyncio.Future[None]) -> bool:
-    """Wait for a turn that work on other loops may have to give; True when it is time to look again.
+async def came_round(watch: Watch, turn: asyncio.Future[None], until: float = inf) -> bool:
+    """Wait for a turn that work on other loops may have to give; True when it is time to look again, or `until`.
 
     False when one of those loops is blocked until this run is done, by `run_sync` in an `async def` above all: what is
     reserved there cannot come back.
     """
     loops = {*BLOCKED.get(), *_loops_above(watch)} - {watch.loop}
-    if not loops:  # nearly always
+    if not loops and until == inf:  # nearly always
         await watch.wait(turn)
         return True
     answers: list[asyncio.AbstractEventLoop] = []
@@ -442,13 +443,13 @@ async def came_round(watch: Watch, turn: asyncio.Future[None]) -> bool:
             loop.call_soon_threadsafe(answers.append, loop)
         except RuntimeError:  # it is closed: nothing waits there
             answers.append(loop)
-    watch.scope(ANSWERS_WITHIN)
+    watch.scope(min(ANSWERS_WITHIN if loops else inf, max(0.0, until - watch.time())))
     try:
         await watch.wait(turn)
     except asyncio.CancelledError:
         if watch.interrupt is not None or not watch.scope_hit:
             raise
-        return len(answers) == len(loops)
+        return len(answers) == len(loops) or watch.time() >= until
     finally:
         watch.calm()
     return True

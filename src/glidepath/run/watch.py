@@ -127,6 +127,7 @@ class Watch(TaskBound):
         "level",
         "longest_patience",
         "loop",
+        "meter",
         "outer",
         "over",
         "own",
@@ -162,6 +163,7 @@ class Watch(TaskBound):
         self.heard: int = 0  # such ones that an `Ear` has heard and nobody has counted yet
         self.above = above  # of the run whose tool has started this one
         self.outer: Any = None  # the watch of the run around this one
+        self.meter: Any = None  # of the run: what it keeps does not come back before the runs inside it have ended
         self.run: Any = None  # the run that something streams for, or its stand-in during a checkpoint
         self.over: bool = False
         self.gone: bool = False  # the run's coroutine is being closed from outside: nothing may be awaited any more

@@ -6,8 +6,9 @@ done twice: a run says what it has spent and needs in total, and what it holds i
 
     used + held <= limit     in every wallet of a line and every period
 
-`held` was granted to runs and is not spent. `firm` is the part of it that runs keep for their landings: nobody waits
-for that. A run on several wallets holds the same amount in each of them.
+`held` was granted to runs and is not spent. `firm` is the part of it that runs keep for their landings: no call waits
+for that, because two runs could wait for each other; a run that has yet to start keeps nothing, and may wait for it.
+A run on several wallets holds the same amount in each of them.
 """
 
 from __future__ import annotations
@@ -174,9 +175,12 @@ class _Room(Value, frozen=True, kw_only=True):
     tight: Grant
 
 
-def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair) -> _Room:
-    """`need` is what the run has spent, keeps back and has in flight; its own part of an account is not others'."""
-    stays = line == row.line
+def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair, stays: Pair | None) -> _Room:
+    """`need` is what the run has spent, keeps back and has in flight; its own part of an account is not others'.
+
+    `stays`, for a run that has yet to start: what others keep for their landings and do not give back before it.
+    """
+    here = line == row.line
     now: list[int | None] = [None, None]
     alone: list[int | None] = [None, None]
     tight = Grant(verdict="refused")
@@ -186,12 +190,13 @@ def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair) -> _Roo
             limit = wallet.limit(resource)
             if limit is None:
                 continue
-            mine = (row.grant[resource], row.spent[resource] + row.firm[resource]) if stays else NOTHING
+            mine = (row.grant[resource], row.spent[resource] + row.firm[resource]) if here else NOTHING
             used = account.used[resource]
             room = limit - (used + account.held[resource] - mine[0]) - need[resource]
             least_now = now[resource]
             now[resource] = room if least_now is None else min(least_now, room)
-            room = limit - (used + account.firm[resource] - mine[1]) - need[resource]
+            firm = account.firm[resource] if stays is None else min(account.firm[resource], stays[resource])
+            room = limit - (used + firm - mine[1]) - need[resource]
             least_alone = alone[resource]
             if least_alone is None or room < least_alone:
                 alone[resource] = room
@@ -202,7 +207,7 @@ def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair) -> _Roo
                         period=place[1],
                         resource=_RESOURCES[resource],
                         most=limit,
-                        used=used + account.firm[resource] - mine[1] + row.spent[resource] * stays,
+                        used=used + firm - mine[1] + row.spent[resource] * here,
                     )
     return _Room(now=(now[0], now[1]), alone=(alone[0], alone[1]), tight=tight)
 
@@ -242,7 +247,8 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     moves = line != row.line and flight == NOTHING
     if moves:
         need = landing  # in the new period; what was spent before stays where it was held
-    room = _room(book, row, line if moves else row.line, need, least)
+    stays = (want.around_tokens, want.around_money) if want.starting else None
+    room = _room(book, row, line if moves else row.line, need, least, stays)
     if _fits(asked, room.now):
         verdict = "granted"
     elif _fits(asked, room.alone):

@@ -52,6 +52,11 @@ class WalletDraw(Value, frozen=True, kw_only=True):
     asked_money: int = 0
     least_tokens: int = 0
     least_money: int = 0
+    starting: bool = False
+    """The run has yet to start: it keeps nothing, so it may wait for what others keep for their landings."""
+    around_tokens: int = 0
+    around_money: int = 0
+    """What runs keep that wait for this one to end: it never comes back in time."""
 
 
 class Grant(Value, frozen=True, kw_only=True):

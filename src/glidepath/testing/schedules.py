@@ -61,7 +61,7 @@ class Explored(Value, frozen=True, kw_only=True):
 class Schedules(Generic[T]):
     """All schedules of a small asyncio program, one after the other: `for schedule in Schedules(scenario): ...`.
 
-    `scenario` is called anew for each schedule and returns the coroutine to run. Whenever more than one callback is
+    `scenario` is called again for each schedule and returns the coroutine to run. Whenever more than one callback is
     ready, the loop branches; depth first, by running the scenario again with other choices. Time is virtual: it moves
     to the next timer when nothing is ready. So the scenario must be deterministic but for that order: no threads, no
     files or sockets, no clock but the loop's. `asyncio.to_thread` is a callback like any other here.
@@ -127,7 +127,7 @@ class Schedules(Generic[T]):
                 try:
                     result = runner.run(self._scenario())
                 finally:
-                    loop.branching = False  # cancelling what is left over is no part of the scenario
+                    loop.branching = False  # what is left over is cancelled in one order
             if len(loop.taken) < len(prefix):
                 raise ScheduleError(f"only {len(loop.taken)} of {len(prefix)} choices were there: {_NOT_THE_SAME}")
         except (Exception, asyncio.CancelledError) as error:
@@ -182,7 +182,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
         chosen._run()  # noqa: SLF001 - as every loop does
 
     def _choose(self, width: int) -> int:
-        if width < 2 or not self.branching:  # noqa: PLR2004 - one is no choice
+        if width < 2 or not self.branching:  # noqa: PLR2004 - nothing to choose from
             return 0
         place = len(self.taken)
         choice = self._prefix[place] if place < len(self._prefix) else 0
@@ -272,7 +272,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
-        """Make a callback ready after so many virtual seconds."""
+        """Make a callback ready after this many virtual seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
@@ -306,9 +306,9 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(
         self,
-        executor: Executor | None,
+        executor: Executor | None,  # noqa: ARG002 - as loops have it
         func: Callable[[Unpack[Ts]], T],
-        *args: *Ts,  # noqa: ARG002 - as loops have it
+        *args: *Ts,
     ) -> asyncio.Future[T]:
         """Run it as one callback, when it is chosen: a thread's order could not be repeated."""
         future: asyncio.Future[T] = self.create_future()

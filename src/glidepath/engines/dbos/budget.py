@@ -71,10 +71,18 @@ class FleetBudget(Budget):
         """What the run has used in all its legs."""
         return Amount(self.meter.tokens, self.meter.money)
 
-    async def draw(self, run: Run, asked: Amount, least: Amount, *, patient: bool = True) -> None:
+    async def draw(
+        self,
+        run: Run,
+        asked: Amount,
+        least: Amount,
+        *,
+        patient: bool = True,
+        around: tuple[Meter, ...] | None = None,
+    ) -> None:
         """Make room for `asked` more in the root; see `glidepath.ask.source`."""
         if self.purse is not None:
-            await self.purse.draw(run, asked, least, patient=patient)
+            await self.purse.draw(run, asked, least, patient=patient, around=around)
             if self.purse.refused is not None:
                 self.refused = self.purse.refused
                 return
