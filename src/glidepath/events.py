@@ -213,6 +213,8 @@ class BudgetSettled(Event, frozen=True, gc=False, tag=True):
     usage: Usage
     picodollars: int | None
     refunded: int = 0
+    implausible: bool = False
+    """The provider reports far more than this call can explain. It is charged all the same: it may be the bill."""
 
     @property
     def cost(self) -> Decimal | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from math import inf
 
 from glidepath._wire import Record, Value
-from glidepath.money import Price, pico
+from glidepath.money import SATURATED, Price, pico
 from glidepath.outcome import dollars
 from glidepath.plurals import how_many
 from glidepath.spi.constraints import Remaining
@@ -135,6 +135,12 @@ class Meter:
         limited = [node for node in self.lineage if node.caps.money is not None]
         return min([node.spare_money() + node.ahead_money for node in limited], default=None)
 
+    def unspent(self) -> tuple[int | None, int | None]:
+        """Tokens and pico-dollars that are not used, reserves included; None where there is no limit."""
+        tokens = [node.caps.tokens - node.tokens for node in self.lineage if node.caps.tokens is not None]
+        money = [node.caps.money - node.money for node in self.lineage if node.caps.money is not None]
+        return min(tokens, default=None), min(money, default=None)
+
     def room_turns(self) -> int | None:
         """Model turns left; None when unlimited."""
         room = [node.caps.turns - node.turns for node in self.lineage if node.caps.turns is not None]
@@ -201,8 +207,9 @@ class Meter:
         caps = self.caps
         self.tokens_wire: float = inf if caps.tokens is None else caps.tokens - self.held_tokens
         self.money_wire: float = inf if caps.money is None else caps.money - self.held_money
-        self.tokens_soft: float = self.tokens_wire - self.near_tokens
-        self.money_soft: float = self.money_wire - self.near_money
+        # At the latest where counting stops: so that is looked at only where a limit is near, too.
+        self.tokens_soft: float = min(self.tokens_wire - self.near_tokens, SATURATED)
+        self.money_soft: float = min(self.money_wire - self.near_money, SATURATED)
         self.look()
 
     def look(self) -> None:
@@ -212,6 +219,11 @@ class Meter:
             or self.money + self.aside_money >= self.money_soft
             or self.tool_calls >= self.calls_wire
         )
+
+    def saturate(self) -> None:
+        """Something is near its limit, or beyond what can be counted: no report, however high, breaks a store."""
+        self.attention = True
+        self.tokens, self.money = min(self.tokens, SATURATED), min(self.money, SATURATED)
 
     def reserve_start(
         self, landing: Amount, first: Amount, *, queued: bool, around: tuple[Meter, ...] = ()
@@ -565,7 +577,7 @@ class Reservation(Record, gc=False):
                 meter.money += money
             # Spending only comes nearer to a limit: the flag is set here, and cleared where something is given back.
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
-                meter.attention = True
+                meter.saturate()
             return
         with meter.tree.lock:
             for node in meter.lineage:
@@ -574,7 +586,7 @@ class Reservation(Record, gc=False):
                 node.tokens = spent = node.tokens + tokens
                 node.money = paid = node.money + money
                 if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
-                    node.attention = True
+                    node.saturate()
             if self.pledged:
                 self.redeem()
             meter.tree.wake_head()

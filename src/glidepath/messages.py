@@ -290,6 +290,17 @@ class TokenLogprob(Value, frozen=True, gc=False, omit_defaults=True):
     top: tuple[tuple[str, float], ...] = ()
 
 
+class Media(Value, frozen=True, gc=False, omit_defaults=True):
+    """Tokens of sound and pictures in a call, which are part of its usage; `cached` ones are part of the input."""
+
+    audio_input: int = 0
+    audio_cached: int = 0
+    audio_output: int = 0
+    image_input: int = 0
+    image_cached: int = 0
+    image_output: int = 0
+
+
 class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """What a provider says about a reply beside the reply; empty where it says nothing."""
 
@@ -306,6 +317,10 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     """Searches of the web that the provider made for it and bills beside the tokens."""
     origins: tuple[str, ...] = ()
     """The untrusted sources of a reply that no model has made here; empty for one of the model."""
+    media: Media | None = None
+    """Sound and pictures in the call, where the provider counts them."""
+    billed: float | None = None
+    """Dollars that the provider says the call cost, where it says so."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):

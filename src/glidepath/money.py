@@ -10,11 +10,16 @@ from glidepath.errors import ConfigurationError, shown
 from glidepath.quantities import EXACT
 
 if TYPE_CHECKING:
-    from glidepath.messages import Usage
+    from glidepath.messages import Media, Usage
 
 PICO = 10**12
 _PARTS = 5  # figures of a price at most
+SATURATED = 1 << 62  # tokens or pico-dollars: where every meter and store stops counting, below what a column can hold
 MOST = 10**15  # dollars: more is a slip, and beyond what can be counted exactly
+
+
+_AUDIO = ("audio_input", "audio_cached", "audio_output")
+_IMAGE = ("image_input", "image_cached", "image_output")
 
 
 def pico(amount: Decimal | str | float, *, field: str) -> int:
@@ -51,6 +56,13 @@ class Price(Value, frozen=True, gc=False):
     """What a search of the web costs that the provider makes for a call."""
     worst_input: int = 0
     """The most an input token can cost; worked out here."""
+    audio_input: int | None = None
+    audio_cached: int | None = None
+    audio_output: int | None = None
+    image_input: int | None = None
+    image_cached: int | None = None
+    image_output: int | None = None
+    """What a token of sound or of a picture costs, where that is not what a token of text costs."""
 
     def __post_init__(self) -> None:
         settle_field(self, "worst_input", max(self.input, self.cache_write or 0))
@@ -72,6 +84,22 @@ class Price(Value, frozen=True, gc=False):
         search = 0 if len(given) < _PARTS or given[-1] is None else -(-pico(given[-1], field=field) // 1000)
         input_, output, read, write = [*parts, None, None][:4]
         return cls(input_, output, read, write, web_search=search)
+
+    def surcharge(self, media: Media) -> int:
+        """What sound and pictures cost more than text that is as long, in pico-dollars."""
+        plain = self.input if self.cache_read is None else self.cache_read
+        more = 0
+        for fresh, cached, written, prices in (
+            (media.audio_input, media.audio_cached, media.audio_output, _AUDIO),
+            (media.image_input, media.image_cached, media.image_output, _IMAGE),
+        ):
+            own, read, output = (getattr(self, name) for name in prices)
+            if own is not None:
+                more += (fresh - cached) * max(0, own - self.input)
+                more += cached * max(0, (own if read is None else read) - plain)
+            if output is not None:
+                more += written * max(0, output - self.output)
+        return more
 
     def at(self, input_tokens: int) -> Price:
         """The price of a call with a prompt of this length."""

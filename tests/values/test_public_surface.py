@@ -50,6 +50,7 @@ SURFACE = [
 ]
 SINCE = {
     "debug",
+    "start_timeout",
     "texts",
     "max_image_bytes",
     "max_image_bytes_per_request",

@@ -147,6 +147,7 @@ FIELDS = {  # a telling value for every field that events have beside their enve
     "max_output_tokens": 50,
     "usage": USAGE,
     "refunded": 7,
+    "implausible": True,
     "source": "s",
     "guard": "g",
     "tools": ("a", "b"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.ledger import Price
+from glidepath.ledger import Price, pico
 from glidepath.quantities import EXACT
 
 if TYPE_CHECKING:
@@ -122,12 +122,34 @@ _PARTS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "w
 
 def _price(given: object, name: str, *, tier: int | None) -> Price | None:
     """The base price, or the highest of its tiers: a budget must hold in the worst case."""
-    parts = []
-    for part in _PARTS:
-        price: Any = getattr(given, part, None)
-        if hasattr(price, "tiers"):
-            price = price.base if tier is None else max([price.base, *[step.price for step in price.tiers]])
-        parts.append(price)
+    parts = [_step(getattr(given, part, None), tier) for part in _PARTS]
     if parts[0] is None or parts[1] is None:
         return None
-    return Price.per_million(parts, field=f"the price of {name!r}")
+    return replace(Price.per_million(parts, field=f"the price of {name!r}"), **_media(given, name, tier))
+
+
+_MEDIA = {
+    "audio_input": "input_audio_mtok",
+    "audio_cached": "cache_audio_read_mtok",
+    "audio_output": "output_audio_mtok",
+    "image_input": "input_image_mtok",
+    "image_cached": "cache_image_read_mtok",
+    "image_output": "output_image_mtok",
+}
+
+
+def _media(given: object, name: str, tier: int | None) -> dict[str, int]:
+    """What sound and pictures cost, where the data has prices of their own for them."""
+    found = {}
+    for field, part in _MEDIA.items():
+        price = _step(getattr(given, part, None), tier)
+        if price is not None:
+            found[field] = -(-pico(price, field=f"the price of {name!r}") // 10**6)
+    return found
+
+
+def _step(price: Any, tier: int | None) -> Any:
+    """A price without tiers: its base, or the highest."""
+    if not hasattr(price, "tiers"):
+        return price
+    return price.base if tier is None else max([price.base, *[step.price for step in price.tiers]])

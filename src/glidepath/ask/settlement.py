@@ -1,7 +1,9 @@
 """What a model call costs, settled by one rule: for a turn, a landing, a checkpoint, a question of an MCP server.
 
-- Charged is what the provider reports where that can be true, else our own over-estimate, flagged; at the price of the
-  model in use, with what its provider takes for searches of the web.
+- Charged is what the provider reports, else our own over-estimate, flagged; at the price of the model in use, with what
+  its provider takes for searches of the web, sound and pictures, or what it says the call cost, if that is more.
+- A report that is higher than ours is believed, however high: prompts that the provider keeps and tools that run there
+  are billed, and we do not see them. One that the call cannot explain is also logged, and `BudgetSettled` says so.
 - No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
   over-estimate; one that is only lower than our estimate is believed, on every host. What a report says came from a
   cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
@@ -15,21 +17,30 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import BudgetSettled
-from glidepath.messages import Message, Usage
+from glidepath.ledger import Amount
+from glidepath.messages import Media, Message, Usage
+from glidepath.money import PICO, SATURATED
 from glidepath.run.survey import characters_of
 
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
     from glidepath.ask.booking import Booking
     from glidepath.ledger import Price
+    from glidepath.messages import ReplyInfo
     from glidepath.run import Run
 
+_log = logging.getLogger("glidepath")
+_MORE_THAN_EXPLAINED = (
+    "%s: the provider reports %d input and %d output tokens for a prompt of about %d. They are charged, because that "
+    "may be the bill. Look for a prompt or a tool that the provider keeps, or for a mistake of this host."
+)
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
 _ABSURD = 16
@@ -55,6 +66,7 @@ def settle(
     is no reply.
     """
     price, held, money, end = run.plan.price, booking.reservation, 0, attempt.end
+    implausible = False
     # Stopped by us before it ended, it may have been worked on although nothing has come.
     if failed and not (attempt.dead and end is None) and not attempt.pulse():
         usage = Usage()
@@ -65,16 +77,21 @@ def settle(
             usage = reported
         else:
             usage = settled(run, reported, booking, sent, attempt, system_prompt)
+            implausible = is_implausible(usage, booking.estimate, attempt.size)
+            if implausible:
+                _log.warning(_MORE_THAN_EXPLAINED, run.run_id, usage.input, usage.output, booking.estimate)
         health = run.plan.health
         health.sent = max(health.sent, usage.input)
         if price is not None:
-            money = price.cost(usage) + fees(price, attempt)
+            money = cost_of(price, usage, None if end is None else end.info)
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
+        if implausible or run.spend.unexplained is not None:
+            run.spend.unexplained = Amount(usage.total, money) if implausible else None
     emit = run.voice.emit
     if emit is not None and run.result is None:
         refunded = held.tokens - usage.input - usage.output
-        emit(BudgetSettled, usage, None if price is None else money, max(0, refunded))
+        emit(BudgetSettled, usage, None if price is None else money, max(0, refunded), implausible)
     return usage
 
 
@@ -137,20 +154,49 @@ def _is_believable(reported: Any, estimate: int, size: int) -> bool:
     )
 
 
-def fees(price: Price, attempt: Attempt) -> int:
-    """What a provider charges for a call beside its tokens: the searches of the web that it reports."""
-    info = None if attempt.end is None else attempt.end.info
-    searches: Any = 0 if info is None else info.web_searches
-    return price.web_search * searches if type(searches) is int and 0 < searches <= _MOST_SEARCHES else 0
+def is_implausible(usage: Usage, estimate: int, size: int) -> bool:
+    """Whether a report is far more than the prompt we know and the bytes that streamed can explain."""
+    return usage.input > _ABSURD * estimate + _ABSURD_SLACK or usage.output > _ABSURD * size + _ABSURD_SLACK
+
+
+def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
+    """What a call costs in pico-dollars: its tokens and what is billed beside them, or its bill, if that is higher."""
+    money = price.cost(usage)
+    if info is not None:
+        searches: Any = info.web_searches
+        if type(searches) is int and 0 < searches <= _MOST_SEARCHES:
+            money += price.web_search * searches
+        if info.media is not None:
+            money += price.at(usage.input).surcharge(_believed(info.media, usage))
+        billed: Any = info.billed
+        if type(billed) in (int, float) and math.isfinite(billed) and billed > 0:
+            # The price list may be old, or not know the host's fee: of the two the higher one is believed.
+            money = max(money, math.ceil(min(billed, SATURATED / PICO) * PICO))
+    return min(money, SATURATED)
+
+
+def _believed(media: Media, usage: Usage) -> Media:
+    """Counts of sound and pictures that can be true: together they are not more than the call has used."""
+    audio = _within(media.audio_input, usage.input) or 0
+    image = _within(media.image_input, usage.input - audio) or 0
+    spoken = _within(media.audio_output, usage.output) or 0
+    return Media(
+        audio,
+        _within(media.audio_cached, audio) or 0,
+        spoken,
+        image,
+        _within(media.image_cached, image) or 0,
+        _within(media.image_output, usage.output - spoken) or 0,
+    )
 
 
 def _plausible(given: object, least: float, estimate: int) -> int | None:
-    """The figure, when it is a whole number that can be true; booleans, NaN, text and negatives are not."""
+    """The figure, when it is a whole number that is not too low; booleans, NaN, text and negatives are not."""
     if type(given) is float and math.isfinite(given):
         given = math.ceil(given)
-    if type(given) is not int or given < least or given < (estimate > 0) or given > _ABSURD * estimate + _ABSURD_SLACK:
+    if type(given) is not int or given < least or given < (estimate > 0):
         return None
-    return given
+    return min(given, SATURATED)
 
 
 def _within(part: object, whole: int) -> int | None:

@@ -11,7 +11,7 @@ from glidepath.errors import ModelError
 from glidepath.events import LandingStarted
 from glidepath.execute import answer_open_calls
 from glidepath.judge import witness
-from glidepath.landing.reserve import book_landing
+from glidepath.landing.reserve import book_landing, is_within_limits
 from glidepath.messages import ToolResultMessage, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.plurals import how_many
@@ -121,6 +121,9 @@ def _may_call(run: Run) -> bool:
     On a budget above it is from the first turn on; resumed, if enough is left.
     """
     if run.watch.time() >= run.watch.deadline_at:
+        return False
+    unexplained = run.spend.unexplained
+    if (run.meter.attention or unexplained is not None) and not is_within_limits(run.plan, run.meter, unexplained):
         return False
     return run.spend.landing_paid and (run.meter.parent is None or (run.turn.iterations > 0 and run.spend.admitted))
 

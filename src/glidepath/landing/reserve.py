@@ -77,6 +77,19 @@ def can_pay_landing(plan: Plan, reserve: Amount) -> bool:
     return reserve.money >= (plan.landing_fixed_tokens + plan.landing_notice_tokens) * price.worst_input + price.output
 
 
+def is_within_limits(plan: Plan, meter: Meter, unexplained: Amount | None) -> bool:
+    """Whether the limits still leave something for a landing call: a bill that nobody could foresee may have taken it.
+
+    `unexplained`: what the last call cost, when its provider bills what we do not see. The landing may cost as much.
+    """
+    tokens, money = meter.unspent()
+    if not _says_something(plan, tokens, money):
+        return False
+    if unexplained is None:
+        return True
+    return (tokens is None or unexplained.tokens <= tokens) and (money is None or unexplained.money <= money)
+
+
 def _says_something(plan: Plan, tokens: int | None, money: int | None) -> bool:
     """Whether a landing call within these amounts is worth making; None: there is no limit."""
     least, price = plan.landing_fixed_tokens + LEAST_LANDING, plan.price

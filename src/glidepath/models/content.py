@@ -14,6 +14,7 @@ from glidepath.messages import (
     AssistantMessage,
     Citation,
     Delta,
+    Media,
     ReasoningBlock,
     ReasoningDelta,
     ReplyInfo,
@@ -151,6 +152,17 @@ def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
 # --- replies --------------------------------------------------------------------------------------------------
 
 
+_NO_MEDIA = Media()
+
+
+def dollars_in(figures: Mapping[str, Any], *path: str) -> float | None:
+    """An amount of dollars from a provider's usage; None if it is missing, or is not an amount."""
+    found: Any = figures
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return float(found) if type(found) in (int, float) and math.isfinite(found) and found >= 0 else None
+
+
 def count(figures: object, *path: str) -> int:
     """An integer from a provider's usage; 0 if it is missing."""
     for name in path:
@@ -187,6 +199,10 @@ class VendorReply:
         self.info: dict[str, str] = {}
         self.searches = 0
         """Web searches that the provider bills."""
+        self.media = Media()
+        """Sound and pictures among the tokens."""
+        self.billed: float | None = None
+        """Dollars that the provider says the call cost."""
         self._unknown = unknown
         self._half = ""
 
@@ -265,6 +281,10 @@ class VendorReply:
             info["logprobs"] = self.weights
         if self.searches:
             info["web_searches"] = self.searches
+        if self.media != _NO_MEDIA:
+            info["media"] = self.media
+        if self.billed is not None:
+            info["billed"] = self.billed
         yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, needed
-from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
+from glidepath.messages import Delta, Media, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
@@ -338,7 +338,7 @@ class _Reader(VendorReply):
         if "model" not in self.info:  # every chunk repeats it
             self.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
-            self._usage = _usage(chunk.usage_metadata)
+            self._usage, self.media = _usage(chunk.usage_metadata), _media(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)
         if blocked is not None and not chunk.candidates:
             raise RefusedError(f"the provider refuses this request: {self.faults.clean(_word(blocked), 80)}")
@@ -423,3 +423,20 @@ def _usage(given: object) -> Usage:
         0,
         thoughts,
     )
+
+
+def _media(given: object) -> Media:
+    """Sound and pictures, which have prices of their own. Of what a tool at the provider has read, too."""
+    return Media(
+        audio_input=_of_kind(given, "AUDIO", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
+        audio_cached=_of_kind(given, "AUDIO", "cache_tokens_details"),
+        audio_output=_of_kind(given, "AUDIO", "candidates_tokens_details"),
+        image_input=_of_kind(given, "IMAGE", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
+        image_cached=_of_kind(given, "IMAGE", "cache_tokens_details"),
+        image_output=_of_kind(given, "IMAGE", "candidates_tokens_details"),
+    )
+
+
+def _of_kind(given: object, kind: str, *lists: str) -> int:
+    entries = [one for name in lists for one in getattr(given, name, None) or ()]
+    return sum(count(one, "token_count") for one in entries if _word(getattr(one, "modality", None)).upper() == kind)

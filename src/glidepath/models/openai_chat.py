@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.messages import Citation, Delta, Media, ToolCallDelta, Usage
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     check_stops,
     count,
     defined,
+    dollars_in,
     known_by,
     merged,
     no_setting,
@@ -232,7 +233,7 @@ class ChatReader(Reader):
         if chunk.get("service_tier"):
             self.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
-            self._usage = _usage(used)
+            self._usage, self.media, self.billed = _usage(used), _media(used), _billed(used)
             self.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
@@ -317,3 +318,20 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
     written = count(given, "prompt_tokens_details", "cache_write_tokens")
     return Usage(prompt, completion, cached, written, reasoning)
+
+
+def _media(given: Mapping[str, Any]) -> Media:
+    return Media(
+        audio_input=count(given, "prompt_tokens_details", "audio_tokens"),
+        audio_output=count(given, "completion_tokens_details", "audio_tokens"),
+        image_input=count(given, "prompt_tokens_details", "image_tokens"),
+        image_output=count(given, "completion_tokens_details", "image_tokens"),
+    )
+
+
+def _billed(given: Mapping[str, Any]) -> float | None:
+    """What OpenRouter says the call cost. With a key of one's own for the provider, that is paid there in addition."""
+    own, upstream = dollars_in(given, "cost"), dollars_in(given, "cost_details", "upstream_inference_cost")
+    if own is None:
+        return None
+    return own + (upstream or 0.0) if given.get("is_byok") else own

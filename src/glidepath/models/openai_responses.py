@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.messages import Citation, Delta, Media, ToolCallDelta, Usage
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
     count,
     defined,
+    dollars_in,
     known_by,
     merged,
     no_setting,
@@ -212,6 +213,14 @@ class _Reader(Reader):
             stop = "max_tokens" if stop == "other" else stop  # cut for an unknown reason is still cut
         elif self._refused:
             stop = "refusal"
+        if usage is not None:
+            self.media = Media(
+                audio_input=count(usage, "input_tokens_details", "audio_tokens"),
+                audio_output=count(usage, "output_tokens_details", "audio_tokens"),
+                image_input=count(usage, "input_tokens_details", "image_tokens"),
+                image_output=count(usage, "output_tokens_details", "image_tokens"),
+            )
+            self.billed = dollars_in(usage, "cost")
         yield from self.end(stop, None if usage is None else _usage(usage))
 
 

@@ -12,6 +12,7 @@ from glidepath._wire import Record
 from glidepath.burndown import FIGURES, Use
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
+from glidepath.money import SATURATED
 from glidepath.outcome import Charge, ResultKind, Spend, dollars
 
 if TYPE_CHECKING:
@@ -50,11 +51,18 @@ class Account(Record, eq=False, gc=False):
 
     def usage(self) -> Usage:
         """All calls together."""
-        return Usage(self.input, self.output, self.cache_read, self.cache_write, self.reasoning, self.estimated)
+        return Usage(
+            min(self.input, SATURATED),
+            min(self.output, SATURATED),
+            min(self.cache_read, SATURATED),
+            min(self.cache_write, SATURATED),
+            min(self.reasoning, SATURATED),
+            self.estimated,
+        )
 
     def charge(self) -> Charge:
         """The same as a value."""
-        return Charge(calls=self.calls, usage=self.usage(), picodollars=self.money)
+        return Charge(calls=self.calls, usage=self.usage(), picodollars=min(self.money, SATURATED))
 
     @classmethod
     def of(cls, charge: Charge) -> Account:
@@ -85,6 +93,8 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     """False when what was used before, by earlier runs or another process, left too little for a landing call."""
     least_landing: Amount = _NO_AMOUNT
     """The smallest reserve that a landing call can be paid from, for a start that cannot have the whole one."""
+    unexplained: Amount | None = None
+    """What the last call cost, when that was far more than it can explain: the next one may cost as much."""
     first_call: Reservation | None = None
     """On a budget above: reserved before take-off, traded for the first call."""
     admitted: bool = False

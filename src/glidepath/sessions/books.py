@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from glidepath._wire import Record, Value
 from glidepath.errors import StoreError
+from glidepath.money import SATURATED
 from glidepath.sessions.owner import alive, free
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
@@ -144,7 +145,7 @@ def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
 
 
 def _plus(left: Pair, right: Pair) -> Pair:
-    return left[0] + right[0], left[1] + right[1]
+    return min(left[0] + right[0], SATURATED), min(left[1] + right[1], SATURATED)
 
 
 def _minus(left: Pair, right: Pair) -> Pair:
