@@ -214,7 +214,7 @@ class BudgetSettled(Event, frozen=True, gc=False, tag=True):
     picodollars: int | None
     refunded: int = 0
     implausible: bool = False
-    """The provider reports far more than this call can explain. It is charged all the same: it may be the bill."""
+    """The provider reports far more than this call can explain. It is still charged: it may be the bill."""
 
     @property
     def cost(self) -> Decimal | None:

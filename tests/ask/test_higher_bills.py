@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from glidepath.ask.settlement import cost_of, is_implausible
 from glidepath.events import BudgetSettled
 from glidepath.ledger import Price
 from glidepath.messages import Media, ReplyInfo, StreamEnd, TextDelta
+from glidepath.models import google, openai_chat
 from glidepath.money import SATURATED
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, raw, say, virtual
@@ -123,6 +125,41 @@ def test_media_counts_that_cannot_be_true_are_left_out():
 )
 def test_of_the_bill_and_the_price_list_the_higher_one_is_charged(billed, charged):
     assert cost_of(Price(100, 0), Usage(100, 10), ReplyInfo(billed=billed)) == charged
+
+
+ODD = [-1, 1.5, math.nan, math.inf, "7", None, True, [], {}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_the_chat_format_reads_sound_pictures_and_the_bill_and_nothing_odd(odd):
+    used = {
+        "cost": 0.0123,
+        "prompt_tokens_details": {"audio_tokens": 1_800, "image_tokens": 5},
+        "completion_tokens_details": {"audio_tokens": 90},
+    }
+    assert openai_chat._media(used) == Media(audio_input=1_800, audio_output=90, image_input=5)
+    assert openai_chat._billed(used) == 0.0123
+    own_key = {"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.02}}
+    assert openai_chat._billed(own_key) == pytest.approx(0.021)
+    assert openai_chat._billed({"cost_details": odd}) is None
+    assert openai_chat._billed({"cost": odd}) in (None, 1.5)
+    assert openai_chat._media({"prompt_tokens_details": odd}) == Media()
+    strange = openai_chat._media({"prompt_tokens_details": {"audio_tokens": odd}})
+    assert cost_of(Price(1, 2, audio_input=10), Usage(100, 10), ReplyInfo(media=strange)) == 120
+
+
+def test_googles_format_counts_sound_and_pictures_of_the_prompt_the_cache_and_the_reply():
+    def of(kind, tokens):
+        return SimpleNamespace(modality=SimpleNamespace(value=kind), token_count=tokens)
+
+    used = SimpleNamespace(
+        prompt_tokens_details=[of("TEXT", 1_000), of("AUDIO", 4_000), of("IMAGE", 258)],
+        cache_tokens_details=[of("AUDIO", 1_000)],
+        candidates_tokens_details=None,
+        tool_use_prompt_tokens_details=[of("AUDIO", 7)],
+    )
+    assert google._media(used) == Media(audio_input=4_007, audio_cached=1_000, image_input=258)
+    assert google._media(SimpleNamespace()) == Media()
 
 
 # --- whatever is reported -----------------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def _media(given: Mapping[str, Any]) -> Media:
 
 
 def _billed(given: Mapping[str, Any]) -> float | None:
-    """What OpenRouter says the call cost. With a key of one's own for the provider, that is paid there in addition."""
+    """What OpenRouter says the call cost. A caller with its own key at the provider pays there in addition."""
     own, upstream = dollars_in(given, "cost"), dollars_in(given, "cost_details", "upstream_inference_cost")
     if own is None:
         return None
