@@ -109,7 +109,7 @@ class Waiting:
             self.turn = self.loop.create_future()
 
 
-class Member(Record, gc=False):
+class LiveRun(Record, gc=False):
     """A run that has started in a tree: what is set aside for its landing, and the loop it lives on."""
 
     landing: Amount
@@ -150,7 +150,7 @@ class Tree:
         self.shared = False
         self.lock = threading.Lock()
         self.queue: list[Waiting] = _EMPTY  # nearly always: made when somebody waits
-        self.members: dict[Meter, Member] | None = None
+        self.members: dict[Meter, LiveRun] | None = None
         self.source: Any = None
 
     # --- the queue; the lock is held ------------------------------------------------------------------------
@@ -193,8 +193,8 @@ class Tree:
             members = self.members = {}
             root = meter.above[-1]
             if root.depth >= 0:  # a run, which is above all others: what it has reserved itself is its own
-                members[root] = Member(Amount(), _loop_here())
-        members[meter] = Member(landing, _loop_here())
+                members[root] = LiveRun(Amount(), _loop_here())
+        members[meter] = LiveRun(landing, _loop_here())
 
     def forget(self, meter: Meter) -> None:
         """A run has ended: nothing more comes back from it."""

@@ -110,7 +110,6 @@ def open_run(
         if resumed is not None or meter.tokens or meter.money:  # some of it is used: by the run, or earlier ones
             reserve = what_is_left(reserve, meter)
             paid = can_pay_landing(plan, reserve) and enough_to_land(plan, reserve, meter)
-        watch.meter = meter
         meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
         run = open_state(
             plan,
@@ -122,7 +121,6 @@ def open_run(
             meter=meter,
             watch=watch,
             landing_reserve=reserve,
-            least_landing=reserve if meter.parent is None else least_landing(plan, reserve),
             landing_paid=paid,
             deps=deps,
             stream=asked.stream,
@@ -131,6 +129,7 @@ def open_run(
             survey=survey,
         )
         run.work.doubt(begun)
+        _get_ready_to_wait(run)
         if plan.strategy.name == "summarize":
             from glidepath.ask.summary import recall  # left by an earlier run
 
@@ -145,6 +144,13 @@ def open_run(
         watch.wake(asked.stream)
     run.terms.accept(carried, asked.cancel)
     return run
+
+
+def _get_ready_to_wait(run: Run) -> None:
+    """What a run needs that may have to wait for a budget above it."""
+    run.watch.spend_from(run.meter)
+    if run.meter.parent is not None:
+        run.spend.keep_at_least(least_landing(run.plan, run.spend.landing_reserve))
 
 
 def _surveyed(plan: Plan, home: Session) -> Survey:

@@ -87,7 +87,7 @@ def settle(
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
         if implausible or run.spend.unexplained is not None:
-            run.spend.unexplained = Amount(usage.total, money) if implausible else None
+            run.spend.doubt(Amount(usage.total, money) if implausible else None)
     emit = run.voice.emit
     if emit is not None and run.result is None:
         refunded = held.tokens - usage.input - usage.output

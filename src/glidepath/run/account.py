@@ -164,6 +164,14 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
 
     # --- what is set aside ------------------------------------------------------------------------------------
 
+    def keep_at_least(self, landing: Amount) -> None:
+        """The smallest landing that a start may be made with."""
+        self.least_landing = landing
+
+    def doubt(self, unexplained: Amount | None) -> None:
+        """The last call cost this much more than it can explain; None when it did not."""
+        self.unexplained = unexplained
+
     def admit(self, first_call: Reservation, landing: Amount) -> None:
         """A budget above has set aside the landing and the first call."""
         self.first_call, self.landing_reserve = first_call, landing

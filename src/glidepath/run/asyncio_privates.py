@@ -41,3 +41,13 @@ def pressed(runner: Runner) -> bool:
 def close_pipes(process: asyncio.subprocess.Process) -> None:
     """Stop reading from a process: a grandchild may hold its pipes open forever, and `wait()` would wait for that."""
     process._transport.close()  # type: ignore[attr-defined]
+
+
+def set_running(loop: asyncio.AbstractEventLoop | None) -> None:
+    """Say which loop runs in this thread, as every loop does."""
+    asyncio.events._set_running_loop(loop)
+
+
+def run_handle(handle: asyncio.Handle) -> None:
+    """Run a callback that is ready, as every loop does."""
+    handle._run()

@@ -394,6 +394,10 @@ class Watch(TaskBound):
 
     # --- whose cancellation -----------------------------------------------------------------------------------
 
+    def spend_from(self, meter: Any) -> None:
+        """The meter of the run, for the runs inside it."""
+        self.meter = meter
+
     def enter(self) -> None:
         """From now on, whatever is made in this task is made inside this run."""
         self.outer = INSIDE.get()

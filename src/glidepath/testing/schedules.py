@@ -17,6 +17,7 @@ from contextvars import Context
 from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from glidepath._wire import Value
+from glidepath.run.asyncio_privates import run_handle, set_running
 from glidepath.testing.clock import where_it_waits
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
             if not timer.cancelled():
                 ready.append(timer)
         chosen = ready.pop(self._choose(len(ready)))
-        chosen._run()  # noqa: SLF001 - as every loop does
+        run_handle(chosen)
 
     def _choose(self, width: int) -> int:
         if width < 2 or not self.branching:  # noqa: PLR2004 - nothing to choose from
@@ -204,7 +205,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("this event loop is closed" if self._closed else "this event loop is already running")
         before = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
-        asyncio.events._set_running_loop(self)  # noqa: SLF001 - it is there for loops
+        set_running(self)
         self._running = True
         try:
             for _ in range(_LONGEST):
@@ -215,7 +216,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
                 raise ScheduleError(f"this schedule has run {_LONGEST:,} callbacks and does not end")
         finally:
             self._stopping = self._running = False
-            asyncio.events._set_running_loop(None)  # noqa: SLF001
+            set_running(None)
             sys.set_asyncgen_hooks(*before)
 
     def run_until_complete(self, future: Any) -> Any:
