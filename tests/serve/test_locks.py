@@ -440,7 +440,7 @@ def test_what_a_key_spends_holds_across_servers(tmp_path):
     ring, secret = keyed(("web", "run"), web={"max_tokens": 6000})
 
     def spender():
-        model = ScriptedModel(name="m", price=("1", "2"), usage=Usage(1500, 100)).forever(lambda _: say("x"))
+        model = ScriptedModel(name="m", price=("1", "2")).forever(lambda _: say("x"))
         return agent(say("x"), limits=Limits(max_iterations=3, max_tokens=50_000)).replace(model=model)
 
     async def main():
@@ -449,7 +449,7 @@ def test_what_a_key_spends_holds_across_servers(tmp_path):
             store = SqliteStore(tmp_path / "s.db")
             async with serving(spender(), store=store, keys=ring) as client:
                 for _ in range(4):
-                    body = {"agent": "helper", "prompt": "x"}
+                    body = {"agent": "helper", "prompt": "word " * 1100}  # about 1,800 tokens a run
                     run = (await client.post("/api/runs", json=body, headers=bearer(secret["web"]))).json()["run_id"]
                     await events(client, run)
                     outcomes.append((await client.get(f"/api/runs/{run}")).json()["outcome"])
