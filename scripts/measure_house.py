@@ -201,37 +201,56 @@ def public_names() -> list[str]:
 
 
 class Walk(NamedTuple):
-    """The walk of one steady tool turn through our code."""
+    """A walk through our code."""
 
     calls: int
     modules: int
     changes: int
-    """How often the next call is in another file than the one before."""
+    """Hops: how often the next call is in another file than the one before. Coming back without a call is none."""
 
 
-def walk_of_a_turn(*, streamed: bool) -> Walk:
-    """What a reader of a steady tool turn has to follow: our calls between two requests to the model.
-
-    Traced on the way that every turn takes. Lines decide which modules take part: a coroutine that only waits for
-    another is entered whenever that continues, and runs nothing.
+class Tracer:
+    """Follows our calls while it is `on`. Lines decide which modules take part: a coroutine that only waits for another
+    is entered whenever that continues, and runs nothing.
     """
+
+    def __init__(self, *, on: bool = False, until: tuple[str, str] | None = None) -> None:
+        self.on = on
+        self._until = until
+        self._files: list[str] = []
+        self._modules: set[str] = set()
+
+    def follow(self, work: Any) -> None:
+        """Run this coroutine and look where it goes; `until` a line of this function in this file has run."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            asyncio.run(work)
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: Any, event: str, _: object) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(str(PACKAGE)):
+            return None
+        if self.on and event == "call" and code.co_name[0] != "<":
+            self._files.append(code.co_filename)
+        elif self.on and event == "line":
+            self._modules.add(code.co_filename)
+            if self._until is not None and code.co_name == self._until[1] and code.co_filename.endswith(self._until[0]):
+                self.on = False
+        return self._trace
+
+    def walk(self) -> Walk:
+        """Where it went."""
+        changes = sum(one != other for one, other in itertools.pairwise(self._files))
+        return Walk(len(self._files), len(self._modules), changes)
+
+
+def _steady_agent(heard: Any) -> Any:
+    """An agent with one tool that calls it five times; `heard` is told the number of each request."""
     from glidepath import Agent, Limits, tool
     from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-
-    files: list[str] = []
-    modules: set[str] = set()
-    prefix = str(PACKAGE)
-    on = False
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        code = frame.f_code
-        if not code.co_filename.startswith(prefix):
-            return None
-        if on and event == "call" and code.co_name[0] != "<":
-            files.append(code.co_filename)
-        elif on and event == "line":
-            modules.add(code.co_filename)
-        return trace
 
     class Steady:
         name = "steady"
@@ -239,9 +258,8 @@ def walk_of_a_turn(*, streamed: bool) -> Walk:
         turn = 0
 
         async def stream(self, request: Any) -> Any:
-            nonlocal on
             self.turn += 1
-            on = self.turn == 4
+            heard(self.turn)
             await asyncio.sleep(0)
             yield TextDelta("Let me look. ")
             if self.turn < 6:
@@ -253,22 +271,40 @@ def walk_of_a_turn(*, streamed: bool) -> Walk:
         """Look."""
         return f"saw {n}"
 
-    limits = Limits(max_iterations=50, max_tokens=1_000_000, timeout=60)
-    agent = Agent(model=Steady(), tools=[look], limits=limits)
+    return Agent(model=Steady(), tools=[look], limits=Limits(max_iterations=50, max_tokens=1_000_000, timeout=60))
 
-    async def consume() -> None:
-        async with agent.stream("go") as stream:
-            async for _ in stream:
-                pass
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        asyncio.run(consume() if streamed else agent.run("go"))
-    finally:
-        sys.settrace(before)
-    changes = sum(one != other for one, other in itertools.pairwise(files))
-    return Walk(len(files), len(modules), changes)
+async def _consume(agent: Any) -> None:
+    async with agent.stream("go") as stream:
+        async for _ in stream:
+            pass
+
+
+def walk_of_a_turn(*, streamed: bool) -> Walk:
+    """What a reader of a steady tool turn has to follow: our calls between two requests to the model.
+
+    Traced on the way that every turn takes.
+    """
+    tracer = Tracer()
+
+    def hear(turn: int) -> None:
+        tracer.on = turn == 4
+
+    agent = _steady_agent(hear)
+    tracer.follow(_consume(agent) if streamed else agent.run("go"))
+    return tracer.walk()
+
+
+def walk_of_a_start() -> Walk:
+    """What a reader of a start has to follow: our calls from `Agent.run` until the first line of the loop runs.
+
+    A plain run: a prompt, limits, a tool, and nothing else. It is not the first of its process: what is made once is
+    there.
+    """
+    asyncio.run(_steady_agent(lambda _: None).run("go"))
+    tracer = Tracer(on=True, until=("loop.py", "fly"))
+    tracer.follow(_steady_agent(lambda _: None).run("go"))
+    return tracer.walk()
 
 
 def branches_of(node: ast.AST) -> int:
@@ -301,6 +337,7 @@ def measure() -> dict[str, Any]:
         "writes to a run's state by others": foreign_writes(),
         "public class names used twice": classes,
         "module names used twice": modules,
+        "the start of a run": walk_of_a_start()._asdict(),
         "a tool turn": walk_of_a_turn(streamed=False)._asdict(),
         "a tool turn, streamed": walk_of_a_turn(streamed=True)._asdict(),
         "public names": len(public_names()),
