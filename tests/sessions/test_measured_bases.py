@@ -22,7 +22,7 @@ KINDS = {"sqlite": SqliteStore}
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     monkeypatch.setattr(bases, "SPAN", 6)
-    for place in ("agent.run_lifecycle", "sessions.session"):
+    for place in ("agent.prepare", "sessions.session"):
         monkeypatch.setattr(f"glidepath.{place}.LONG", 4)
 
 

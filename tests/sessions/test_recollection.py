@@ -10,7 +10,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, Session, Usage, tool
 from glidepath._wire import replace
-from glidepath.agent.run_lifecycle import RunRequest
+from glidepath.agent.prepare import RunRequest, prepare
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
 from glidepath.run.survey import LONG, Survey, characters_of
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, recollection
@@ -187,7 +187,7 @@ def opened(messages, survey):
     it = agent(None, say("end"))
 
     async def scene():
-        run = it._open(RunRequest((UserMessage("go"),)), home)
+        run = prepare(RunRequest((UserMessage("go"),)), it._plan, home)
         caught.append(run.transcript)
         run.watch.disarm()
 
@@ -220,7 +220,7 @@ def long_talk(*, notices=False, custom=False, pictures=False):
 def test_a_run_begins_the_same_with_a_survey_and_without(with_notices, with_custom, with_pictures, monkeypatch):
     messages = long_talk(notices=with_notices, custom=with_custom, pictures=with_pictures)
     surveyed = opened(messages, Survey())
-    monkeypatch.setattr("glidepath.agent.run_lifecycle.LONG", 1 << 60)
+    monkeypatch.setattr("glidepath.agent.prepare.LONG", 1 << 60)
     plain = opened(messages, None)
     fields = ("messages", "sizes", "view", "view_tokens", "anchor", "first_new", "pinned", "call_ids", "stale")
     for name in (*fields, "picture_bytes"):

@@ -14,7 +14,8 @@ from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Budget, Limits
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
-from glidepath.agent.run_lifecycle import RunRequest, partial_line, paused_line
+from glidepath.agent.prepare import RunRequest
+from glidepath.agent.run_lifecycle import partial_line, paused_line
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message

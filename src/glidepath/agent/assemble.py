@@ -62,6 +62,8 @@ def assemble(
         landing_fixed_tokens=system_tokens,
         caps=_own_caps(config),
         timeout=None if config.replace_defaults else config.limits.timeout,
+        landing_time=config.limits.landing_time,
+        bounded=config.unbounded or (bool(config.constraints) if config.replace_defaults else config.limits.bounded),
         patience=_patience(config),
         soft_limit=_soft_limit(config),
         notice=_notice(config, output),

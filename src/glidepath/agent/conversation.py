@@ -13,6 +13,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import NOT_CARRIED, AgentState, Carried, SessionStand
 from glidepath.quantities import share_of
 from glidepath.result_kind import Unknown
+from glidepath.run import restore_meter
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from glidepath.texts import Texts
 
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
-
-
-def is_conversation(limits: Limits, home: Session) -> bool:
-    """True when something limits all runs of this session together."""
-    return limits.scope == "session" or home.limits is not None
 
 
 def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None:
@@ -62,6 +58,23 @@ def _before(home: Session, run_id: str | None) -> Carried:
         calls -= last.all_tool_calls
     money = 0 if cost is None or cost < 0 else pico(cost, field="cost")
     return Carried(tokens=max(0, tokens), money=money, turns=max(0, turns), tool_calls=max(0, calls))
+
+
+def take_over(
+    plan: Plan, home: Session, above: Meter | None, resumed: Resumption | None, depth: int, *, limited_together: bool
+) -> tuple[Plan, Meter, Carried]:
+    """The meter of a run that does not begin at zero: it continues, or all runs of its session are limited together."""
+    then = None if resumed is None else resumed.snapshot
+    earlier = NOT_CARRIED if then is None else then.carried
+    if limited_together or earlier != NOT_CARRIED:
+        plan, meter, carried = bounded_conversation(plan, home, above, then, depth)
+    else:
+        meter, carried = Meter(plan.caps, above, depth), earlier
+    if then is not None:
+        restore_meter(meter, then)
+        queued_again(above if depth == 0 else None, resumed)
+    begun(meter, carried, earlier)
+    return plan, meter, carried
 
 
 def bounded_conversation(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
@@ -20,26 +19,12 @@ if TYPE_CHECKING:
 
     from glidepath.agent.config import LoopConfig
     from glidepath.agent.equipment import Fitted, Outfit
-    from glidepath.agent.run_lifecycle import RunRequest
     from glidepath.plugins.lineup import Lineup
     from glidepath.run import CancelToken, Plan
     from glidepath.run.fingerprint import Fingerprint
     from glidepath.tools import Tool
 
 _log = logging.getLogger("glidepath")
-F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, RunResult]])
-
-
-def supplied(method: F) -> F:
-    """Make a method that starts a run use the tools of the agent's sources, where it has any."""
-
-    @functools.wraps(method)
-    def flown(self: Equipped, asked: RunRequest, *args: Any, **keywords: Any) -> Coroutine[Any, Any, RunResult]:
-        if self._outfit is None:
-            return method(self, asked, *args, **keywords)
-        return self._with_sources(asked.cancel, lambda agent: method(agent, asked, *args, **keywords))
-
-    return flown  # type: ignore[return-value]
 
 
 class Equipped:
@@ -86,7 +71,7 @@ class Equipped:
             _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
 
     async def _with_sources(
-        self, cancel: CancelToken | None, fly: Callable[[Equipped], Coroutine[Any, Any, RunResult]]
+        self, cancel: CancelToken | None, fly: Callable[[Self], Coroutine[Any, Any, RunResult]]
     ) -> RunResult:
         """Run as the agent that has the tools of its sources, and let go of the sources afterwards."""
         outfit: Any = self._outfit

@@ -17,7 +17,7 @@ from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
-    from glidepath.agent.run_lifecycle import RunRequest
+    from glidepath.agent.prepare import RunRequest
 
 DELEGATES: WeakKeyDictionary[Any, tuple[Any, Limits | None]] = WeakKeyDictionary()
 """The agents that were made tools, and their limits, by the function of the tool."""

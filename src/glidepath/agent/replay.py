@@ -421,7 +421,8 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
     from glidepath.agent.conversation import begun, bounded_conversation
-    from glidepath.agent.run_lifecycle import RunRequest, finish_run, open_run, watch_over
+    from glidepath.agent.prepare import RunRequest, open_run, watch_over
+    from glidepath.agent.run_lifecycle import finish_run
 
     began: Any = leg.began
     holder: list[_Copyist] = []

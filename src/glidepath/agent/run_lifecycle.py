@@ -1,31 +1,23 @@
-"""Opening and closing a run: its budget, its watch, its landing reserve, and the one way every run ends."""
+"""The one way in which every run starts and ends, and what its parent is told about it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath._wire import Record, encode, replace
-from glidepath.agent.conversation import close_begun
-from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
-from glidepath.agent.route import priced
+from glidepath._wire import encode, replace
 from glidepath.endings import salvaged
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import told
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
-from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, least_landing, what_is_left
-from glidepath.ledger import Meter, Refusal
+from glidepath.ledger import Refusal
 from glidepath.loop import fly
-from glidepath.outcome import NOT_CARRIED, AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Ending, Plan, Resumption, Run, RunStream, Signal, Watch
+from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.run import Ending, Plan, Run, Signal
 from glidepath.run.inside import come_back, go_outside
 from glidepath.run.origins import hear
-from glidepath.run.state import open_state
-from glidepath.run.survey import LONG, Survey
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools.output import OutputError
@@ -33,143 +25,8 @@ from glidepath.tools.output import OutputError
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.equipment import Fitted
-    from glidepath.agent.limits import Budget, Limits
-    from glidepath.agent.purse import Purse
-    from glidepath.outcome import Carried
+    from glidepath.agent.prepare import RunRequest
     from glidepath.patrol import Patrol
-
-
-class RunRequest(Record, eq=False):
-    """What a run is started with, by its caller; made for one run."""
-
-    prompt: Any
-    """Messages, once they have been checked; none for a run that continues."""
-    session: str | Session | None = None
-    cancel: CancelToken | None = None
-    budget: Budget | Purse | None = None
-    """What it spends from beside its own limits."""
-    given: Given = NOTHING
-    stream: RunStream | None = None
-    limits: Limits | None = None
-    """Those of a child, or of a run that continues, instead of its agent's."""
-
-    def heard_by(self, stream: RunStream) -> RunRequest:
-        """The same run with its events."""
-        self.stream = stream
-        return self
-
-
-def priced_under(plan: Plan, budget: Meter) -> Plan:
-    """The plan with a price, when it spends from a budget that limits money; `ConfigurationError` if none is known."""
-    if all(node.caps.money is None for node in budget.lineage):
-        return plan
-    return priced(plan, plan.config)
-
-
-def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None) -> Watch:
-    """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
-    own = inf if plan.timeout is None else now - elapsed + plan.timeout
-    deadline = min(own, shared)
-    # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
-    landing = (
-        plan.config.limits.landing_time
-        if deadline == own
-        else min(plan.config.limits.landing_time, max(0.0, deadline - now) / 4)
-    )
-    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
-    if plan.switches:
-        from glidepath.run.switches import Sentry
-
-        watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
-    return watch
-
-
-def open_run(
-    asked: RunRequest,
-    plan: Plan,
-    home: Session,
-    meter: Meter,
-    watch: Watch,
-    parent: Run | None = None,
-    resumed: Resumption | None = None,
-    *,
-    carried: Carried = NOT_CARRIED,
-) -> Run:
-    """A run with its budget, ready to start; no timer is left behind if anything fails."""
-    try:
-        if home.in_flight:
-            raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-        plan = with_constraints_of_its_own(plan) if plan.custom else plan
-        deps = deps_for(plan, asked.given, home.id)
-        begun = close_begun(home, plan.config.texts) if resumed is None else ()
-        survey = _surveyed(plan, home) if resumed is None else Survey.of(home.messages, plan)
-        # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
-        task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
-        reserve = landing_reserve(plan, task, meter)
-        paid = can_pay_landing(plan, reserve)
-        if resumed is not None or meter.tokens or meter.money:  # some of it is used: by the run, or earlier ones
-            reserve = what_is_left(reserve, meter)
-            paid = can_pay_landing(plan, reserve) and enough_to_land(plan, reserve, meter)
-        meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
-        run = open_state(
-            plan,
-            run_id=new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id,
-            parent_id=None if parent is None else parent.run_id,
-            session_id=home.id,
-            messages=home.messages,
-            metadata=home.metadata,
-            meter=meter,
-            watch=watch,
-            landing_reserve=reserve,
-            landing_paid=paid,
-            deps=deps,
-            stream=asked.stream,
-            resumed=resumed,
-            per_run=asked.given.per_run,
-            survey=survey,
-        )
-        run.work.doubt(begun)
-        _get_ready_to_wait(run)
-        if plan.strategy.name == "summarize":
-            from glidepath.ask.summary import recall  # left by an earlier run
-
-            recall(run)
-    except BaseException:
-        watch.disarm()  # or its timer would interrupt the caller long after
-        raise
-    # Last: a run that could not be opened must not block its session.
-    home.flight = run
-    if asked.stream is not None:
-        asked.stream.run = run
-        watch.wake(asked.stream)
-    run.terms.accept(carried, asked.cancel)
-    return run
-
-
-def _get_ready_to_wait(run: Run) -> None:
-    """What a run needs that may have to wait for a budget above it."""
-    run.watch.spend_from(run.meter)
-    if run.meter.parent is not None:
-        run.spend.keep_at_least(least_landing(run.plan, run.spend.landing_reserve))
-
-
-def _surveyed(plan: Plan, home: Session) -> Survey:
-    """Make the transcript whole; what is known of its messages then. Where there are many, the session keeps that."""
-    if len(home.messages) >= LONG:
-        survey = home.survey = home.survey or Survey()
-        if survey.look(home.messages, plan):
-            return survey
-    not_decided = home.state is AgentState.WAITING_FOR_INPUT
-    repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
-    if repaired is not home.messages:
-        home.messages[:] = repaired
-    return Survey.of(home.messages, plan)
-
-
-def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
-    """A unique id; the simulator makes its own, so that a flight can be repeated."""
-    seeded = getattr(loop, "new_id", None)
-    return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"
 
 
 Begin: TypeAlias = Callable[[], tuple[Run, Session]]

@@ -6,32 +6,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
-from glidepath.agent.conversation import begun, bounded_conversation, is_conversation, queued_again
-from glidepath.agent.equipped import Equipped, supplied
+from glidepath.agent.equipped import Equipped
 from glidepath.agent.limits import Budget, Limits, check_limits
 from glidepath.agent.per_run import as_messages, as_session, continued, inherited
-from glidepath.agent.run_lifecycle import (
-    Begin,
-    RunRequest,
-    announce_child,
-    finish_run,
-    new_id,
-    open_run,
-    priced_under,
-    report_child,
-    revived,
-    watch_over,
-)
+from glidepath.agent.prepare import RunRequest, new_id, prepare
+from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revived
 from glidepath.errors import ConfigurationError
-from glidepath.ledger import Meter
-from glidepath.outcome import NOT_CARRIED, RunResult
-from glidepath.run import CancelToken, Place, Plan, Resumption, Run, restore_meter
+from glidepath.outcome import RunResult
+from glidepath.run import CancelToken, Place, Plan, Resumption, Run
 from glidepath.run.inside import Post, come_back, go_outside
 from glidepath.run.origins import place_here, tainted
 from glidepath.sessions import Session
@@ -52,8 +39,9 @@ class RunStarter(Equipped):
 
     __slots__ = ()
 
-    @supplied
     def _fly(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+        if self._outfit is not None:
+            return self._with_sources(asked.cancel, lambda agent: agent._fly(asked))  # noqa: SLF001 - nearly itself
         if asked.budget is None and self.config.store is None:  # nearly always
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         return self._fly_kept(asked)
@@ -61,7 +49,7 @@ class RunStarter(Equipped):
     def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:
         """A root, ready to start, and its session."""
         home = home or self._home_of(asked)
-        return self._open(asked, home), home
+        return prepare(asked, self._plan, home, began=self._began), home
 
     async def _fly_kept(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
@@ -89,7 +77,10 @@ class RunStarter(Equipped):
         """The session of a root, once everything about it has been checked."""
         if asked.stream is None:  # a stream has looked at it
             asked.prompt = as_messages(asked.prompt, self.config)
-        self._check_root(asked, self.config.limits)
+        if asked.cancel is not None or asked.budget is not None or not self._plan.bounded:
+            _check_root(asked, self._plan)
+        if asked.session is None:
+            return Session()
         home = as_session(asked.session)
         if self.config.store is None and isinstance(asked.session, str):
             self._tell_of_store(home.id)
@@ -100,48 +91,14 @@ class RunStarter(Equipped):
         asked.budget = None
         return self._fly(asked)
 
-    def _open(
-        self,
-        asked: RunRequest,
-        home: Session,
-        plan: Plan | None = None,
-        parent: Run | None = None,
-        resumed: Resumption | None = None,
-    ) -> Run:
-        """A run that is ready to start, in the task that will run it; `plan`, when it is not simply the agent's.
-
-        With a `parent` it is a child: on its budget or the part of it that was asked for, and within its time.
-        """
-        plan, budget = plan or self._plan, asked.budget
-        loop = asyncio.get_running_loop()
-        now, until, above, depth = self._began or loop.time(), inf, None, 0
-        if budget is not None:
-            until, above = budget.deadline(now), budget.meter
-        if parent is not None:
-            watch, depth = parent.watch, parent.meter.depth + 1
-            ahead = 0.0 if loop is watch.loop else now - watch.time()
-            until, above = min(until, min(watch.window_at, watch.deadline_at) + ahead), above or parent.meter
-        if above is not None:
-            plan = priced_under(plan, above)
-        then, earlier, elapsed = None, NOT_CARRIED, 0.0
-        if resumed is not None:
-            then = resumed.snapshot
-            earlier, elapsed = then.carried, max(0.0, then.elapsed)
-        if is_conversation(plan.config.limits, home) or earlier != NOT_CARRIED:
-            plan, meter, carried = bounded_conversation(plan, home, above, then, depth)
-        else:
-            meter, carried = Meter(plan.caps, above, depth), earlier
-        if then is not None:
-            restore_meter(meter, then)
-            queued_again(above if parent is None else None, resumed)
-        begun(meter, carried, earlier)
-        watch = watch_over(plan, now, until, elapsed, None if parent is None else parent.watch)
-        return open_run(asked, plan, home, meter, watch, parent, resumed, carried=carried)
-
-    @supplied
     async def _fly_on(
         self, asked: RunRequest, target: Target, decisions: Mapping[str, Decision] | None, *, accept_repair: bool
     ) -> RunResult:
+        if self._outfit is not None:
+            return await self._with_sources(
+                asked.cancel,
+                lambda agent: agent._fly_on(asked, target, decisions, accept_repair=accept_repair),  # noqa: SLF001
+            )
         from glidepath.agent.resuming import check_decisions, find, nothing_to_decide, run_of
 
         if self.config.store is None:
@@ -164,26 +121,26 @@ class RunStarter(Equipped):
             if opening.result is not None:
                 return revived(self._plan, opening.result)
             if opening.snapshot is None:
-                run = self._open(asked, home)
+                run = prepare(asked, self._plan, home, began=self._began)
                 return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
             snapshot, asked.given = continued(opening.snapshot, asked.given, asked.limits)
             agent, resumed = self._as_given(asked.given), opening.resuming(snapshot)
             return await agent._carry_on(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
 
-    @supplied
     async def _carry_on(
         self, asked: RunRequest, home: Session, resumed: Resumption, opening: Opening | None = None
     ) -> RunResult:
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
-        config, plan, limits = self.config, self._plan, asked.limits
+        if self._outfit is not None:
+            return await self._with_sources(asked.cancel, lambda agent: agent._carry_on(asked, home, resumed, opening))  # noqa: SLF001
+        plan, limits = self._plan, asked.limits
         if limits is not None:
             check_limits(limits)
-            config = replace(config, limits=limits)
-            plan = assemble(config, told=plan.told, behind=self._behind)
+            plan = assemble(replace(self.config, limits=limits), told=plan.told, behind=self._behind)
             resumed.snapshot = replace(
                 resumed.snapshot, verdict=None, notice=None, final_turn=None, work_withdrawn=False
             )
-        self._check_root(asked, config.limits)
+        _check_root(asked, plan)
         if resumed.snapshot.on_budget and asked.budget is None and limits is None:
             raise ConfigurationError(
                 "this run spent from a parent budget; pass it again: resume(..., parent=budget), with --wallet "
@@ -191,7 +148,7 @@ class RunStarter(Equipped):
             )
         purse = _purse_for(asked)
         try:
-            run = self._open(asked, home, plan, resumed=resumed)
+            run = prepare(asked, plan, home, began=self._began, resumed=resumed)
             return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
         finally:
             if purse is not None:
@@ -213,7 +170,6 @@ class RunStarter(Equipped):
         """Run as a child of another run: on its budget, within its time, under its guards."""
         return self.fly_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place)
 
-    @supplied
     async def fly_below(self, asked: RunRequest, parent: Run, place: str = "", post: Post | None = None) -> RunResult:
         """The same for any request. A `budget` in it is a part of the parent's.
 
@@ -221,6 +177,8 @@ class RunStarter(Equipped):
         With its own session it is kept where its agent keeps sessions. `post` tells the parent what happened, when that
         lives on another loop.
         """
+        if self._outfit is not None:
+            return await self._with_sources(asked.cancel, lambda agent: agent.fly_below(asked, parent, place, post))
         asked.prompt = tainted(parent, as_messages(asked.prompt, self.config))
         if asked.limits is None:
             plan = self._heir(parent.plan)
@@ -253,7 +211,7 @@ class RunStarter(Equipped):
         then = None if opening is None else opening.snapshot
         resumed = None if opening is None or then is None else opening.resuming(then)
         asked.prompt = asked.prompt if resumed is None else ()
-        run = self._open(asked, home, plan, parent, resumed)
+        run = prepare(asked, plan, home, began=self._began, parent=parent, resumed=resumed)
         key = place_here()
         run.work.belong_to(parent)
         refusal = run.meter.adopt() if resumed is None else None
@@ -294,23 +252,22 @@ class RunStarter(Equipped):
                 name,
             )
 
-    def _check_root(self, asked: RunRequest, limits: Limits) -> None:
-        config, budget = self.config, asked.budget
-        _check_cancel(asked.cancel)
-        if budget is not None and not isinstance(budget, Budget):
-            hint = (
-                ": stream() takes a Budget; use run() or ToolContext.spawn() for a child"
-                if isinstance(budget, ToolContext)
-                else ""
-            )
-            raise ConfigurationError(f"parent must be a Budget, not {type(budget).__name__}{hint}")
-        own = bool(config.constraints) if config.replace_defaults else limits.bounded
-        bounded = own or config.unbounded
-        if not bounded and (budget is None or not budget.bounded):
-            raise ConfigurationError(
-                "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
-                "or unbounded=True to run without one"
-            )
+
+def _check_root(asked: RunRequest, plan: Plan) -> None:
+    budget = asked.budget
+    _check_cancel(asked.cancel)
+    if budget is not None and not isinstance(budget, Budget):
+        hint = (
+            ": stream() takes a Budget; use run() or ToolContext.spawn() for a child"
+            if isinstance(budget, ToolContext)
+            else ""
+        )
+        raise ConfigurationError(f"parent must be a Budget, not {type(budget).__name__}{hint}")
+    if not plan.bounded and (budget is None or not budget.bounded):
+        raise ConfigurationError(
+            "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
+            "or unbounded=True to run without one"
+        )
 
 
 def _check_cancel(cancel: object) -> None:

@@ -42,10 +42,9 @@ class GuardSet:
         """The guards of a run's steps."""
         fresh = resumed or "guardrails" not in metadata
         home = kept(metadata, "guardrails", {})
-        made: list[Any] = []
-        for setting, kind in _CALL_GUARDS.items():
-            if limit := getattr(self._config, setting):
-                made.append(kind(limit, kept(home, kind.name, {}), self._texts))
+        wanted = [(kind, limit) for name, kind in _CALL_GUARDS.items() if (limit := getattr(self._config, name))]
+        states = [kept(home, kind.name, {}) for kind, _ in wanted]
+        made = [kind(limit, state, self._texts) for (kind, limit), state in zip(wanted, states, strict=True)]
         return self._with_own(made, home, fresh=fresh, ends=False)
 
     def for_ends(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...]:

@@ -94,7 +94,7 @@ def _overrules(run: Run, verdict: Verdict) -> bool:
 async def _landing_call(run: Run, verdict: Verdict) -> bool:
     """One call without tools, from the reserve, within the landing time. True when it answered."""
     # The landing has its own deadline; the window that may have brought us here must not end it again.
-    run.watch.land_by(run.watch.time() + run.plan.config.limits.landing_time)
+    run.watch.land_by(run.watch.time() + run.plan.landing_time)
     if run.descent.notice is None:
         run.descent.give_notice(verdict.cause)
     run.admit()

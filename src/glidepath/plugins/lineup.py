@@ -138,7 +138,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
 class Lineup:
     """The plugins of a configuration, checked and in order; then those a child inherits from its parent."""
 
-    __slots__ = ("__weakref__", "_capabilities", "_names", "_shared", "plugins", "shapes_turns")
+    __slots__ = ("__weakref__", "_capabilities", "_names", "plugins", "shapes_turns", "shared")
 
     def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
         heirs, own = tuple(inherited), tuple(plugins)
@@ -151,7 +151,8 @@ class Lineup:
         self.shapes_turns = not _SHAPES_TURNS.isdisjoint([hook for found in self._capabilities for hook in found])
         """True if some plugin takes part in ordinary turns."""
         own_state = any(type(plugin).for_run is not Plugin.for_run for plugin in self.plugins)
-        self._shared = None if own_state else self._bind(self.plugins)
+        self.shared = None if own_state else self._bind(self.plugins)
+        """The hooks of every run; None when some plugin has its own state in each."""
 
     def names(self) -> PluginNames:
         """The names behind each hook, in calling order."""
@@ -163,8 +164,8 @@ class Lineup:
 
     def for_run(self) -> Hooks:
         """The hooks of one run, with per-run state where a plugin asks for it."""
-        if self._shared is not None:
-            return self._shared
+        if self.shared is not None:
+            return self.shared
         own = []
         for plugin, found in zip(self.plugins, self._capabilities, strict=True):
             mine = _made(plugin, "for_run", plugin.for_run)

@@ -34,10 +34,6 @@ class Descent(Record, eq=False, gc=False):
     notices_told: frozenset[tuple[str, str]] = frozenset()
     landing_calls: int = 0
 
-    def expect(self, soft_at: float, soft_turns: float) -> None:
-        """When the soft limits are reached."""
-        self.soft_at, self.soft_turns = soft_at, soft_turns
-
     def restored(self) -> None:
         """The fields were put back from a snapshot: it may have begun in an earlier process."""
         asked = self.wind_down is not None or self.notice is not None or self.verdict is not None

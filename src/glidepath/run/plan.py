@@ -37,6 +37,7 @@ class SoftLimit(Protocol):
         """The turn count at which the notice is sent, as of now."""
         ...
 
+    @property
     def earliest(self) -> int:
         """No notice is due before this turn count; there is no need to ask."""
         ...
@@ -78,6 +79,10 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_fixed_tokens: int
     caps: Caps
     timeout: float | None
+    landing_time: float
+    """Seconds kept for the landing."""
+    bounded: bool
+    """Something ends its runs, or they were asked for without any limit."""
     patience: Patience
     soft_limit: SoftLimit | None
     notice: Callable[[str], tuple[str, BaseException | None]]

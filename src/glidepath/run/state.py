@@ -128,7 +128,9 @@ class Run(Record, eq=False, kw_only=True):
         """The first event."""
         self.turn.enter(AgentState.RUNNING)
         plan, terms, voice = self.plan, self.terms, self.voice
-        self.emit(
+        if voice.emit is None:
+            return
+        voice.emit(
             RunStarted,
             terms.session_id,
             plan.config.agent_name,
@@ -139,7 +141,7 @@ class Run(Record, eq=False, kw_only=True):
             self.user,
             self.metadata,
             provider_of(plan.model),
-            self._own_limits() if voice.listening else None,
+            self._own_limits(),
             None if terms.per_run is None else terms.per_run.notes,
         )
         if voice.audience is not None:
@@ -435,24 +437,31 @@ def open_state(
     stream: Consumer | None,
     resumed: Resumption | None,
     per_run: PerRun | None,
-    survey: Survey,
+    survey: Survey | None,
 ) -> Run:
-    """A run that is ready to start. `survey`: what is known of all its messages."""
-    again, first_new = resumed is not None, len(messages)
+    """A run that is ready to start. `survey`: what is known of all its messages; None when there are none."""
+    again, first_new, descent = resumed is not None, len(messages), _descent(plan, meter, watch)
     run = Run(
         run_id=run_id,
         plan=plan,
         meter=meter,
         watch=watch,
-        hooks=plan.lineup.for_run(),
+        hooks=plan.lineup.shared or plan.lineup.for_run(),
         guards=RunGuards.of(
             plan.make_guards(metadata, resumed=again), plan.known_stop_guards(metadata, resumed=again), metadata
         ),
-        terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps),
+        terms=Terms(
+            session_id=session_id,
+            started_at=watch.time(),
+            extras=plan.extras,
+            tool_choice=plan.config.tool_choice,
+            deps=deps,
+        ),
         transcript=Transcript(
             messages=messages,
-            sizes=survey.sizes.copy(),
+            sizes=[] if survey is None else survey.sizes.copy(),
             view=messages,
+            weighed_view=messages,
             anchor=plan.fixed_tokens,
             first_new=first_new,
             call_ids={},
@@ -460,7 +469,7 @@ def open_state(
         turn=CurrentTurn(),
         answer=AnswerSoFar(),
         spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
-        descent=Descent(),
+        descent=descent,
         audit=Audit(),
         work=SideWork(),
         voice=Voice(
@@ -470,29 +479,31 @@ def open_state(
             next_number=counter(1),
         ),
     )
-    _start_clock(run)
-    run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
-    run.voice.attend(stream, _audience(run))
+    if survey is not None:
+        run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
+    audience = _audience(run) if run.hooks.observers or plan.config.event_sink is not None else None
+    if stream is not None or audience is not None:
+        run.voice.attend(stream, audience)
     if resumed is not None:
         restore(run, resumed)
-    run.terms.settle(plan, per_run)
+    if per_run is not None or resumed is not None:
+        run.terms.settle(plan, per_run)
     return run
 
 
-def _start_clock(run: Run) -> None:
-    window, deadline = run.watch.window_at, run.watch.deadline_at
-    soft_at = window - min(run.plan.config.limits.landing_time, deadline - window) if window < deadline else window
-    limit = run.plan.soft_limit
-    run.descent.expect(soft_at, run.meter.turns_wire if limit is None else limit.earliest())
+def _descent(plan: Plan, meter: Meter, watch: Watch) -> Descent:
+    """How a run comes down: when its soft limits are reached."""
+    window, deadline, limit = watch.window_at, watch.deadline_at, plan.soft_limit
+    return Descent(
+        soft_at=window - min(plan.landing_time, deadline - window) if window < deadline else window,
+        soft_turns=meter.turns_wire if limit is None else limit.earliest,
+    )
 
 
-def _audience(run: Run) -> Audience | None:
+def _audience(run: Run) -> Audience:
     """The listeners, except the consumer of a stream."""
-    sink = run.plan.config.event_sink
-    if not run.hooks.observers and sink is None:
-        return None
     from glidepath.plugins.observer import Observer
     from glidepath.plugins.sole_listener import audience_of
 
     observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
-    return audience_of(sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)
+    return audience_of(run.plan.config.event_sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)

@@ -42,7 +42,6 @@ class Terms(Record, eq=False, kw_only=True):
 
     def settle(self, plan: Plan, given: PerRun | None) -> None:
         """What this run alone was given, on top of the agent's settings."""
-        self.extras, self.tool_choice = plan.extras, plan.config.tool_choice
         given = self.per_run or given
         if given is None:
             return
